@@ -10,8 +10,8 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.timeline.bodies import ToolResultBody
 from everturn_testing.files.artifacts import MemoryArtifacts
-from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.models.scripted_model import Script
+from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.timelines import MemoryTimelines
 from turn_harness.harness import Bench
 from turn_harness.programs import build_parts

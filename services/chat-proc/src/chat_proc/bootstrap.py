@@ -81,7 +81,7 @@ from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRete
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
-from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
+from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.user_memories import UserMemories
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn.postgres.pool import Database, open_database
@@ -89,7 +89,7 @@ from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_effects import PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
-from everturn.turns.postgres_reading import PostgresTurns
+from everturn.turns.postgres_reading import PostgresConversationReader, PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
 
 _log = structlog.get_logger(__name__)

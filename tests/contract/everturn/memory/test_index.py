@@ -4,7 +4,6 @@ import pytest
 
 from chat_proc.memory.indexer import JOB_TIMEOUT_S
 from everturn.conversations.postgres import PostgresConversations
-from everturn.memory import postgres_search as texts
 from everturn.memory.search import EmbeddedSnippet
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, PromptBody, ThinkingBody
@@ -66,7 +65,7 @@ async def test_an_erasure_takes_the_snippets_with_it(desk: MemoryDesk, roles: Ro
     assert await roles.superuser.fetchval("SELECT count(*) FROM snippet WHERE turn_id = $1", job.turn_id) == 0
 
 
-async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk, roles: Roles) -> None:
+async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk) -> None:
     claim = await desk.harness.start_turn()
     turn = claim.turn_id
     assert turn is not None
@@ -76,7 +75,6 @@ async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk, roles: R
     blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
     await desk.harness.timelines.commit(claim.lease, commit(claim, blocks))
 
-    async with roles.worker.transaction(desk.harness.principal) as transaction:
-        found = await texts.load_text_blocks(transaction, claim.lease.conversation_id, turn)
+    found = await desk.index.load_texts(desk.harness.principal, claim.lease.conversation_id, turn)
 
     assert found == (blocks[0], blocks[2], blocks[3])

@@ -30,10 +30,9 @@ from everturn.lifecycle.forks import ForkRequest, Forks
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.memory.postgres_memories import PostgresUserMemories
-from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
+from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.search import (
     CatalogQuery,
-    ConversationReader,
     EmbeddedSnippet,
     IndexJob,
     MemorySearch,
@@ -47,10 +46,10 @@ from everturn.timeline.blocks import BlockType
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
-from everturn.turns.ports import Approvals, Timelines, Turns
+from everturn.turns.ports import Approvals, ConversationReader, Timelines, Turns
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_reading import PostgresTurns
+from everturn.turns.postgres_reading import PostgresConversationReader, PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import BEGINNING

@@ -1,5 +1,8 @@
 """What the policy reads of a timeline whose beginning is not in memory. Whole turns: test_addresses_in_turns."""
 
+import asyncio
+from typing import Any
+
 import pytest
 from pydantic import BaseModel
 
@@ -12,14 +15,16 @@ from chat_proc.catalog.call_policy import (
     Rejected,
 )
 from chat_proc.catalog.tool import ToolSpec
+from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
 from everturn.turns.model import Effect
+from everturn.turns.ports import BlockPage
 from everturn_testing.core import FixedClock
-from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.timeline import NOW
+from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 ANN = Principal("acme", "main", "ann")
@@ -29,16 +34,32 @@ KEEP = ToolSpec("demo.keep", "", "", BaseModel, Effect.PURE, asks_after_untruste
 SEEN = "https://a.example/seen"
 
 
+class OneReader(MemoryConversationReader):
+    """Fails the first `failures` reads."""
+
+    failures = 0
+
+    async def load_blocks_before(self, *args: Any, **options: Any) -> BlockPage:
+        page = await super().load_blocks_before(*args, **options)
+        if self.reads <= self.failures:
+            raise Unavailable("no database")
+        return page
+
+
 def build_context(*bodies: tuple[BlockType, Body], loaded: int) -> tuple[CallPolicy, CallContext]:
     """A conversation of these blocks, of which the last `loaded` are in memory."""
+    policy, context, _ = build_reading(*bodies, loaded=loaded)
+    return policy, context
+
+
+def build_reading(*bodies: tuple[BlockType, Body], loaded: int) -> tuple[CallPolicy, CallContext, OneReader]:
     drafts = [BlockDraft(TurnId("turn_1"), 1, kind, "ar:x", body, NOW) for kind, body in bodies]
     blocks: tuple[Block, ...] = chain_blocks(drafts, next_seq=1, last_hash="")
     platform = MemoryPlatform(FixedClock())
     row = platform.conversations[CONVERSATION] = ConversationRow(CONVERSATION, ANN)
     row.blocks.extend(blocks)
-    return CallPolicy(AddressRules(), MemoryConversationReader(platform)), CallContext(
-        ANN, CONVERSATION, blocks[-loaded:]
-    )
+    reader = OneReader(platform)
+    return CallPolicy(AddressRules(), reader), CallContext(ANN, CONVERSATION, blocks[-loaded:]), reader
 
 
 TYPED = (BlockType.USER_PROMPT, PromptBody(text=f"Read {SEEN}."))
@@ -75,5 +96,26 @@ async def test_another_version_may_have_listed_something_else() -> None:
     odd = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": [SEEN, 5, None]})
     other = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": {"a": 1}})
     policy, context = build_context((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), loaded=2)
+
+    assert await policy.review(FETCH, {"url": SEEN}, context) is None
+
+
+async def test_the_calls_of_a_turn_read_its_earlier_blocks_once() -> None:
+    policy, context, reader = build_reading(TYPED, STRANGE, NOTE, loaded=1)
+    urls = [{"url": f"{SEEN}/{n}"} for n in range(10)]
+
+    await asyncio.gather(*(policy.review(FETCH, url, context) for url in urls), policy.review(KEEP, {}, context))
+
+    assert await policy.review(FETCH, {"url": SEEN}, context) is None
+    assert isinstance(await policy.review(KEEP, {}, context), NeedsApproval)
+    assert reader.reads == 1
+
+
+async def test_earlier_blocks_that_could_not_be_read_are_read_again() -> None:
+    policy, context, reader = build_reading(TYPED, NOTE, loaded=1)
+    reader.failures = 1
+
+    with pytest.raises(Unavailable):
+        await policy.review(FETCH, {"url": SEEN}, context)
 
     assert await policy.review(FETCH, {"url": SEEN}, context) is None

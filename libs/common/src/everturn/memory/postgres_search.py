@@ -2,19 +2,26 @@
 snippets are replaced in one transaction."""
 
 import asyncio
+import json
+import re
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from hashlib import sha256
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.words import find_words
+from everturn.core.threads import call_sized
 from everturn.memory.embedder import Vector
 from everturn.memory.search import (
+    ALL_TARGETS,
+    MAX_CATALOG_CHARS,
+    MAX_CATALOG_TEXTS,
     MAX_INDEXED_BYTES,
-    PAGE_BYTES,
-    BlockPage,
+    ONE_OF_TURN,
+    TARGET_OF,
     CatalogPage,
     CatalogQuery,
+    CatalogText,
     CatalogTurn,
     EmbeddedSnippet,
     FoundSnippet,
@@ -22,10 +29,14 @@ from everturn.memory.search import (
     Snippet,
     SnippetQuery,
     SnippetTarget,
+    choose_texts,
+    describe_attachment,
 )
+from everturn.memory.words import find_words
 from everturn.postgres.pool import Connection, Database, Row, replace_nul
-from everturn.timeline.blocks import Block, BlockType
-from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
+from everturn.timeline.blocks import Block, BlockType, parse_body
+from everturn.timeline.bodies import AttachmentBody
+from everturn.turns.postgres_rows import BLOCK_COLUMNS, END_SEQ, read_blocks
 
 MAX_SNIPPET_WORDS = 250
 MAX_QUERY_WORDS = 16
@@ -33,23 +44,6 @@ WORD_WEIGHT = 1.0
 ANCHOR_WEIGHT = 3.0
 """A word among the anchors counts four times in total, because it is also a word of the snippet."""
 
-TEXT_TYPES = (
-    BlockType.USER_PROMPT,
-    BlockType.ATTACHMENT_META,
-    BlockType.USER_FOLLOWUP,
-    BlockType.USER_STEER,
-    BlockType.EXTERNAL_EVENT,
-    BlockType.ANCHOR,
-    BlockType.COMPLETION,
-    BlockType.WORKING_SUMMARY,
-)
-
-# The blocks of turn t lie between its first_seq and that of the next turn that has begun, which the primary key finds.
-_END_SEQ = """
-COALESCE((SELECT n.first_seq FROM turn n
-           WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
-           ORDER BY n.ordinal LIMIT 1), 9223372036854775807)
-"""
 _BLOCKS = f"""
 SELECT {BLOCK_COLUMNS}
   FROM (SELECT b.*, COALESCE(sum(octet_length(b.body))
@@ -57,7 +51,7 @@ SELECT {BLOCK_COLUMNS}
           FROM block b, turn t
          WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
            AND b.type = ANY ($3) AND b.seq >= t.first_seq
-           AND b.seq < {_END_SEQ}) AS said
+           AND b.seq < {END_SEQ}) AS said
  WHERE bytes_before < $4 ORDER BY seq
 """
 
@@ -84,50 +78,34 @@ SELECT count(*) FROM turn
    AND id IS DISTINCT FROM $5
    AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
 """
-_TURNS = """
-SELECT id, conversation_id, ordinal, created_at FROM turn
+_TURNS = f"""
+SELECT id, conversation_id, ordinal, created_at, first_seq, {END_SEQ} AS end_seq
+  FROM turn t
  WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
    AND id IS DISTINCT FROM $5
    AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
  ORDER BY created_at, id OFFSET $8 LIMIT $9
 """
 _TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, id DESC OFFSET")
-
-_PAGE = f"""
-SELECT {BLOCK_COLUMNS}, total
-  FROM (SELECT b.*, count(*) OVER () AS total,
-               COALESCE(sum(octet_length(b.body))
-                        OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
-          FROM block b, turn t
-         WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
-           AND b.seq > $3 AND b.seq >= t.first_seq
-           AND b.seq < {_END_SEQ}) AS page
- WHERE bytes_before < $4 ORDER BY seq
+# Of a text only its beginning leaves the database. The body is canonical JSON, in which `text` is the last key, and
+# quotes inside texts are escaped: so the last `"text":"` is that of the body, not one inside an event's payload.
+_TEXTS = """
+SELECT part.id, said.seq, said.type, said.ref, said.ts,
+       CASE WHEN said.type = 'user.attachment.meta' THEN said.body
+            ELSE left(right(said.body, NULLIF(position('":"txet"' IN reverse(said.body)), 0) - 1), $7) END AS begun
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS part (id, conversation_id, first_seq, end_seq)
+ CROSS JOIN LATERAL (SELECT b.*, row_number() OVER (PARTITION BY b.type ORDER BY b.seq DESC) AS from_last,
+                            row_number() OVER (PARTITION BY b.type = ANY ($6) ORDER BY b.seq) AS from_first
+                       FROM block b
+                      WHERE b.conversation_id = part.conversation_id AND b.seq >= part.first_seq
+                        AND b.seq < part.end_seq AND b.turn_id = part.id AND b.type = ANY ($5)) AS said
+ WHERE CASE WHEN said.type = ANY ($6) THEN said.from_last = 1 ELSE said.from_first <= $8 END
+ ORDER BY said.seq
 """
-_BEFORE = f"""
-SELECT {BLOCK_COLUMNS}, total
-  FROM (SELECT b.*, count(*) OVER () AS total,
-               COALESCE(sum(octet_length(b.body))
-                        OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
-          FROM block b
-         WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
- WHERE bytes_after < $4 ORDER BY seq
-"""
-_LAST = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block b, turn t
- WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
-   AND b.seq >= t.first_seq
-   AND b.seq < {_END_SEQ}
-   AND ($3::text IS NULL OR b.ref = $3) AND ($4::text IS NULL OR b.type = $4)
- ORDER BY b.seq DESC LIMIT 1
-"""
-_PLAN = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block
- WHERE conversation_id = $1 AND type = 'react.plan' AND right(ref, length($2)) = $2
- ORDER BY seq DESC LIMIT 1
-"""
+_ESCAPE_CHARS = 6
+"""The longest spelling of a character in a body."""
+_BEGUN = re.compile(r'(?:[^"\\]+|\\u[0-9a-f]{4}|\\[^u])*')
+"""What is complete of a JSON text that is cut off."""
 
 
 def build_lexemes(principal: Principal, snippet: Snippet) -> list[str]:
@@ -152,18 +130,6 @@ def _mark_of(principal: Principal) -> str:
     return sha256("\x1f".join(principal.owner).encode()).hexdigest()[:10]
 
 
-async def load_text_blocks(
-    transaction: Connection, conversation_id: ConversationId, turn_id: TurnId
-) -> tuple[Block, ...]:
-    """The blocks with the texts of a turn, without tool calls, results and thinking.
-
-    In order, until their bodies have MAX_INDEXED_BYTES together; the transaction names the principal.
-    """
-    types = [kind.value for kind in TEXT_TYPES]
-    rows = await transaction.fetch(_BLOCKS, conversation_id, turn_id, types, MAX_INDEXED_BYTES)
-    return tuple(map(read_block, rows))
-
-
 def build_vector_text(vector: Vector | None) -> str | None:
     """`[0.1,0.2]`; single precision has seven digits."""
     return None if vector is None else "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
@@ -183,7 +149,8 @@ class PostgresSnippetIndex:
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
     ) -> tuple[Block, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            return await load_text_blocks(transaction, conversation_id, turn_id)
+            rows = await transaction.fetch(_BLOCKS, conversation_id, turn_id, _types_of(ALL_TARGETS), MAX_INDEXED_BYTES)
+        return await read_blocks(rows)
 
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
@@ -267,23 +234,55 @@ class PostgresMemorySearch:
         page = _TURNS_NEWEST_FIRST if query.newest_first else _TURNS
         async with self._database.transaction(principal, readonly=True) as transaction:
             total = await transaction.fetchval(_COUNT, *where)
-            rows = await transaction.fetch(page, *where, query.skip, query.limit)
-            turns = await _load_turns(transaction, rows)
-        return CatalogPage(turns, int(total))
+            turns = await transaction.fetch(page, *where, query.skip, query.limit)
+            texts = await _load_texts(transaction, turns, query.targets)
+        size = sum(len(row["begun"] or "") for row in texts)
+        return CatalogPage(await call_sized(size, lambda: _read_turns(turns, texts, query.targets)), int(total))
 
 
-async def _load_turns(transaction: Connection, rows: Sequence[Row]) -> tuple[CatalogTurn, ...]:
-    blocks = {row["id"]: await load_text_blocks(transaction, row["conversation_id"], row["id"]) for row in rows}
+async def _load_texts(
+    transaction: Connection, turns: Sequence[Row], targets: frozenset[SnippetTarget]
+) -> Sequence[Row]:
+    begun = [row for row in turns if row["first_seq"] is not None]
+    parts = [[row[column] for row in begun] for column in ("id", "conversation_id", "first_seq", "end_seq")]
+    # The prompt in addition: it is shown of a turn that has none of the targets.
+    types = [*_types_of(targets), BlockType.USER_PROMPT.value]
+    chars = MAX_CATALOG_CHARS * _ESCAPE_CHARS
+    return await transaction.fetch(_TEXTS, *parts, types, _types_of(ONE_OF_TURN), chars, MAX_CATALOG_TEXTS + 1)
+
+
+def _types_of(targets: Collection[SnippetTarget]) -> list[str]:
+    return [kind.value for kind, target in TARGET_OF.items() if target in targets]
+
+
+def _read_turns(
+    turns: Sequence[Row], texts: Sequence[Row], targets: frozenset[SnippetTarget]
+) -> tuple[CatalogTurn, ...]:
+    said: defaultdict[str, list[CatalogText]] = defaultdict(list)
+    for row in texts:
+        kind = BlockType(row["type"])
+        said[row["id"]].append(CatalogText(TARGET_OF[kind], row["ref"], _read_text(kind, row["begun"]), row["ts"]))
     return tuple(
         CatalogTurn(
             ConversationId(row["conversation_id"]),
             TurnId(row["id"]),
             row["ordinal"],
             row["created_at"],
-            blocks[row["id"]],
+            choose_texts(said[row["id"]], targets),
         )
-        for row in rows
+        for row in turns
     )
+
+
+def _read_text(kind: BlockType, begun: str | None) -> str:
+    """The text of a block, from its whole body or the beginning of its text as JSON; empty if it has none."""
+    if begun is None:
+        return ""
+    if kind is BlockType.ATTACHMENT_META:
+        body = parse_body(kind, begun)
+        return describe_attachment(body.artifact) if isinstance(body, AttachmentBody) else ""
+    complete = _BEGUN.match(begun)
+    return str(json.loads(f'"{complete[0]}"'))[:MAX_CATALOG_CHARS] if complete else ""
 
 
 def _read_found(row: Row) -> FoundSnippet:
@@ -296,55 +295,3 @@ def _read_found(row: Row) -> FoundSnippet:
         ts=row["ts"],
         score=row["score"],
     )
-
-
-class PostgresConversationReader:
-    """Reads under the principal's policy."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def load_turn_blocks(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        *,
-        after_seq: int = 0,
-        max_bytes: int = PAGE_BYTES,
-    ) -> BlockPage:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_PAGE, conversation_id, turn_id, after_seq, max_bytes)
-        return BlockPage(tuple(map(read_block, rows)), more=bool(rows) and rows[0]["total"] > len(rows))
-
-    async def load_blocks_before(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        before_seq: int,
-        kinds: Collection[BlockType],
-        *,
-        max_bytes: int = PAGE_BYTES,
-    ) -> BlockPage:
-        wanted = sorted(kind.value for kind in kinds)
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_BEFORE, conversation_id, before_seq, wanted, max_bytes)
-        return BlockPage(tuple(map(read_block, rows)), more=bool(rows) and rows[0]["total"] > len(rows))
-
-    async def try_load_last_block(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        *,
-        ref: str | None = None,
-        kind: BlockType | None = None,
-    ) -> Block | None:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            row = await transaction.fetchrow(_LAST, conversation_id, turn_id, ref, kind and kind.value)
-        return read_block(row) if row else None
-
-    async def try_load_plan(self, principal: Principal, conversation_id: ConversationId, plan_id: str) -> Block | None:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            row = await transaction.fetchrow(_PLAN, conversation_id, f".react.plan.{plan_id}")
-        return read_block(row) if row else None

@@ -1,8 +1,7 @@
-"""Memory search: snippets, which are short texts with the ref of the full text; and the ports that index, find and
-read."""
+"""Memory search: snippets, which are short texts with the ref of the full text; and the ports that index and find."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -10,6 +9,7 @@ from typing import Protocol
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.open_values import OpenEnum
+from everturn.files.model import Artifact
 from everturn.memory.embedder import Embedder, EmbedderUnavailable, Vector
 from everturn.timeline.blocks import Block, BlockType
 
@@ -17,16 +17,18 @@ MAX_SNIPPET_CHARS = 1_000
 """About 250 tokens, the input limit of the local encoder."""
 
 MAX_INDEXED_BYTES = 1024 * 1024
-"""Of the stored bodies of one turn that are read for its snippets or for a catalog."""
+"""Of the stored bodies of one turn that are read for its snippets."""
+
+MAX_CATALOG_TEXTS = 8
+"""Of one turn in a catalog."""
+MAX_CATALOG_CHARS = 600
+"""Of one text in a catalog; the rest is not read."""
 
 MAX_LIMIT = 50
 
 EMBED_TIMEOUT_S = 3.0
 """A query without a vector by then compares words only. The first query of a process loads the local encoder, which
 takes half a second on an idle machine and several on a busy one."""
-
-PAGE_BYTES = 2 * 1024 * 1024
-"""Of the stored bodies of one page; the last block of a page can exceed it."""
 
 
 class SnippetTarget(OpenEnum):
@@ -42,6 +44,22 @@ class SnippetTarget(OpenEnum):
     def fallback(cls) -> "SnippetTarget":
         """A text of unknown origin is found as a note."""
         return cls.NOTES
+
+
+TARGET_OF: Mapping[BlockType, SnippetTarget] = {
+    BlockType.USER_PROMPT: SnippetTarget.USER,
+    BlockType.ATTACHMENT_META: SnippetTarget.ATTACHMENT,
+    BlockType.USER_FOLLOWUP: SnippetTarget.USER,
+    BlockType.USER_STEER: SnippetTarget.USER,
+    BlockType.EXTERNAL_EVENT: SnippetTarget.USER,
+    BlockType.ANCHOR: SnippetTarget.NOTES,
+    BlockType.COMPLETION: SnippetTarget.ASSISTANT,
+    BlockType.WORKING_SUMMARY: SnippetTarget.SUMMARY,
+}
+"""The blocks that are indexed and listed: those with texts, without tool calls, results and thinking."""
+
+ONE_OF_TURN = (SnippetTarget.SUMMARY, SnippetTarget.ASSISTANT)
+"""A catalog has only the last text of these targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +172,11 @@ class FoundSnippet:
 
 @dataclass(frozen=True, slots=True)
 class CatalogQuery:
-    """Turns in order, after skipping `skip` of them. Times of creation, from `since` up to but not `until`."""
+    """Turns in order, after skipping `skip` of them, with their texts of `targets`. Times of creation, from `since` up
+    to but not `until`."""
 
     scope: Scope
+    targets: frozenset[SnippetTarget] = ALL_TARGETS
     since: datetime | None = None
     until: datetime | None = None
     newest_first: bool = False
@@ -165,14 +185,26 @@ class CatalogQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogText:
+    """A text of a turn. `text` is its beginning, at most MAX_CATALOG_CHARS; `ref` leads to all of it."""
+
+    target: SnippetTarget
+    ref: str
+    text: str = field(repr=False)
+    ts: str
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogTurn:
-    """One turn: `ordinal` is its place in its conversation; `blocks` its prompts, answers, summaries and anchors."""
+    """One turn: `ordinal` is its place in its conversation. `texts` are in the order of the turn: its last summary, its
+    last answer, and the first of the others, at most MAX_CATALOG_TEXTS; its prompt if it has none of the requested
+    targets."""
 
     conversation_id: ConversationId
     turn_id: TurnId
     ordinal: int
     created_at: datetime
-    blocks: tuple[Block, ...] = field(repr=False)
+    texts: tuple[CatalogText, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,54 +226,19 @@ class MemorySearch(Protocol):
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPage:
-    """Blocks of a turn, in order. `more` means that the turn has later ones."""
-
-    blocks: tuple[Block, ...]
-    more: bool
+def describe_attachment(artifact: Artifact) -> str:
+    """The text of an attached file in a catalog."""
+    return f"{artifact.filename} ({artifact.mime}, {artifact.size} bytes)"
 
 
-class ConversationReader(Protocol):
-    """All calls see only the principal's own conversations; any other appears to have no blocks."""
-
-    async def load_turn_blocks(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        *,
-        after_seq: int = 0,
-        max_bytes: int = PAGE_BYTES,
-    ) -> BlockPage:
-        """The turn's blocks with a larger `seq`, until their bodies have `max_bytes` bytes together; at least one."""
-        ...
-
-    async def load_blocks_before(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        before_seq: int,
-        kinds: Collection[BlockType],
-        *,
-        max_bytes: int = PAGE_BYTES,
-    ) -> BlockPage:
-        """The conversation's blocks of these types with a smaller `seq`, in order: the newest that have `max_bytes`
-        bytes together. `more` means that there are older ones."""
-        ...
-
-    async def try_load_last_block(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        *,
-        ref: str | None = None,
-        kind: BlockType | None = None,
-    ) -> Block | None:
-        """The turn's last block with this ref and of this type; None matches any."""
-        ...
-
-    async def try_load_plan(self, principal: Principal, conversation_id: ConversationId, plan_id: str) -> Block | None:
-        """The `react.plan` block with the newest snapshot of a plan."""
-        ...
+def choose_texts(texts: Sequence[CatalogText], targets: frozenset[SnippetTarget]) -> tuple[CatalogText, ...]:
+    """What a catalog shows of a turn, of its texts in order: see CatalogTurn."""
+    last = {each.target: each for each in texts}
+    said = [each for each in texts if each.text.strip()]
+    wanted = [
+        each
+        for each in said
+        if each.target in targets and (each.target not in ONE_OF_TURN or last[each.target] is each)
+    ]
+    prompt = [each for each in said if each.target is SnippetTarget.USER][:1]
+    return tuple(wanted[:MAX_CATALOG_TEXTS] or prompt)

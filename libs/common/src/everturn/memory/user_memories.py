@@ -9,8 +9,8 @@ from typing import Protocol
 from everturn.core.errors import Conflict
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
-from everturn.core.words import find_words, fold
 from everturn.memory.search import QueryVector
+from everturn.memory.words import find_words, fold
 
 MAX_MEMORIES = 500
 """Of one person; few enough to compare all of them with a question."""

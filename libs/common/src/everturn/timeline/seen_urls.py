@@ -5,6 +5,7 @@ Both are folds over the append-only timeline, so every worker computes the same,
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from everturn.core.urls import TypedSearch
@@ -36,15 +37,19 @@ READ_BLOCKS = (
 """Block types that these folds read."""
 
 
-def find_seen_urls(blocks: Iterable[Block], addresses: Collection[str]) -> frozenset[str]:
-    """Those of these canonical addresses that can be requested without approval: addresses the person typed, a search
-    found, fetched pages have or link to, or the person approved.
+@dataclass(frozen=True, slots=True)
+class OutsideFacts:
+    """What some blocks say about the outside world. `listed` are the canonical addresses that a search found, that
+    fetched pages have or link to, or that the person approved; `typed` are the person's texts, oldest first."""
 
-    Files and events don't count: a person who attaches a file has not chosen the addresses in it. Texts beyond the work
-    limit of a search don't count either, the oldest first.
-    """
-    wanted = frozenset(addresses)
-    seen: set[str] = set()
+    listed: frozenset[str] = frozenset()
+    typed: tuple[str, ...] = field(default=(), repr=False)
+    has_untrusted_text: bool = False
+
+
+def read_outside_facts(blocks: Sequence[Block]) -> OutsideFacts:
+    """Files and events list no addresses: a person who attaches a file has not chosen the addresses in it."""
+    listed: set[str] = set()
     typed: list[str] = []
     asked: dict[str, tuple[str, ...]] = {}
     for block in blocks:
@@ -52,19 +57,27 @@ def find_seen_urls(blocks: Iterable[Block], addresses: Collection[str]) -> froze
             case PromptBody(text=text) | SignalBody(text=text):
                 typed.append(text)
             case ToolResultBody(data=dict() as data):
-                seen |= wanted.intersection(_read_addresses(data))
+                listed.update(_read_addresses(data))
             case ApprovalRequestBody(approval_id=approval_id, addresses=approvable):
                 asked[approval_id] = approvable
             case ApprovalOutcomeBody() as outcome:
                 typed.append(outcome.reason if outcome.signal_id else "")
                 if outcome.state == "approved":
-                    seen |= wanted.intersection(asked.get(outcome.approval_id, ()))
+                    listed.update(asked.get(outcome.approval_id, ()))
             case _:
                 """Names no address that counts."""
+    return OutsideFacts(frozenset(listed), tuple(typed), has_untrusted_text(blocks))
+
+
+def find_seen_urls(facts: OutsideFacts, addresses: Collection[str]) -> frozenset[str]:
+    """Those of these canonical addresses that can be requested without approval: listed ones, and those that the person
+    typed. Texts beyond the work limit of a search don't count, the oldest first."""
+    wanted = frozenset(addresses)
+    seen = wanted & facts.listed
     search = TypedSearch(wanted - seen)
-    for text in reversed(typed):
+    for text in reversed(facts.typed):
         search.read(text)
-    return frozenset(seen | search.found)
+    return seen | search.found
 
 
 def has_untrusted_text(blocks: Iterable[Block]) -> bool:

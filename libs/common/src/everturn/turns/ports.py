@@ -1,7 +1,8 @@
-"""The database as a lease holder uses it: leases, timelines, approvals, effects of tools, sweeps; and reading turns."""
+"""The database as a lease holder uses it: leases, timelines, approvals, effects of tools, sweeps; and reading
+turns and blocks."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -12,7 +13,7 @@ from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.turn_view import TurnPage
 from everturn.feedback.model import Feedback
-from everturn.timeline.blocks import Block
+from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.model import Approval, Claim, ClaimBounds, Commit, Deferred, Effect, EffectState, Lease, SlotKind
@@ -23,6 +24,9 @@ MAX_RESULT_CHARS = 64 * 1024
 PAGE_BYTES = 4 * 1024 * 1024
 """Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
 copies of it. Clients get up to twice as much, because a view of a turn has its answer as text and as result."""
+
+BLOCK_PAGE_BYTES = 2 * 1024 * 1024
+"""Of the stored bodies of one page of blocks; the last block of a page can exceed it."""
 
 
 class Approvals(Protocol):
@@ -284,4 +288,57 @@ class Turns(Protocol):
         self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
     ) -> tuple[Block, ...]:
         """The existing blocks with these numbers, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPage:
+    """Blocks of a turn, in order. `more` means that the turn has later ones."""
+
+    blocks: tuple[Block, ...]
+    more: bool
+
+
+class ConversationReader(Protocol):
+    """All calls see only the principal's own conversations; any other appears to have no blocks."""
+
+    async def load_turn_blocks(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        after_seq: int = 0,
+        max_bytes: int = BLOCK_PAGE_BYTES,
+    ) -> BlockPage:
+        """The turn's blocks with a larger `seq`, until their bodies have `max_bytes` bytes together; at least one."""
+        ...
+
+    async def load_blocks_before(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        before_seq: int,
+        kinds: Collection[BlockType],
+        *,
+        max_bytes: int = BLOCK_PAGE_BYTES,
+    ) -> BlockPage:
+        """The conversation's blocks of these types with a smaller `seq`, in order: the newest that have `max_bytes`
+        bytes together. `more` means that there are older ones."""
+        ...
+
+    async def try_load_last_block(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        ref: str | None = None,
+        kind: BlockType | None = None,
+    ) -> Block | None:
+        """The turn's last block with this ref and of this type; None matches any."""
+        ...
+
+    async def try_load_plan(self, principal: Principal, conversation_id: ConversationId, plan_id: str) -> Block | None:
+        """The `react.plan` block with the newest snapshot of a plan."""
         ...

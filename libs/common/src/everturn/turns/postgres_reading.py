@@ -1,25 +1,29 @@
-"""Reading turns from Postgres for clients: rows, blocks, signals and feedback in one snapshot of the database."""
+"""Reading from Postgres: whole turns for clients, in one snapshot of the database, and blocks for tools and the call
+policy."""
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from everturn.conversations.postgres import CONVERSATION_COLUMNS, read_conversation
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.paging import BadCursor
+from everturn.core.threads import call_sized
 from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.postgres.pool import Connection, Database, Row
-from everturn.timeline.blocks import Block
+from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
-from everturn.turns.ports import PAGE_BYTES
+from everturn.turns.ports import BLOCK_PAGE_BYTES, PAGE_BYTES, BlockPage
 from everturn.turns.postgres_rows import (
+    BLOCK_BYTES,
     BLOCK_COLUMNS,
+    END_SEQ,
     SIGNAL_COLUMNS,
     TURN_COLUMNS,
     read_block,
+    read_blocks,
     read_cursor,
     read_signal,
     read_turn,
@@ -29,7 +33,6 @@ from everturn.turns.postgres_sources import load_sources
 _MAX_ORDINAL_DIGITS = 9
 _NO_ORDINAL = 2**31 - 1
 """Greater than that of any turn."""
-_READ_ON_LOOP_BYTES = 64 * 1024
 _CONVERSATION = f"""
 SELECT {CONVERSATION_COLUMNS}, event_cursor,
        (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest,
@@ -85,6 +88,41 @@ SELECT {SIGNAL_COLUMNS}
 _FEEDBACK = f"""
 SELECT {FEEDBACK_COLUMNS} FROM feedback WHERE turn_id = ANY($1) ORDER BY ts, id
 """
+_BLOCK_PAGE = f"""
+SELECT {BLOCK_COLUMNS}, total
+  FROM (SELECT b.*, count(*) OVER () AS total,
+               COALESCE(sum(octet_length(b.body))
+                        OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+          FROM block b, turn t
+         WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
+           AND b.seq > $3 AND b.seq >= t.first_seq
+           AND b.seq < {END_SEQ}) AS page
+ WHERE bytes_before < $4 ORDER BY seq
+"""
+_BEFORE = f"""
+SELECT {BLOCK_COLUMNS}, total
+  FROM (SELECT b.*, count(*) OVER () AS total,
+               COALESCE(sum(octet_length(b.body))
+                        OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
+          FROM block b
+         WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
+ WHERE bytes_after < $4 ORDER BY seq
+"""
+_LAST = f"""
+SELECT {BLOCK_COLUMNS}
+  FROM block b, turn t
+ WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
+   AND b.seq >= t.first_seq
+   AND b.seq < {END_SEQ}
+   AND ($3::text IS NULL OR b.ref = $3) AND ($4::text IS NULL OR b.type = $4)
+ ORDER BY b.seq DESC LIMIT 1
+"""
+_PLAN = f"""
+SELECT {BLOCK_COLUMNS}
+  FROM block
+ WHERE conversation_id = $1 AND type = 'react.plan' AND right(ref, length($2)) = $2
+ ORDER BY seq DESC LIMIT 1
+"""
 
 
 class PostgresTurns:
@@ -119,8 +157,8 @@ class PostgresTurns:
                 found = await transaction.fetch(_NAMED, conversation_id, before, judged, named)
             page = _fit(found[:limit], max_bytes)
             rows = await _load_rows(transaction, conversation_id, page)
-        is_small = sum(row["bytes"] for row in page) <= _READ_ON_LOOP_BYTES
-        records = _read_records(*rows) if is_small else await asyncio.to_thread(_read_records, *rows)
+        size = sum(row["bytes"] for row in page) + BLOCK_BYTES * sum(map(len, rows))
+        records = await call_sized(size, lambda: _read_records(*rows))
         return TurnPage(
             conversation=read_conversation(conversation),
             turns=records,
@@ -144,7 +182,60 @@ class PostgresTurns:
         self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
     ) -> tuple[Block, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
-            return tuple(map(read_block, await transaction.fetch(_SOME_BLOCKS, conversation_id, list(seqs))))
+            rows = await transaction.fetch(_SOME_BLOCKS, conversation_id, list(seqs))
+        return await read_blocks(rows)
+
+
+class PostgresConversationReader:
+    """Reads under the principal's policy."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_turn_blocks(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        after_seq: int = 0,
+        max_bytes: int = BLOCK_PAGE_BYTES,
+    ) -> BlockPage:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_BLOCK_PAGE, conversation_id, turn_id, after_seq, max_bytes)
+        return BlockPage(await read_blocks(rows), more=bool(rows) and rows[0]["total"] > len(rows))
+
+    async def load_blocks_before(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        before_seq: int,
+        kinds: Collection[BlockType],
+        *,
+        max_bytes: int = BLOCK_PAGE_BYTES,
+    ) -> BlockPage:
+        wanted = sorted(kind.value for kind in kinds)
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_BEFORE, conversation_id, before_seq, wanted, max_bytes)
+        return BlockPage(await read_blocks(rows), more=bool(rows) and rows[0]["total"] > len(rows))
+
+    async def try_load_last_block(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        ref: str | None = None,
+        kind: BlockType | None = None,
+    ) -> Block | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_LAST, conversation_id, turn_id, ref, kind and kind.value)
+        return read_block(row) if row else None
+
+    async def try_load_plan(self, principal: Principal, conversation_id: ConversationId, plan_id: str) -> Block | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_PLAN, conversation_id, f".react.plan.{plan_id}")
+        return read_block(row) if row else None
 
 
 def _read_ordinal(cursor: str) -> int:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId
+from everturn.core.threads import call_sized
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.files.model import Artifact
 from everturn.postgres.pool import Row
@@ -27,6 +28,14 @@ from everturn.turns.inbox import Receipt
 
 BLOCK_COLUMNS = "seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash"
 """What `read_block` reads."""
+BLOCK_BYTES = 512
+"""Parsing the row of a block takes as long as parsing this much JSON more."""
+# Of turn t: its blocks lie between its first_seq and that of the next turn that has begun.
+END_SEQ = """
+COALESCE((SELECT n.first_seq FROM turn n
+           WHERE n.conversation_id = t.conversation_id AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
+           ORDER BY n.ordinal LIMIT 1), 9223372036854775807)
+"""
 TURN_COLUMNS = (
     "id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error"
 )
@@ -68,6 +77,13 @@ def read_block(row: Row) -> Block:
         hash=row["hash"],
         stored_type=None if kind is not BlockType.UNKNOWN else row["type"],
     )
+
+
+async def read_blocks(rows: Sequence[Row]) -> tuple[Block, ...]:
+    """Parse the rows of blocks, in a thread if they are large. Call it after the transaction, whose connection would
+    have to wait."""
+    size = sum(len(row["body"]) + BLOCK_BYTES for row in rows)
+    return await call_sized(size, lambda: tuple(map(read_block, rows)))
 
 
 def read_turn(row: Row) -> Turn:

@@ -26,7 +26,7 @@ from everturn.turns.postgres_rows import (
     SIGNAL_COLUMNS,
     TURN_COLUMNS,
     build_request_json,
-    read_block,
+    read_blocks,
     read_payload,
     read_promoted,
     read_request,
@@ -267,7 +267,8 @@ class PostgresTimelines:
         async with self._database.transaction(principal, readonly=True) as transaction:
             # Two statements: under row level security a subquery would not be used to search the index.
             covered = await transaction.fetchval(_COVERED, conversation_id)
-            return tuple(read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id, covered or 0))
+            rows = await transaction.fetch(_BLOCKS, conversation_id, covered or 0)
+        return await read_blocks(rows)
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
         async with self._database.transaction(principal, readonly=True) as transaction:

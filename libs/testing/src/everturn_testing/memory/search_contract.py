@@ -8,11 +8,15 @@ from zlib import crc32
 import pytest
 
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
+from everturn.core.ids import ArtifactId, ConversationId, SignalId
 from everturn.core.refs import completion_ref, named_artifact_ref, prompt_ref, round_ref, working_summary_ref
+from everturn.files.model import Artifact, ArtifactKind
 from everturn.memory.embedder import DIMENSIONS, Vector
 from everturn.memory.search import (
+    MAX_CATALOG_CHARS,
+    MAX_CATALOG_TEXTS,
     CatalogQuery,
+    CatalogText,
     EmbeddedSnippet,
     IndexJob,
     MemorySearch,
@@ -24,7 +28,16 @@ from everturn.memory.search import (
     SnippetTarget,
 )
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
+from everturn.timeline.bodies import (
+    AnchorBody,
+    AttachmentBody,
+    Body,
+    CompletionBody,
+    EventBody,
+    PromptBody,
+    SummaryBody,
+    ThinkingBody,
+)
 from everturn.turns.model import Claim
 from everturn_testing.turns.harness import TS, Harness, closing, commit
 
@@ -312,6 +325,65 @@ class CatalogContract:
         assert await count(turn.created_at, after) == 1
         assert await count(after, None) == 0
         assert await count(None, turn.created_at) == 0
+
+    async def test_a_catalog_has_the_beginnings_of_some_texts(self, desk: MemoryDesk) -> None:
+        claim = await desk.harness.start_turn()
+        turn = claim.turn_id
+        assert turn is not None
+        long = 'a "quoted" \\ line\n\x00\x01 🦊 ' * 40_000
+        form = EventBody(
+            signal_id=SignalId("sig_1"), kind="form", text="Sent.", payload={"text": "not this", "to": ["text"]}
+        )
+        file = Artifact(
+            id=ArtifactId("art_1"), turn_id=turn, ref="fi:x", rn="rn", kind=ArtifactKind.FILE, filename="a.csv",
+            path="a.csv", mime="text/csv", size=5, sha256="0", object_key="k", visibility="external", verdict="clean",
+        )  # fmt: skip
+        bodies: list[tuple[BlockType, Body]] = [
+            (BlockType.USER_PROMPT, PromptBody(text=long)),
+            (BlockType.ATTACHMENT_META, AttachmentBody(artifact=file)),
+            (BlockType.EXTERNAL_EVENT, form),
+            *((BlockType.ANCHOR, AnchorBody(text=f"anchor {n}", path="p")) for n in range(MAX_CATALOG_TEXTS + 2)),
+            (BlockType.COMPLETION, CompletionBody(text="An answer.", followups=("More?",))),
+            (BlockType.COMPLETION, CompletionBody(text=long)),
+            (BlockType.WORKING_SUMMARY, SummaryBody(text="Goal")),
+        ]
+        drafts = [
+            BlockDraft(turn, 1, kind, round_ref(turn, 1, f"part.{n}"), body, TS)
+            for n, (kind, body) in enumerate(bodies)
+        ]
+        blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
+        await desk.harness.timelines.commit(claim.lease, commit(claim, blocks))
+
+        async def list_texts(*targets: SnippetTarget) -> list[tuple[str, str]]:
+            query = CatalogQuery(Scope(claim.lease.conversation_id), targets=frozenset(targets))
+            (found,) = (await desk.search.load_catalog(desk.harness.principal, query)).turns
+            return [(said.target.value, said.text) for said in found.texts]
+
+        user, assistant, summary = SnippetTarget.USER, SnippetTarget.ASSISTANT, SnippetTarget.SUMMARY
+        begun = long[:MAX_CATALOG_CHARS]
+        assert await list_texts(user, assistant, summary) == [
+            ("user", begun),
+            ("user", "Sent."),
+            ("assistant", begun),
+            ("summary", "Goal"),
+        ]
+        assert await list_texts(SnippetTarget.ATTACHMENT) == [("attachment", "a.csv (text/csv, 5 bytes)")]
+        assert [text for _, text in await list_texts(SnippetTarget.NOTES)] == [
+            f"anchor {n}" for n in range(MAX_CATALOG_TEXTS)
+        ]
+
+    async def test_a_turn_without_the_targets_is_listed_by_its_prompt(self, desk: MemoryDesk) -> None:
+        claim = await desk.harness.start_turn()
+        turn = claim.turn_id
+        assert turn is not None
+        prompt = BlockDraft(turn, 0, BlockType.USER_PROMPT, prompt_ref(turn), PromptBody(text="Why?"), TS)
+        blocks = chain_blocks([prompt], next_seq=claim.next_seq, last_hash=claim.last_hash)
+        await desk.harness.timelines.commit(claim.lease, commit(claim, blocks))
+        query = CatalogQuery(Scope(claim.lease.conversation_id), targets=frozenset({SnippetTarget.SUMMARY}))
+
+        (found,) = (await desk.search.load_catalog(desk.harness.principal, query)).turns
+
+        assert found.texts == (CatalogText(SnippetTarget.USER, prompt.ref, "Why?", TS),)
 
     async def test_all_conversations_of_the_person_have_one_catalog(self, desk: MemoryDesk) -> None:
         one, other = await desk.end_turn(), await desk.end_turn()

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.words import find_words
 from everturn.memory.search import (
+    MAX_CATALOG_CHARS,
+    TARGET_OF,
     CatalogPage,
     CatalogQuery,
+    CatalogText,
     CatalogTurn,
     EmbeddedSnippet,
     FoundSnippet,
@@ -20,22 +22,14 @@ from everturn.memory.search import (
     Scope,
     Snippet,
     SnippetQuery,
+    choose_texts,
+    describe_attachment,
 )
-from everturn.timeline.blocks import Block, BlockType
+from everturn.memory.words import find_words
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import AttachmentBody
 from everturn_testing.turns.memory_rows import MemoryPlatform, TurnRow, same_owner
 
-SAID = frozenset(
-    {
-        BlockType.USER_PROMPT,
-        BlockType.ATTACHMENT_META,
-        BlockType.USER_FOLLOWUP,
-        BlockType.USER_STEER,
-        BlockType.EXTERNAL_EVENT,
-        BlockType.ANCHOR,
-        BlockType.COMPLETION,
-        BlockType.WORKING_SUMMARY,
-    }
-)
 RANK_K = 60
 COMMON_ROWS = 50
 COMMON_WEIGHT = 0.01
@@ -82,7 +76,7 @@ class MemorySnippets:
             row = self._platform.conversation(principal, conversation_id)
         except NotFound:
             return ()
-        return tuple(block for block in row.blocks if block.turn_id == turn_id and block.type in SAID)
+        return tuple(block for block in row.blocks if block.turn_id == turn_id and block.type in TARGET_OF)
 
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
@@ -125,16 +119,11 @@ class MemorySnippets:
         ]
         turns.sort(key=lambda turn: (turn.created_at, turn.id), reverse=query.newest_first)
         page = turns[query.skip : query.skip + query.limit]
-        found = [
-            CatalogTurn(
-                turn.conversation_id,
-                turn.id,
-                turn.ordinal,
-                turn.created_at,
-                await self.load_texts(principal, turn.conversation_id, turn.id),
-            )
-            for turn in page
-        ]
+        found: list[CatalogTurn] = []
+        for turn in page:
+            blocks = await self.load_texts(principal, turn.conversation_id, turn.id)
+            texts = choose_texts(list(map(_read_text, blocks)), query.targets)
+            found.append(CatalogTurn(turn.conversation_id, turn.id, turn.ordinal, turn.created_at, texts))
         return CatalogPage(tuple(found), len(turns))
 
     def _waits(self, row: TurnRow, now: datetime) -> bool:
@@ -147,6 +136,12 @@ class MemorySnippets:
         self._due[row.turn.id] = now + timedelta(seconds=min(3600, 150 * 2 ** min(tries, 5)))
         owner = Principal(row.principal.tenant, row.principal.project, row.principal.user_id)
         return IndexJob(owner, row.turn.conversation_id, row.turn.id, tries + 1)
+
+
+def _read_text(block: Block) -> CatalogText:
+    body = block.body
+    text = describe_attachment(body.artifact) if isinstance(body, AttachmentBody) else str(getattr(body, "text", ""))
+    return CatalogText(TARGET_OF[block.type], block.ref, text[:MAX_CATALOG_CHARS], block.ts)
 
 
 def _fits(row: SnippetRow, query: SnippetQuery) -> bool:

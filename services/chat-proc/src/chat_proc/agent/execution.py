@@ -269,6 +269,7 @@ class ToolRunner:
             now=turn.now(),
             pool=turn.pool,
             live=LiveCall(turn, pending.block.round),
+            earlier=turn.call_context.earlier,
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 

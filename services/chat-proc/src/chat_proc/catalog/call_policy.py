@@ -6,20 +6,26 @@ request a call, but can't exempt the call from approval.
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import structlog
 
-from chat_proc.catalog.tool import ToolSpec
+from chat_proc.catalog.tool import EarlierFacts, ToolSpec
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.urls import canonical_url, host_of
-from everturn.memory.search import BlockPage, ConversationReader
 from everturn.timeline.blocks import Block
-from everturn.timeline.seen_urls import READ_BLOCKS, find_seen_urls, has_untrusted_text
+from everturn.timeline.seen_urls import (
+    READ_BLOCKS,
+    OutsideFacts,
+    find_seen_urls,
+    has_untrusted_text,
+    read_outside_facts,
+)
+from everturn.turns.ports import ConversationReader
 
 _log = structlog.get_logger(__name__)
 
@@ -56,11 +62,13 @@ class AddressRules:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """The conversation in which a call is made. `blocks` are the loaded ones, the last of the conversation."""
+    """The conversation in which a call is made. `blocks` are the loaded ones, the last of the conversation. All calls
+    of a turn share `earlier`."""
 
     principal: Principal
     conversation_id: ConversationId
     blocks: Sequence[Block]
+    earlier: EarlierFacts = field(default_factory=EarlierFacts, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +137,36 @@ class CallPolicy:
             return ()
         if self._rules.policy == "ask":
             return addresses
-        left = await _leave_out_known(addresses, context.blocks)
+        # In threads: reading and searching the texts of a long conversation would block the event loop.
+        blocks = tuple(context.blocks)
+        seen = await asyncio.to_thread(lambda: find_seen_urls(read_outside_facts(blocks), addresses))
+        left = tuple(address for address in addresses if address not in seen)
         if left and _is_cut(context):
-            left = await _leave_out_known(left, (await self._load_earlier(context)).blocks)
+            seen = await asyncio.to_thread(find_seen_urls, await self._load_earlier(context), left)
+            left = tuple(address for address in left if address not in seen)
         return left
 
     async def _has_untrusted_text(self, context: CallContext) -> bool:
         if has_untrusted_text(context.blocks):
             return True
-        if not _is_cut(context):
-            return False
-        earlier = await self._load_earlier(context)
-        return earlier.more or has_untrusted_text(earlier.blocks)
+        return _is_cut(context) and (await self._load_earlier(context)).has_untrusted_text
 
-    async def _load_earlier(self, context: CallContext) -> BlockPage:
-        first_seq = context.blocks[0].seq
-        return await self._reader.load_blocks_before(
-            context.principal, context.conversation_id, first_seq, READ_BLOCKS, max_bytes=MAX_EARLIER_BYTES
-        )
+    async def _load_earlier(self, context: CallContext) -> OutsideFacts:
+        """What the blocks before the loaded ones say; loaded once for each turn, because they don't change. Older
+        blocks than MAX_EARLIER_BYTES count as untrusted text."""
+        earlier = context.earlier
+        async with earlier.loading:
+            if earlier.facts is None:
+                page = await self._reader.load_blocks_before(
+                    context.principal,
+                    context.conversation_id,
+                    context.blocks[0].seq,
+                    READ_BLOCKS,
+                    max_bytes=MAX_EARLIER_BYTES,
+                )
+                facts = await asyncio.to_thread(read_outside_facts, page.blocks)
+                earlier.facts = replace(facts, has_untrusted_text=page.more or facts.has_untrusted_text)
+            return earlier.facts
 
 
 def report_refusal(spec: ToolSpec, context: CallContext, why: str) -> None:
@@ -158,12 +178,6 @@ def report_refusal(spec: ToolSpec, context: CallContext, why: str) -> None:
 def _is_cut(context: CallContext) -> bool:
     """Whether the loaded blocks begin with a summary of older ones."""
     return bool(context.blocks) and context.blocks[0].seq > 1
-
-
-async def _leave_out_known(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
-    # In a thread: searching the texts of a long conversation would block the event loop.
-    seen = await asyncio.to_thread(find_seen_urls, tuple(blocks), addresses)
-    return tuple(address for address in addresses if address not in seen)
 
 
 def _texts_of(value: object) -> list[str]:

@@ -16,6 +16,7 @@ from everturn.events.model import AnyEvent, ChatTool
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import Body
+from everturn.timeline.seen_urls import OutsideFacts
 from everturn.timeline.sources import Source, SourceDraft
 from everturn.turns.model import Effect, Lease, UsageEvent
 
@@ -114,6 +115,15 @@ class LiveTurn(Protocol):
         ...
 
 
+class EarlierFacts:
+    """What the blocks before the loaded ones say about the outside world, once the call policy has read them. Owned by
+    one turn and shared by its calls: reading up to 16 MB again for each of them would take 0.2 s of CPU."""
+
+    def __init__(self) -> None:
+        self.facts: OutsideFacts | None = None
+        self.loading = asyncio.Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The context of a call. `blocks` are the conversation's blocks up to and including the call."""
@@ -126,6 +136,7 @@ class ToolContext:
     now: str
     pool: SourcePool
     live: LiveTurn
+    earlier: EarlierFacts = field(default_factory=EarlierFacts, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

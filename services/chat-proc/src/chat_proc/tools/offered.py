@@ -22,7 +22,7 @@ from everturn.execution.messages import Posture
 from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
-from everturn.memory.search import ConversationReader
+from everturn.turns.ports import ConversationReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,6 +322,8 @@ class LeasedTurn:
         self._sources = TurnSources(sources, self._load_source_text)
         self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
         self.turn = turn
+        self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
+        """Where the turn's calls are made, for the policy that reviews them."""
         self.inbox = inbox
         self._approvals = approvals
         self.activity = activity
@@ -339,11 +341,6 @@ class LeasedTurn:
     def lease(self) -> Lease:
         """Names the conversation and the principal."""
         return self._claim.lease
-
-    @property
-    def call_context(self) -> CallContext:
-        """Where the turn's calls are made, for the policy that reviews them."""
-        return CallContext(self.lease.principal, self.lease.conversation_id, self._blocks)
 
     @property
     def turn_id(self) -> TurnId:

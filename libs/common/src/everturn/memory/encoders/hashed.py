@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from everturn.core.words import find_words
 from everturn.memory.embedder import DIMENSIONS, Vector
+from everturn.memory.words import find_words
 
 NAME = "hashed-ngrams"
 MAX_TEXT_CHARS = 4_000

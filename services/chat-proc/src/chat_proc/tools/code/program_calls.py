@@ -364,7 +364,7 @@ class CallHandler:
         self._registry = tools.registry
         self._parts = tools.parts
         self._context = context
-        self._call_context = CallContext(context.principal, context.conversation_id, context.blocks)
+        self._call_context = CallContext(context.principal, context.conversation_id, context.blocks, context.earlier)
         self._guard = EffectGuard(tools.parts.ledger, context.live, lease=tools.parts.lease)
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 

@@ -13,12 +13,12 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import Ref, localize_ref, owner_of, parse_ref, qualify_ref, qualify_text
 from everturn.files.model import Artifact
 from everturn.files.ports import Artifacts
-from everturn.memory.search import ConversationReader
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import PlanBody, StoredText, ToolResultBody
 from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
+from everturn.turns.ports import ConversationReader
 
 _PATH = re.compile(
     r"(?:(?P<conversation>conv_[A-Za-z0-9_-]{1,75})/)?(?:(?P<turn>turn_[A-Za-z0-9_-]{1,75})/)?"

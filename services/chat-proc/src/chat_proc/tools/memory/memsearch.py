@@ -1,7 +1,7 @@
 """`react.memsearch`: finds earlier texts, by meaning and words, or by a turn's position or time."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -31,17 +31,6 @@ from everturn.memory.search import (
     SnippetTarget,
     embed_query,
 )
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import (
-    AnchorBody,
-    AttachmentBody,
-    Body,
-    CompletionBody,
-    EventBody,
-    PromptBody,
-    SignalBody,
-    SummaryBody,
-)
 from everturn.turns.model import Effect
 
 MAX_QUERY_CHARS = 2_000
@@ -57,7 +46,6 @@ _Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
 MAX_HIT_CHARS = 500
 MAX_HITS_CHARS = 10_000
 """Limit of all hits of one call together, so that a result is shown in full."""
-MAX_HITS_OF_TURN = 8
 
 MEMSEARCH_TOOL = "react.memsearch"
 HITS_OF_CONVERSATION = 2
@@ -181,21 +169,20 @@ def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
     )
 
 
-def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: ConversationId) -> list[Hit]:
-    """The requested parts of a turn; its prompt if it has none of them, so that no turn is skipped."""
+def build_turn_hits(turn: CatalogTurn, here: ConversationId) -> list[Hit]:
+    """The texts of a listed turn as seen from the conversation `here`."""
     owner = None if turn.conversation_id == here else turn.conversation_id
-    wanted = list(_pick(turn.blocks, targets)) or list(_pick(turn.blocks, frozenset({SnippetTarget.USER})))[:1]
     return [
         Hit(
             turn_id=turn.turn_id,
-            ref=spell_ref(block.ref, owner),
-            role=target.value,
-            text=_shorten(text),
-            ts=block.ts,
+            ref=spell_ref(said.ref, owner),
+            role=said.target.value,
+            text=_shorten(said.text),
+            ts=said.ts,
             turn_index_path=refs.turn_index_ref(turn.turn_id, conversation=owner),
             ordinal=turn.ordinal,
         )
-        for target, block, text in wanted[:MAX_HITS_OF_TURN]
+        for said in turn.texts
     ]
 
 
@@ -220,35 +207,6 @@ def render_hits(hits: Sequence[Hit]) -> tuple[str, int]:
             break
         lines.append(line)
     return "\n".join(lines), len(lines)
-
-
-def _pick(blocks: Sequence[Block], targets: frozenset[SnippetTarget]) -> Iterator[tuple[SnippetTarget, Block, str]]:
-    """The last summary, the last answer, and all other texts, in the order of the turn."""
-    read = [(_read(block.body), block) for block in blocks]
-    last = {said[0]: block for said, block in read if said is not None}
-    for said, block in read:
-        if said is None or said[0] not in targets or not said[1].strip():
-            continue
-        target, text = said
-        if target in (SnippetTarget.SUMMARY, SnippetTarget.ASSISTANT) and last[target] is not block:
-            continue
-        yield target, block, text
-
-
-def _read(body: Body) -> tuple[SnippetTarget, str] | None:
-    match body:
-        case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text):
-            return SnippetTarget.USER, text
-        case CompletionBody(text=text):
-            return SnippetTarget.ASSISTANT, text
-        case SummaryBody(text=text):
-            return SnippetTarget.SUMMARY, text
-        case AnchorBody(text=text):
-            return SnippetTarget.NOTES, text
-        case AttachmentBody(artifact=artifact):
-            return SnippetTarget.ATTACHMENT, f"{artifact.filename} ({artifact.mime}, {artifact.size} bytes)"
-        case _:
-            return None
 
 
 def _shorten(text: str) -> str:
@@ -332,6 +290,7 @@ class MemsearchTool:
         by_place = mode is Mode.ORDINAL and params.ordinal is not None
         query = CatalogQuery(
             scope=_scope(params, context),
+            targets=choose_targets(params, mode),
             since=since,
             until=until,
             newest_first=params.order == "desc",
@@ -339,8 +298,7 @@ class MemsearchTool:
             limit=1 if by_place else params.top_k or DEFAULT_TURNS,
         )
         page = await self._search.load_catalog(context.principal, query)
-        targets = choose_targets(params, mode)
-        answer.hits = [hit for turn in page.turns for hit in build_turn_hits(turn, targets, context.conversation_id)]
+        answer.hits = [hit for turn in page.turns for hit in build_turn_hits(turn, context.conversation_id)]
         answer.notes |= {"turns": len(page.turns), "total_turns": page.total}
         if params.query.strip():
             answer.warnings.append(f"query is not used in mode {mode.value}; leave mode out to search by it.")

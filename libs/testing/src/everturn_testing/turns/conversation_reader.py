@@ -5,9 +5,9 @@ from collections.abc import Collection
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.memory.search import PAGE_BYTES, BlockPage
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import PlanBody
+from everturn.turns.ports import BLOCK_PAGE_BYTES, BlockPage
 from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
@@ -25,7 +25,7 @@ class MemoryConversationReader:
         turn_id: TurnId,
         *,
         after_seq: int = 0,
-        max_bytes: int = PAGE_BYTES,
+        max_bytes: int = BLOCK_PAGE_BYTES,
     ) -> BlockPage:
         blocks = [block for block in self._turn(principal, conversation_id, turn_id) if block.seq > after_seq]
         page: list[Block] = []
@@ -44,7 +44,7 @@ class MemoryConversationReader:
         before_seq: int,
         kinds: Collection[BlockType],
         *,
-        max_bytes: int = PAGE_BYTES,
+        max_bytes: int = BLOCK_PAGE_BYTES,
     ) -> BlockPage:
         older = self._blocks(principal, conversation_id)
         blocks = [block for block in older if block.seq < before_seq and block.type in kinds]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.memory.postgres_search import PostgresConversationReader
+from everturn.turns.postgres_reading import PostgresConversationReader
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory.conversation_reader import MemoryConversationReader
-from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.conversation_reader import MemoryConversationReader
+from everturn_testing.turns.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.memory_rows import MemoryPlatform
 

@@ -3,7 +3,7 @@ from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.core.words import MAX_WORD_CHARS, find_words, fold
+from everturn.memory.words import MAX_WORD_CHARS, find_words, fold
 
 
 def test_case_accents_and_punctuation_do_not_count() -> None:
