@@ -42,7 +42,7 @@ COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/exe
      libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
      libs/common/src/everturn/execution/profiles.py libs/common/src/everturn/execution/records.py everturn/execution/
 COPY services/exec-supervisor/src/exec_supervisor/__init__.py services/exec-supervisor/src/exec_supervisor/__main__.py \
-     services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/settings.py \
+     services/exec-supervisor/src/exec_supervisor/bootstrap.py \
      services/exec-supervisor/src/exec_supervisor/system_calls.py exec_supervisor/
 COPY services/exec-supervisor/src/exec_supervisor/broker exec_supervisor/broker/
 COPY services/exec-supervisor/src/exec_supervisor/supervisor exec_supervisor/supervisor/

@@ -17,7 +17,7 @@ from chat_proc.settings import WorkerSettings
 from everturn.core.logging import find_named_secrets
 from everturn.core.settings import CommonSettings, Unlisted
 from everturn_local.settings import ComposeSettings, LocalSettings
-from exec_supervisor.settings import BrokerSettings
+from exec_supervisor.broker.settings import BrokerSettings
 from ingress.settings import IngressSettings, MigrationSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -37,7 +37,7 @@ from exec_supervisor.broker.listeners import (
     find_group,
     open_listeners,
 )
-from exec_supervisor.settings import BrokerSettings
+from exec_supervisor.broker.settings import BrokerSettings
 
 
 @dataclass(frozen=True, slots=True)

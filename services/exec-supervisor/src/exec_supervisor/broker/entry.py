@@ -35,7 +35,7 @@ from exec_supervisor.broker.pairs import open_pairs
 from exec_supervisor.broker.pool import Pool, check_warm_fits
 from exec_supervisor.broker.reaper import Reaper
 from exec_supervisor.broker.seccomp_profile import build_profile
-from exec_supervisor.settings import BrokerSettings
+from exec_supervisor.broker.settings import BrokerSettings
 
 _log = structlog.stdlib.get_logger()
 

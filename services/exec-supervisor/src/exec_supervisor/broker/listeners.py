@@ -17,7 +17,7 @@ from everturn.core.errors import Invalid
 from everturn.core.loops import guarded
 from everturn.core.settings import split_address
 from everturn.execution.broker_messages import KEEPALIVE, TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
-from exec_supervisor.settings import BrokerSettings
+from exec_supervisor.broker.settings import BrokerSettings
 
 _log = structlog.stdlib.get_logger()
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.core.settings import split_address
-from exec_supervisor.settings import BrokerSettings
+from exec_supervisor.broker.settings import BrokerSettings
 
 
 def test_without_any_setting_it_serves_a_socket_and_no_network(monkeypatch: pytest.MonkeyPatch):
