@@ -333,14 +333,21 @@ class StubbornSandbox:
         raise TimeoutError("still running")
 
 
-async def test_a_sandbox_that_cannot_be_ended_or_removed_is_part_of_the_result():
+class LoudSandbox(StubbornSandbox):
+    """What is left of it keeps stderr open."""
+
+    async def read_errors(self) -> str:
+        return await asyncio.get_running_loop().create_future()
+
+
+async def supervise(sandbox: StubbornSandbox) -> Finished:
     worker = Written()
     line = WorkerLine(FrameStream(EndedReader(), worker, FrameDecoder(1 << 20, allow_raw=True)))
     lifeline, held_by_worker = os.pipe()
 
     @asynccontextmanager
     async def open_stubborn() -> AsyncIterator[Any]:
-        yield StubbornSandbox()
+        yield sandbox
         raise OSError("the folder is in use")
 
     async with asyncio.timeout(10):
@@ -349,8 +356,13 @@ async def test_a_sandbox_that_cannot_be_ended_or_removed_is_part_of_the_result()
     os.close(lifeline)
 
     [frame] = FrameDecoder(1 << 20).feed(bytes(worker.data))
-    finished = parse_message(frame, Finished)
     assert exit_code == 0
+    return parse_message(frame, Finished)
+
+
+async def test_a_sandbox_that_cannot_be_ended_or_removed_is_part_of_the_result():
+    finished = await supervise(StubbornSandbox())
+
     assert finished.posture == StubbornSandbox.posture
     assert [part.strip() for part in finished.detail.split(";")] == [
         "the executor ended",
@@ -358,3 +370,9 @@ async def test_a_sandbox_that_cannot_be_ended_or_removed_is_part_of_the_result()
         "last words",
         "OSError: the folder is in use",
     ]
+
+
+async def test_a_result_does_not_wait_for_the_stderr_of_what_did_not_end():
+    finished = await supervise(LoudSandbox())
+
+    assert "still running; OSError" in finished.detail

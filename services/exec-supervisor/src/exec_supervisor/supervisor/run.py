@@ -38,6 +38,8 @@ BOOT_TIMEOUT_S: Final = 30.0
 INPUTS_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 2.0
 OUTPUTS_TIMEOUT_S: Final = 60.0
+ERRORS_TIMEOUT_S: Final = 2.0
+"""How long the end of stderr is awaited after the sandbox has ended; usually it is already there."""
 WATCH_EVERY_S: Final = 0.1
 CANCEL_GRACE_S: Final = 5.0
 """How long a cancelled task can take to end before it is cancelled once more, and again after that."""
@@ -73,7 +75,11 @@ async def _supervise(line: WorkerLine, open_sandbox: OpenSandbox) -> Finished:
         async with open_sandbox() as sandbox, asyncio.TaskGroup() as group:
             errors = group.create_task(sandbox.read_errors())
             finished = await _boot_and_run(line, sandbox)
-            finished = _add_detail(finished, await _try_end(sandbox), await errors)
+            unended = await _try_end(sandbox)
+            # A process that did not end can keep stderr open: the result does not wait for it.
+            await asyncio.wait((errors,), timeout=ERRORS_TIMEOUT_S)
+            finished = _add_detail(finished, unended, errors.result() if errors.done() else "")
+            errors.cancel()
     except* (OSError, TimeoutError) as failed:
         problem = "; ".join(f"{type(error).__name__}: {error}" for error in _flatten(failed))
     if finished is None:
