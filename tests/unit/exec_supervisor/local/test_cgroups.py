@@ -92,6 +92,24 @@ def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
     assert (old.exists(), fresh.exists()) == (False, True)
 
 
+def test_the_group_of_a_run_is_kept_until_its_supervisor_has_ended(tmp_path):
+    folder(tmp_path, "system.slice", "memory pids")
+    folder(tmp_path, "system.slice/app.service")
+    running = try_create_cgroup("long", LIMITS, root=tmp_path, own=OWN_V2)
+    assert running is not None
+    for file in running.memory.iterdir():
+        file.unlink()
+    os.utime(running.memory, (0, 0))
+
+    try_create_cgroup("second", LIMITS, root=tmp_path, own=OWN_V2)
+    kept = running.memory.exists()
+    for lock in running.locks:
+        os.close(lock)  # the kernel does this when a supervisor is killed
+    try_create_cgroup("third", LIMITS, root=tmp_path, own=OWN_V2)
+
+    assert (kept, running.memory.exists()) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("version", "memory", "pids", "hits"),
     [
@@ -108,7 +126,7 @@ def test_the_kernels_counters_name_the_limits(tmp_path, version, memory, pids, h
     assert Cgroup(version, tmp_path, tmp_path).load_hits() == hits
 
 
-def test_removing_twice_is_fine(tmp_path):
+def test_removing_a_group_that_is_gone_is_fine(tmp_path):
     cgroup = Cgroup(2, tmp_path / "a", tmp_path / "a")
     (tmp_path / "a").mkdir()
 

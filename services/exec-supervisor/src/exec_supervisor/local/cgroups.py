@@ -1,9 +1,11 @@
 """A control group for one run, version 1 or 2, where this process can create one; it limits memory and processes."""
 
 import contextlib
+import fcntl
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +19,16 @@ _LEFTOVER_AGE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The folders of one run's group: one in version 2, one per controller in version 1."""
+    """The folders of one run's group: one in version 2, one per controller in version 1.
+
+    `locks` are open descriptors of the folders, locked until the group is removed or this process ends: the group of a
+    killed program has no processes, and no other supervisor may remove it before its counters were read.
+    """
 
     version: int
     memory: Path
     processes: Path
+    locks: tuple[int, ...] = field(default=(), compare=False)
 
     def folders(self) -> tuple[Path, ...]:
         return tuple(dict.fromkeys((self.memory, self.processes)))
@@ -42,11 +49,14 @@ class Cgroup:
         return tuple(hits)
 
     def remove(self) -> None:
-        """Delete the folders; the kernel releases them shortly after the last process has ended."""
+        """Delete the folders, then close the locks; call it once. The kernel releases the folders shortly after the
+        last process has ended."""
         deadline = time.monotonic() + _REMOVE_WAIT_S
         for folder in self.folders():
             while not _try_remove(folder) and time.monotonic() < deadline:
                 time.sleep(0.005)
+        for lock in self.locks:
+            os.close(lock)
 
 
 def try_create_cgroup(
@@ -65,21 +75,36 @@ def try_create_cgroup(
             for folder in cgroup.folders():
                 folder.mkdir()
             _save_limits(cgroup, limits)
+            return replace(cgroup, locks=_lock_all(cgroup.folders()))
         except OSError:
             cgroup.remove()
-        else:
-            return cgroup
     return None
 
 
 def remove_leftovers(beside: Cgroup) -> None:
-    """Remove the groups of runs whose supervisor was killed; a group with processes in it can't be removed."""
+    """Remove the groups of runs whose supervisor was killed: those that nobody has locked. A group with processes in it
+    can't be removed."""
     oldest = time.time() - _LEFTOVER_AGE_S
     for parent in {folder.parent for folder in beside.folders()}:
         for folder in parent.glob(f"{NAME_PREFIX}*"):
             with contextlib.suppress(OSError):
+                # A younger one may have been created just now, and is not locked yet.
                 if folder.stat().st_mtime < oldest:
-                    folder.rmdir()
+                    for lock in _lock_all([folder]):
+                        _try_remove(folder)
+                        os.close(lock)
+
+
+def _lock_all(folders: Sequence[Path]) -> tuple[int, ...]:
+    """Open descriptors that hold the locks. Raises OSError, and holds none, if another process holds one."""
+    with contextlib.ExitStack() as stack:
+        locks: list[int] = []
+        for folder in folders:
+            locks.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            stack.callback(os.close, locks[-1])
+            fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        stack.pop_all()
+        return tuple(locks)
 
 
 def parse_own_cgroups(text: str) -> dict[str, str]:
