@@ -1,8 +1,18 @@
 """Why there is no sandbox, in one sentence with one command."""
 
+import os
+from pathlib import Path
+
 import pytest
 
-from chat_proc.sandbox.bubblewrap import HostSettings, build_missing, check_version, explain_failure, load_host_settings
+from chat_proc.sandbox.bubblewrap import (
+    HostSettings,
+    build_missing,
+    check_version,
+    explain_failure,
+    load_bwrap,
+    load_host_settings,
+)
 from chat_proc.sandbox.port import SandboxUnavailable
 
 PLAIN = HostSettings(None, None, 1000)
@@ -35,6 +45,30 @@ def test_a_failed_trial_is_explained(detail, settings, reason, remedy):
 
 def test_a_missing_bubblewrap_names_its_package():
     assert build_missing().remedy == "apt-get install -y bubblewrap"
+
+
+def install_bwrap(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "bwrap"
+    program.write_text(script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+async def test_a_bubblewrap_that_hangs_is_killed_and_reported(tmp_path, monkeypatch):
+    install_bwrap(tmp_path, f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 60\nexit\n", monkeypatch)
+
+    with pytest.raises(SandboxUnavailable, match="did not answer within 1 s"):
+        await load_bwrap(timeout_s=1)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+async def test_a_bubblewrap_that_does_not_run_is_reported(tmp_path, monkeypatch):
+    install_bwrap(tmp_path, "no program", monkeypatch)
+
+    with pytest.raises(SandboxUnavailable, match=r"bwrap does not run: Exec format error\."):
+        await load_bwrap()
 
 
 @pytest.mark.parametrize("text", ["bubblewrap 0.8.0\n", "bubblewrap 0.11.0", "bubblewrap 1.0"])

@@ -3,7 +3,6 @@
 It explains what is missing on a machine that can't run it.
 """
 
-import asyncio
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
-from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, LocalLauncher, load_interpreter
+from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, LocalLauncher, load_interpreter, run_command
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.execution.messages import UidRange
@@ -41,7 +40,7 @@ async def open_bubblewrap_sandbox(
     `python` belongs to an environment with the executor and the scientific libraries. `supervisor` is the command of a
     supervisor process. As root, each run gets one of `uids`; otherwise all run as the current user.
     """
-    bwrap = await _load_bwrap()
+    bwrap = await load_bwrap()
     interpreter = await load_interpreter(python)
     launcher = LocalLauncher(bwrap, interpreter, profiles, uids, supervisor)
     try:
@@ -51,14 +50,18 @@ async def open_bubblewrap_sandbox(
         raise explain_failure(str(error), load_host_settings()) from error
 
 
-async def _load_bwrap() -> str:
+async def load_bwrap(*, timeout_s: float = _VERSION_TIMEOUT_S) -> str:
+    """The path of bubblewrap. Raises SandboxUnavailable if it is missing, does not run or answer, or is too old."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise build_missing()
-    process = await asyncio.create_subprocess_exec(bwrap, "--version", stdout=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(_VERSION_TIMEOUT_S):
-        answer, _ = await process.communicate()
-    check_version(answer.decode())
+    try:
+        _, answer, _ = await run_command((bwrap, "--version"), timeout_s=timeout_s)
+    except TimeoutError as error:
+        raise SandboxUnavailable(f"{bwrap} --version did not answer within {timeout_s:g} s.") from error
+    except OSError as error:
+        raise SandboxUnavailable(f"{bwrap} does not run: {error.strerror}.") from error
+    check_version(answer.decode(errors="replace"))
     return bwrap
 
 

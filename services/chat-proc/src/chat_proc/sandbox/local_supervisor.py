@@ -159,30 +159,46 @@ def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interp
 
 
 async def _query(python: Path, timeout_s: float) -> tuple[str, str, str, bool]:
-    process = await asyncio.create_subprocess_exec(
-        str(python),
-        "-I",
-        "-c",
-        _QUESTION,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
     try:
-        async with asyncio.timeout(timeout_s):
-            answer, errors = await process.communicate()
+        status, answer, errors = await run_command((str(python), "-I", "-c", _QUESTION), timeout_s=timeout_s)
     except TimeoutError as error:
         # Not an OSError for the caller, although TimeoutError is one: the interpreter exists.
         raise SandboxUnavailable(f"The sandbox's Python {python} did not answer within {timeout_s:g} s.") from error
-    finally:
-        if process.returncode is None:
-            # With its group: the end of a wrapper script alone would leave the pipes open.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await wait_for_end(process)
-    if process.returncode != 0:
+    if status != 0:
         raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
+
+
+async def run_command(command: Sequence[str], *, timeout_s: float) -> tuple[int | None, bytes, bytes]:
+    """The exit status, output and error output of a program of this machine. Raises OSError if it does not start.
+
+    After `timeout_s` it is killed, and TimeoutError raised.
+    """
+    process = await start_process(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        ),
+        _kill,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate()
+        return process.returncode, output, errors
+    finally:
+        if process.returncode is None:
+            await _kill(process)
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    # With its group: the end of a wrapper script alone would leave the pipes open.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if not await wait_for_end(process):
+        _log.error("A killed program did not end", pid=process.pid, timeout_s=END_WITHIN_S)
 
 
 @contextlib.asynccontextmanager
