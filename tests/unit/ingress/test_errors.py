@@ -5,9 +5,9 @@ import json
 import pytest
 
 from everturn.core.errors import Conflict, EverturnError, Invalid, NotFound, StaleFence, Unavailable, problem
+from everturn.core.work_slots import NoRoom
 from everturn.turns.inbox import InboxFull, KeyBusy, KeyReused, UploadTooLate
 from ingress import errors
-from ingress.errors import NoRoom
 
 
 @pytest.mark.parametrize(

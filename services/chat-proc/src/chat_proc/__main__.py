@@ -51,7 +51,7 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
             return asyncio.run(run_command(choice, as_json=given.json, table=given.table))
         settings = WorkerSettings()  # pyright: ignore[reportCallIssue] the environment gives the arguments
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
-        # Pages are read by processes of our own user: neither they nor programs may find our passwords in /proc.
+        # Processes of our own user read pages and pictures: neither they nor programs may find our passwords in /proc.
         hide_process()
         uvloop.run(run(settings, bounds))
     except ValidationError as error:

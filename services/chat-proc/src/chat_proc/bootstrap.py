@@ -32,6 +32,7 @@ from chat_proc.models.roles import (
     choose_roles,
     narrow_traits,
 )
+from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
@@ -154,6 +155,8 @@ async def open_worker(
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         reader = PageReader()
         stack.push_async_callback(reader.close)
+        pictures = PictureFitter()
+        stack.push_async_callback(pictures.close)
         resolver = NameResolver()
         stack.callback(resolver.close)
         web = choose_web_tools(settings, reader, resolver)
@@ -177,7 +180,7 @@ async def open_worker(
             history=offered.history,
             hotset=None if memories is None else Hotset(memories),
         )
-        loop = build_loop_dependencies(settings, objects, stragglers, tracing)
+        loop = build_loop_dependencies(settings, objects, pictures, stragglers, tracing)
         turn_average = TurnDurationAverage()
         own = build_presence(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
@@ -368,12 +371,17 @@ def build_context(settings: WorkerSettings, traits: ModelTraits) -> ContextLimit
 
 
 def build_loop_dependencies(
-    settings: WorkerSettings, objects: Objects, stragglers: Stragglers, tracing: Tracing = NO_TRACING
+    settings: WorkerSettings,
+    objects: Objects,
+    pictures: PictureFitter,
+    stragglers: Stragglers,
+    tracing: Tracing = NO_TRACING,
 ) -> LoopDependencies:
     """What the loops of all turns share; `stragglers` owns the calls that ignore their cancellation."""
     ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
     return LoopDependencies(
         objects=objects,
+        pictures=pictures,
         stragglers=stragglers,
         next_call_id=ids.call,
         next_turn_id=ids.turn,

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from everturn.core.errors import Conflict, EverturnError, Invalid, NotFound, Problem, Unavailable, problem
 from everturn.core.metrics import PROBLEMS
 from everturn.core.paging import BadCursor, OldCursor
+from everturn.core.work_slots import NoRoom
 from everturn.files.objects import AlteredObject
 from everturn.files.ports import Revoked
 from everturn.turns.inbox import InboxFull, UploadTooLate
@@ -17,10 +18,6 @@ from everturn.turns.inbox import InboxFull, UploadTooLate
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
 """Retry-After of a 503 without a better estimate: as long as accepting a message can take while Redis stalls (F6)."""
-
-
-class NoRoom(Unavailable):
-    """Too much of this work is already waiting."""
 
 
 class ProblemError(HTTPException):

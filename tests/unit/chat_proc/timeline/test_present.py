@@ -1,6 +1,5 @@
 """What holds now, folded block by block."""
 
-from chat_proc.timeline.attachments import describe_media
 from chat_proc.timeline.present import Present
 from everturn.core.ids import PlanId, SignalId
 from everturn.files.model import ArtifactKind
@@ -31,19 +30,6 @@ def fold(timeline: TimelineBuilder) -> Present:
     return present
 
 
-def test_only_media_of_the_last_turn_is_wanted() -> None:
-    assert fold(play()).wanted_media == (describe_media(REPORT),)
-    assert Present().wanted_media == ()
-
-
-def test_a_read_result_can_ask_for_media_of_an_earlier_turn() -> None:
-    timeline = play()
-    data = {"attached": [describe_media(CHART).model_dump(mode="json")]}
-    timeline.result("call_3", "react.read", "attached", data=data)
-
-    assert fold(timeline).wanted_media == (describe_media(REPORT), describe_media(CHART))
-
-
 def test_signals_events_and_feedback_are_those_of_the_newest_turn() -> None:
     timeline = play()
     event = EventBody(signal_id=SignalId("sig_3"), kind="form", text="sent")
@@ -64,11 +50,3 @@ def test_open_plans_are_the_current_one_and_those_of_the_newest_turn() -> None:
         timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
 
     assert [plan.plan_id for plan in fold(timeline).open_plans] == ["plan_a"]
-
-
-def test_a_reread_image_is_wanted_without_its_turn() -> None:
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_9", "Look again")
-    timeline.result("call_9", "react.read", "", data={"attached": [describe_media(CHART).model_dump(mode="json")]})
-
-    assert [media.object_key for media in fold(timeline).wanted_media] == [CHART.object_key]

@@ -183,7 +183,7 @@ def test_a_model_without_vision_gets_a_note() -> None:
 
     assert not any(isinstance(part, MediaPart) for part in parts)
     assert isinstance(parts[-2], TextPart)
-    assert "can't look at the file" in parts[-2].text
+    assert "doesn't show the file" in parts[-2].text
 
 
 def test_media_beyond_the_caps_is_only_named() -> None:
@@ -196,7 +196,9 @@ def test_media_beyond_the_caps_is_only_named() -> None:
     parts = render(timeline.blocks, media)[1].parts
 
     shown = [part.name for part in parts if isinstance(part, MediaPart)]
+    named = [part.text for part in parts if isinstance(part, TextPart) and part.text.endswith(UNSEEN)]
     assert shown == [photo.filename for photo in photos[:MAX_MEDIA_PARTS]]
+    assert len(named) == 6
 
 
 def test_an_empty_timeline_still_gives_a_request() -> None:
@@ -298,3 +300,44 @@ def test_a_picture_is_attached_once_it_can_be_loaded() -> None:
     assert any(isinstance(part, TextPart) and part.text.endswith(UNSEEN) for part in away)
     assert flatten(kept.render(["[ANNOUNCE]"], media)) == flatten(render(timeline.blocks, media))
     assert any(isinstance(part, MediaPart) for part in back)
+
+
+def wanted(timeline: TimelineBuilder, traits: ModelTraits = SEEING) -> list[str]:
+    fresh = renderer(traits)
+    fresh.take(timeline.blocks)
+    return [media.name for media in fresh.wanted_media]
+
+
+def test_media_of_the_last_turn_is_wanted_if_the_model_can_see_it() -> None:
+    report = build_file("turn_2", "report.pdf", b"pdf", mime="application/pdf")
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", PHOTO)
+    timeline.start_turn("turn_2", "And now?")
+    timeline.say("followup", "sig_1", "this too", report)
+
+    assert wanted(timeline) == ["report.pdf"]
+    assert wanted(timeline, BLIND) == []
+
+
+def test_a_file_that_was_read_again_is_wanted_without_its_turn() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_9", "Look again")
+    timeline.result("call_9", "react.read", "", data={"attached": [describe_media(PHOTO).model_dump(mode="json")]})
+
+    assert wanted(timeline) == ["photo.png"]
+
+
+def test_an_earlier_file_that_arrives_late_displaces_a_later_one() -> None:
+    first, second = (
+        build_file("turn_1", name, data, mime="application/pdf") for name, data in (("a", b"a"), ("b", b"b"))
+    )
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", first, second)
+    kept = renderer()
+    kept.take(timeline.blocks)
+
+    kept.render(["x"], {second.sha256: b"later"})
+    parts = kept.render(["x"], {first.sha256: b"earlier"})[1].parts
+
+    assert [part.name for part in parts if isinstance(part, MediaPart)] == ["a"]
+    assert sum(isinstance(part, TextPart) and part.text.endswith(UNSEEN) for part in parts) == 1

@@ -4,12 +4,10 @@ import pytest
 from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.timeline.attachments import describe_media
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage, last_round
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.runner import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
-from everturn.core.ids import TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle
 from everturn.timeline.blocks import BlockDraft, BlockType
@@ -17,7 +15,6 @@ from everturn.timeline.bodies import NoticeBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.model import UsageEvent
 from everturn.turns.ports import InboxMoved
-from everturn_testing.events.scenarios import make_artifact
 
 USAGE = UsageEvent("m", "decision", 10, 2, 1, 0, 0.5, False)
 
@@ -38,7 +35,6 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         emitter=emitter,
         inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),
         clock=bench.clock,
-        objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),
         claimed_at_s=bench.clock.monotonic(),
         manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
@@ -178,17 +174,6 @@ async def test_the_time_in_the_queue_and_without_a_worker_is_not_spent() -> None
     assert third.spent.leased_s == 10 + LEASE_S + 1
     (exit_body,) = bench.exits
     assert exit_body.elapsed_ms == (10 + 2_400 + 2_400 + 1) * 1_000
-
-
-async def test_media_that_can_not_be_read_are_left_out() -> None:
-    bench, _, turn, _ = await begin()
-    there, gone = (make_artifact(TurnId("turn_1"), name) for name in ("a.png", "b.png"))
-    gone = gone.model_copy(update={"sha256": "1" * 64})
-    bench.objects.stored[there.object_key] = b"png"
-
-    await turn.load_media([describe_media(there), describe_media(gone)])
-
-    assert dict(turn.media) == {there.sha256: b"png"}
 
 
 async def test_a_rewind_shows_the_committed_state_with_the_signals() -> None:

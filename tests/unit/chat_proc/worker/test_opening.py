@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,6 @@ from chat_proc.timeline.attachments import PREVIEW_BYTES, PREVIEW_CHARS, load_pr
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source
 from chat_proc.worker.runner import add_prune_notice, draft_opening
-from everturn.core.errors import NotFound
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.events.views import FileView
 from everturn.feedback.model import Feedback, Reaction
@@ -93,21 +93,36 @@ async def test_only_text_attachments_have_previews() -> None:
     objects = MemoryObjects()
     note, image = store(objects, "a.txt", b"note"), store(objects, "b.png", b"\x89PNG", "image/png")
 
-    previews = await load_previews(build_turn(note, image), objects)
-
-    assert list(previews) == [note.ref]
+    assert list(await load_previews(objects, [note, image])) == [note.ref]
 
 
-async def test_an_attachment_whose_bytes_are_gone_is_an_error() -> None:
-    with pytest.raises(NotFound):
-        await load_previews(build_turn(make_artifact(TurnId("turn_1"), "a.txt")), MemoryObjects())
+async def test_a_file_whose_bytes_are_gone_has_no_preview() -> None:
+    objects = MemoryObjects()
+    gone, there = make_artifact(TurnId("turn_1"), "gone.txt"), store(objects, "there.txt", b"note")
+
+    assert list(await load_previews(objects, [gone, there])) == [there.ref]
+
+
+async def test_previews_that_take_too_long_are_left_out() -> None:
+    objects = SlowObjects()
+    quick, slow = store(objects, "quick.txt", b"note"), store(objects, "slow.txt", b"note")
+
+    assert list(await load_previews(objects, [quick, slow], timeout_s=0.05)) == [quick.ref]
+
+
+class SlowObjects(MemoryObjects):
+    async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
+        if "slow" in key:
+            await asyncio.sleep(60)
+        async for chunk in super().load_range(key, start=start, end=end):
+            yield chunk
 
 
 async def test_the_opening_is_header_prompt_and_attachments() -> None:
     objects = MemoryObjects()
     turn = build_turn(store(objects, "a.txt", b"note"))
 
-    drafts = draft_opening(turn, (), await load_previews(turn, objects), "now", show).drafts
+    drafts = draft_opening(turn, (), await load_previews(objects, turn.request.attachments), "now", show).drafts
 
     assert [draft.type.value for draft in drafts] == [
         "turn.header",

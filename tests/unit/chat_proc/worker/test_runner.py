@@ -1,13 +1,16 @@
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY, Counter
 from structlog.testing import capture_logs
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench, until
+from turn_harness.harness import ANN, Bench, BenchWorker, until
 from turn_harness.replies import answer, cut_answer
 
+from chat_proc.pictures.fitting import PictureFitter
+from chat_proc.timeline.attachments import FILE_TIMEOUT_S
 from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.core.errors import DatabaseFault, StaleFence, Unavailable
@@ -15,11 +18,12 @@ from everturn.core.identity import Lane
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN
-from everturn.events.model import ChatError, ChatStart, ConvStatus
+from everturn.events.model import ChatStart, ConvStatus
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import ExitBody, PromptBody
-from everturn.timeline.turns import Outcome, TurnStatus
+from everturn.timeline.forms import UNSEEN
+from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.model import Commit, Lease
 from everturn.turns.ports import Timelines
@@ -63,16 +67,15 @@ async def test_the_preview_of_an_attachment_reaches_the_model() -> None:
     await check_conversation(bench)
 
 
-async def test_an_unreadable_attachment_fails_the_turn() -> None:
-    bench = Bench()
+async def test_a_turn_goes_on_without_the_preview_of_an_unreadable_file() -> None:
+    bench = Bench(answer("Done."))
     await say_with_file(bench, "conv/gone")
 
     await bench.work()
 
     assert bench.texts(PromptBody) == ["Read it."]
-    published = await bench.published()
-    assert isinstance(published[0].data, ChatStart)
-    assert [event for event in published if isinstance(event.data, ChatError)]
+    assert "a.txt" in str(bench.model.requests[0])
+    assert bench.turn_rows[0].status is TurnStatus.COMPLETED
     await check_conversation(bench)
 
 
@@ -392,6 +395,40 @@ class StuckTimelines:
         except asyncio.CancelledError:
             await asyncio.Event().wait()
         raise AssertionError("never reached")
+
+
+class SlowPictures(PictureFitter):
+    """Each picture waits as long as it may."""
+
+    def __init__(self, bench: Bench, worker: BenchWorker) -> None:
+        super().__init__()
+        self._bench = bench
+        self._worker = worker
+        self.stalled_for_s: list[float] = []
+
+    async def fit(self, data: bytes, tenant: str) -> bytes:
+        assert tenant == ANN.tenant
+        assert self._worker.current is not None
+        self._bench.clock.advance(FILE_TIMEOUT_S)
+        self.stalled_for_s.append(self._worker.current.stalled_for_s())
+        raise Unavailable("Too many pictures are being shrunk.")
+
+
+async def test_a_slow_queue_of_pictures_does_not_stall_the_lease() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Look.")
+    files = [bench.upload(f"{n}.png", bytes([n])) for n in range(5)]
+    await bench.signal(SignalKind.FOLLOWUP, "See.", uploads=tuple(replace(file, mime="image/png") for file in files))
+    worker = bench.hire()
+    pictures = SlowPictures(bench, worker)
+    worker.change(loop=replace(worker.parts.loop, pictures=pictures))
+
+    await worker.work()
+
+    assert len(pictures.stalled_for_s) == 5
+    assert max(pictures.stalled_for_s) < STALL_S
+    assert str(bench.model.requests[0]).count(UNSEEN.strip()) == 1
+    assert bench.turn_rows[0].status is TurnStatus.COMPLETED
 
 
 async def test_a_stuck_turn_stalls_and_another_worker_ends_it_once() -> None:

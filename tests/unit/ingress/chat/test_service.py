@@ -13,6 +13,7 @@ from uploads.checks import AllSound
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.core.work_slots import NoRoom
 from everturn.events.stream import Hint, RedisUse
 from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull
 from everturn.timeline.turns import SignalState
@@ -30,7 +31,7 @@ from ingress.chat.service import (
     Notifications,
     parse_turn_id,
 )
-from ingress.errors import NoRoom, ProblemError
+from ingress.errors import ProblemError
 from ingress.fields import Bundles
 from ingress.metrics import IngressMetrics
 

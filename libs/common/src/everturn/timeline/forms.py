@@ -40,7 +40,7 @@ MAX_CARD_CHARS = 6_000
 
 READ_TOOL = "react.read"
 
-UNSEEN = "(this model can't look at the file; a program can)\n\n"
+UNSEEN = "(this request doesn't show the file itself; a program can read it)\n\n"
 """Follows an attachment that the model can't see."""
 
 

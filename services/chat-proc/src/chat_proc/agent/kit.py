@@ -13,6 +13,7 @@ from chat_proc.memory.hotset import Hotset
 from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
+from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
@@ -89,4 +90,5 @@ class LoopDependencies:
     redactor: Redactor
     tracing: Tracing = NO_TRACING
     monotonic: Callable[[], float] = time.monotonic
+    pictures: PictureFitter = field(default_factory=PictureFitter)
     model_retries: ModelRetryLimits = field(default_factory=ModelRetryLimits)

@@ -11,6 +11,7 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import TurnKit
 from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
+from chat_proc.timeline.attachments import AttachedMedia, TurnMedia
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
@@ -149,9 +150,12 @@ class WorkspaceSection:
 class TurnPrompts:
     """The requests of one turn; a block is rendered once."""
 
-    def __init__(self, kit: TurnKit, turn: LeasedTurn) -> None:
+    def __init__(self, kit: TurnKit, turn: LeasedTurn, media: TurnMedia) -> None:
         self._kit = kit
         self._turn = turn
+        self._media = media
+        self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
+        """The round and its files for which `media` was loaded last."""
         self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=kit.traits)
         self._state = Present()
         self._workspace = WorkspaceSection(kit.history, turn)
@@ -181,7 +185,7 @@ class TurnPrompts:
     async def measure(self, context: RoundContext) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
         tail = await self._prepare(context)
-        self._renderer.attach(self._turn.media)
+        self._renderer.attach(self._media.loaded)
         return self._renderer.tokens(self.ratio, tail)
 
     async def build(self, context: RoundContext) -> ModelRequest:
@@ -198,7 +202,7 @@ class TurnPrompts:
     async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
         tail = await self._prepare(context, order)
-        request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
+        request = ModelRequest(self._renderer.render(tail, self._media.loaded), max_tokens)
         if context.round > 0:
             self._save_preamble()
             self._turn.manifests.keep(context.round, partial(build_manifest, self._record(request, context)))
@@ -214,7 +218,11 @@ class TurnPrompts:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
         self._render_up_to(len(turn.blocks))
-        await turn.load_media(self._state.wanted_media)
+        wanted = context.round, self._renderer.wanted_media
+        if wanted != self._wanted:
+            # Once in a round: the wait for files that can't be loaded now is not repeated when the request is built.
+            self._wanted = wanted
+            await self._media.load(wanted[1])
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()

@@ -1,59 +1,58 @@
-"""Pictures for models: large ones are shrunk in a process of their own, and the original stays unchanged."""
+"""Pictures for models: large ones are shrunk in confined forks, and the original stays unchanged.
 
-import asyncio
+In this process only the numbers of the header that say how large a picture is are read.
+"""
+
 import struct
 import sys
+from collections.abc import Sequence
 
-from chat_proc.pictures.shrinker import MAX_SHRUNK_BYTES, MAX_SIDE_PX
-from everturn.core.errors import Unavailable
+from chat_proc.pictures.shrinker import LIMITS, MAX_SHRUNK_BYTES, MAX_SIDE_PX
+from everturn.confinement.processes import ConfinedProcesses
+from everturn.core.errors import Invalid
+from everturn.core.work_slots import WorkSlots
 
 SHRINKER = (sys.executable, "-I", "-m", "chat_proc.pictures.shrinker")
-TIMEOUT_S = 30.0
-"""Wall time limit; the process limits its own CPU time, but waits on a busy machine."""
+PROCESSES = 2
+"""Pictures that a worker decodes at once. Each can take LIMITS.memory_bytes, a quarter of a worker's memory."""
+WAITING = 64
+"""Pictures that wait. A turn shrinks one after another, so a worker with few slots never has as many."""
+MAX_HEADER_SEGMENTS = 1_000
+"""Of a JPEG before the segment with its size; the color profile of a photo takes at most 255."""
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of the segments that contain a JPEG's size."""
 
 
 class PictureFitter:
-    """Decodes one picture at a time in a worker, because each can take half a gigabyte."""
+    """Shrinks pictures. Tenants take turns, so that many pictures of one delay those of another by about one."""
 
-    def __init__(self, *, command: tuple[str, ...] = SHRINKER, timeout_s: float = TIMEOUT_S) -> None:
-        self._command = command
-        self._timeout_s = timeout_s
-        self._one = asyncio.Semaphore(1)
+    def __init__(self, *, command: Sequence[str] = SHRINKER, processes: int = PROCESSES) -> None:
+        self._processes = ConfinedProcesses(command, processes=processes, limits=LIMITS, purpose="shrinks pictures")
+        self._slots = WorkSlots(processes, WAITING, "Too many pictures are being shrunk.")
 
-    async def fit(self, data: bytes) -> bytes:
-        """The picture in a size for models: the same bytes unless a side is too long. Raises Unavailable."""
+    async def fit(self, data: bytes, tenant: str) -> bytes:
+        """The picture in a size for models: the same bytes unless a side is too long. Waits for a free process: callers
+        set a time limit.
+
+        Raises Invalid if it can't be decoded within the limits, Unavailable if it can't be shrunk now.
+        """
         size = try_read_size(data)
         if size is None or max(size) <= MAX_SIDE_PX:
             return data
-        async with self._one:
-            return await self._shrink(data)
+        async with self._slots.acquire(tenant):
+            result = await self._processes.request({}, data)
+        if result.ended == "time":
+            raise Invalid(f"Decoding the picture takes more than {LIMITS.cpu_s:g} s.")
+        # A picture that controls its fork can answer anything.
+        shrunk = try_read_size(result.answer)
+        if shrunk is None or max(shrunk) > MAX_SIDE_PX or len(result.answer) > MAX_SHRUNK_BYTES:
+            raise Invalid("The picture can't be decoded, or needs too much memory.")
+        return result.answer
 
-    async def _shrink(self, data: bytes) -> bytes:
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env={"LC_ALL": "C.UTF-8"},
-            )
-        except OSError as error:
-            raise Unavailable("Could not start the program that shrinks pictures.") from error
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                shrunk, _ = await child.communicate(data)
-        except TimeoutError as error:
-            raise Unavailable(f"Shrinking the picture takes more than {self._timeout_s:g} s.") from error
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
-        if child.returncode != 0 or not 0 < len(shrunk) <= MAX_SHRUNK_BYTES:
-            raise Unavailable("The picture can't be decoded, or needs too much memory or time.")
-        return shrunk
+    async def close(self) -> None:
+        """End the processes."""
+        await self._processes.close()
 
 
 def try_read_size(data: bytes) -> tuple[int, int] | None:
@@ -86,7 +85,9 @@ def _read_webp_size(data: bytes) -> tuple[int, int] | None:
 
 def _try_read_jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
-    while data[at] == 0xFF:
+    for _ in range(MAX_HEADER_SEGMENTS):
+        if data[at] != 0xFF:
+            return None
         marker = data[at + 1]
         if marker in _JPEG_SIZES:
             height, width = struct.unpack_from(">HH", data, at + 5)

@@ -1,28 +1,24 @@
-"""A program of its own that reads one picture from standard input and writes a smaller one of the same format.
+"""The program that shrinks pictures, `python -I -m chat_proc.pictures.shrinker`: one confined fork for each picture.
 
-It decodes untrusted data, so it runs isolated: without our environment, as user nobody if started by root, unable to
-open files, sockets or processes, and with limited memory and time.
+It decodes untrusted content, so a fork can only compute and answer. The answer is a smaller picture in the same format.
 """
 
-import ctypes
 import io
-import os
-import resource
+import logging
 import sys
 
 from PIL import Image, ImageOps
 
-CPU_S = 10
-MEMORY_BYTES = 512 * 2**20
-"""In addition to the program's own memory: a hundred million pixels at four bytes each, and the shrunk copy."""
+from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
+from everturn.confinement.processes import run_answering
+
 MAX_SIDE_PX = 2000
 """Maximum side of a picture for a model. Providers shrink larger ones themselves, and reject some above 2,000."""
 MAX_SHRUNK_BYTES = 4 * 2**20
+LIMITS = ForkLimits(memory_bytes=512 * 2**20, cpu_s=10.0, wall_s=30.0, answer_bytes=MAX_SHRUNK_BYTES)
+"""The memory holds a hundred million pixels at four bytes each, and the shrunk copy."""
 QUALITY = 85
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-_STANDARD_DESCRIPTORS = 3
-_NOBODY = 65534
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
 
 def shrink_picture(data: bytes, side_px: int = MAX_SIDE_PX) -> bytes:
@@ -54,8 +50,8 @@ def _choose_mode(image: Image.Image) -> str:
     return "RGBA" if image.has_transparency_data else "RGB"
 
 
-def load_codecs() -> None:
-    """Load codecs in advance: they load parts on first use, which a confined program can't."""
+def preload_codecs() -> None:
+    """Load the codecs: they load parts on first use, which a fork can't."""
     Image.init()
     for form in _FORMATS:
         out = io.BytesIO()
@@ -63,36 +59,14 @@ def load_codecs() -> None:
         shrink_picture(out.getvalue(), 4)
 
 
-def confine() -> None:
-    """Forbid opening files, starting processes and reading other processes, and limit memory and time."""
-    with open("/proc/self/statm", encoding="ascii") as numbers:
-        size = int(numbers.read().split()[0]) * resource.getpagesize()
-    libc = ctypes.CDLL(None)
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    for what, limit in (
-        (resource.RLIMIT_AS, size + MEMORY_BYTES),
-        (resource.RLIMIT_CPU, CPU_S),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, _STANDARD_DESCRIPTORS),
-    ):
-        resource.setrlimit(what, (limit, limit))
-
-
 def main() -> None:
-    """Read the picture, confine the process, then decode it."""
-    data = sys.stdin.buffer.read()
-    load_codecs()
+    """Answer until the input ends."""
+    hide_process()
+    logging.disable(logging.CRITICAL)
+    preload_encodings()
+    preload_codecs()
     Image.MAX_IMAGE_PIXELS = None  # the limits of memory and time bound it
-    confine()
-    sys.stdout.buffer.write(shrink_picture(data))
-    sys.stdout.buffer.flush()
+    run_answering(sys.stdin.buffer, sys.stdout.buffer, lambda _, data: shrink_picture(data), LIMITS)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
-"""How files reach the model: which files it can read, the previews of texts, and the images and documents of a request.
+"""How files reach the model: which files it can read, the previews of texts, and the images and PDFs of a request.
 
-Every file is named with its ref, so that tools can read it. A text file is also previewed in a block, written at the
-opening of the turn (`worker/runner.py`) or when a signal is folded (`agent/signal_folding.py`). An image or PDF is
-sent with each request of its turn (`timeline/render.py`) if the model can see it.
+1. Every file is named with its ref in the block that brought it, so that tools can read it.
+2. The beginning of a text file is kept in a block of its own: `load_previews`, at the opening of a turn
+   (`worker/runner.py`) and when signals are folded (`agent/loop.py`). `everturn.timeline.rendering` renders both.
+3. Images and PDFs of the newest turn are attached to each of its requests, if the model can see them:
+   `PromptRenderer` (`timeline/view.py`) names them in `wanted_media`, `TurnMedia` loads those that fit one request, and
+   shrinks large images, and `PromptRenderer.render` attaches them behind their blocks. A file that is left out has a
+   notice in its block's text. `react.read` attaches a file of an earlier turn in the same way.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from everturn.core.charsets import decode_text
-from everturn.core.errors import EverturnError
+from everturn.core.errors import EverturnError, Unavailable
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.models.port import MediaPart, ModelTraits
@@ -26,7 +31,6 @@ from everturn.timeline.bodies import (
     SignalBody,
     ToolResultBody,
 )
-from everturn.timeline.turns import Turn
 
 _log = structlog.get_logger(__name__)
 
@@ -44,13 +48,20 @@ PREVIEW_BYTES = 64 * 1024
 PREVIEW_CHARS = 4_000
 """How much of the attachment the model sees without asking."""
 MAX_PREVIEWS = 20
-"""For the files that signals bring in one round."""
+"""For the files of one message, or of the signals of one round."""
+PREVIEWS_TIMEOUT_S = 30.0
+"""For loading all of them."""
 
 MAX_MEDIA_PARTS = 20
 MAX_LOADED_BYTES = 10 * 1024 * 1024
 """The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES); images are shrunk afterwards."""
 MAX_REQUEST_BYTES = 20 * 1024 * 1024
 """Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
+FILE_TIMEOUT_S = 60.0
+"""For loading one file and shrinking it, including the wait for a free process. The largest images take about 3 s of
+CPU. STALL_S in `worker/heartbeat.py` has to be longer."""
+REQUEST_TIMEOUT_S = 120.0
+"""For all files of one request; those that are not loaded by then are only named."""
 
 
 class AttachedMedia(BaseModel):
@@ -143,70 +154,117 @@ async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBo
     )
 
 
-async def load_some_previews(
-    objects: Objects, artifacts: Sequence[Artifact], *, limit_s: float = 10.0
+async def load_previews(
+    objects: Objects, artifacts: Sequence[Artifact], *, timeout_s: float = PREVIEWS_TIMEOUT_S
 ) -> Mapping[str, AttachmentTextBody]:
-    """Previews of the first text files among these, by ref. A file that can't be read in time has none."""
+    """Previews of the first text files among these, by ref. A file that can't be read in time has none: the model can
+    read it by its ref, once the store answers again."""
     previews: dict[str, AttachmentTextBody] = {}
-    texts = [artifact for artifact in artifacts if is_text(artifact.mime)]
-    try:
-        async with asyncio.timeout(limit_s):
-            for artifact in texts[:MAX_PREVIEWS]:
-                previews[artifact.ref] = await load_preview(objects, artifact)
-    except (EverturnError, TimeoutError) as error:
-        # The file itself stays readable by its ref, once the store answers again.
-        _log.warning("Could not load file previews", previews=len(previews), files=len(texts), error=str(error))
+    texts = [artifact for artifact in artifacts if is_text(artifact.mime)][:MAX_PREVIEWS]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            for artifact in texts:
+                try:
+                    previews[artifact.ref] = await load_preview(objects, artifact)
+                except EverturnError as error:
+                    _log.warning("Could not load the preview of a file", ref=artifact.ref, error=str(error))
+            return previews
+    _log.warning("Loading previews took too long", timeout_s=timeout_s, loaded=len(previews), files=len(texts))
     return previews
-
-
-async def load_previews(turn: Turn, objects: Objects, limit_s: float = 30.0) -> Mapping[str, AttachmentTextBody]:
-    """The previews of the text attachments by ref. Raises Unavailable, NotFound or TimeoutError."""
-    async with asyncio.timeout(limit_s):
-        files = [*turn.request.attachments, *(file for event in turn.request.events for file in event.attachments)]
-        texts = [artifact for artifact in files if is_text(artifact.mime)]
-        return {artifact.ref: await load_preview(objects, artifact) for artifact in texts}
-
-
-async def load_media(
-    objects: Objects,
-    wanted: Sequence[AttachedMedia],
-    loaded: dict[str, bytes],
-    fit: Callable[[bytes], Awaitable[bytes]],
-) -> None:
-    """Add the bytes of these images and PDFs to `loaded`, by sha256; `fit` shrinks large images. A file that can't be
-    loaded is shown as its ref only."""
-    for media in wanted:
-        if media.sha256 in loaded:
-            continue
-        try:
-            data = await objects.load(media.object_key, max_bytes=MAX_LOADED_BYTES)
-            loaded[media.sha256] = await fit(data)
-        except EverturnError as error:
-            _log.warning("Could not read media", ref=media.ref, error=str(error))
 
 
 class MediaBudget:
     """What one request can still attach. In order of the timeline: a later file never displaces an earlier one."""
 
-    def __init__(self, traits: ModelTraits, attached: Sequence[MediaPart] = ()) -> None:
-        self._traits = traits
+    def __init__(self, attached: Sequence[MediaPart] = ()) -> None:
         self._parts_left = MAX_MEDIA_PARTS - len(attached)
         self._bytes_left = MAX_REQUEST_BYTES - sum(len(part.data) for part in attached)
         self.tokens = sum(estimate_media_tokens(part.mime, len(part.data)) for part in attached)
 
-    def take(self, block: Block, media: Mapping[str, bytes]) -> Iterator[MediaPart]:
-        for item in block_media(block):
-            data = media.get(item.sha256)
-            if data is None or not self._fits(item, len(data)):
-                continue
-            self._parts_left -= 1
-            self._bytes_left -= len(data)
-            self.tokens += estimate_media_tokens(item.mime, len(data))
-            yield MediaPart(mime=item.mime, data=data, name=item.name)
+    def has_room(self, mime: str, size: int) -> bool:
+        """Whether a file of this type and size can be attached."""
+        return self._parts_left > 0 and size <= min(max_media_bytes(mime), self._bytes_left)
 
-    def _fits(self, item: AttachedMedia, size: int) -> bool:
-        room = min(max_media_bytes(item.mime), self._bytes_left)
-        return can_see(self._traits, item.mime) and self._parts_left > 0 and size <= room
+    def try_attach(self, item: AttachedMedia, data: bytes) -> MediaPart | None:
+        """The part of the request; None if there is no room for it."""
+        if not self.has_room(item.mime, len(data)):
+            return None
+        self._parts_left -= 1
+        self._bytes_left -= len(data)
+        self.tokens += estimate_media_tokens(item.mime, len(data))
+        return MediaPart(mime=item.mime, data=data, name=item.name)
+
+
+class TurnMedia:
+    """The images and PDFs of one turn: keeps the bytes of those that its next request attaches.
+
+    `fit` shrinks a large image; it raises Invalid if that is impossible. `note_progress` is called after each file,
+    because many large ones take minutes.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        fit: Callable[[bytes], Awaitable[bytes]],
+        note_progress: Callable[[], None],
+        *,
+        file_timeout_s: float = FILE_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._objects = objects
+        self._fit = fit
+        self._note_progress = note_progress
+        self._file_timeout_s = file_timeout_s
+        self._request_timeout_s = request_timeout_s
+        self._loaded: dict[str, bytes] = {}
+        self._sizes: dict[str, int] = {}
+        """Of the files that were loaded once, as they are attached."""
+        self._unreadable: set[str] = set()
+
+    @property
+    def loaded(self) -> Mapping[str, bytes]:
+        """The bytes by sha256: at most as many as MediaBudget allows one request."""
+        return self._loaded
+
+    async def load(self, wanted: Sequence[AttachedMedia]) -> None:
+        """Load those of these that fit one request, in order, and forget all others.
+
+        A file that can't be loaded or shrunk in time is left out, and the next request tries it again.
+        """
+        budget, kept = MediaBudget(), dict[str, bytes]()
+        give_up_at_s = asyncio.get_running_loop().time() + self._request_timeout_s
+        for item in wanted:
+            data = self._loaded.get(item.sha256) or kept.get(item.sha256)
+            if data is None and budget.has_room(item.mime, self._estimate_size(item)):
+                data = await self._try_load(item, give_up_at_s)
+            if data is not None and budget.try_attach(item, data):
+                kept[item.sha256] = data
+        self._loaded = kept
+
+    def _estimate_size(self, item: AttachedMedia) -> int:
+        # An image above the limit may fit after it was shrunk; before that nobody knows.
+        stored = min(item.size, MAX_IMAGE_BYTES) if item.mime in IMAGE_MIMES else item.size
+        return self._sizes.get(item.sha256, stored)
+
+    async def _try_load(self, item: AttachedMedia, give_up_at_s: float) -> bytes | None:
+        left_s = min(self._file_timeout_s, give_up_at_s - asyncio.get_running_loop().time())
+        if item.sha256 in self._unreadable or left_s <= 0:
+            return None
+        try:
+            async with asyncio.timeout(left_s):
+                data = await self._objects.load(item.object_key, max_bytes=MAX_LOADED_BYTES)
+                data = await self._fit(data) if item.mime in IMAGE_MIMES else data
+        except (EverturnError, TimeoutError) as error:
+            if not isinstance(error, Unavailable | TimeoutError):
+                self._unreadable.add(item.sha256)
+            _log.warning(
+                "Could not attach a file to the request", ref=item.ref, error=str(error) or "It took too long."
+            )
+            return None
+        finally:
+            self._note_progress()
+        self._sizes[item.sha256] = len(data)
+        return data
 
 
 def can_see(traits: ModelTraits, mime: str) -> bool:

@@ -1,8 +1,7 @@
-"""The current state of a conversation, folded from its blocks: plans, signals, feedback, and the media to send."""
+"""The current state of a conversation, folded from its blocks: plans, signals and feedback."""
 
 from collections.abc import Iterable
 
-from chat_proc.timeline.attachments import AttachedMedia, block_media
 from everturn.core.ids import TurnId
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody, PlanHistoryBody, SignalBody
@@ -67,7 +66,6 @@ class Present:
         self.feedback: list[FeedbackBody] = []
         """Feedback in the newest turn about earlier ones."""
         self._plans = PlanFold()
-        self._wanted: dict[str, AttachedMedia] = {}
 
     def extend(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -78,16 +76,10 @@ class Present:
         """The last open plans to show: the current one, and those that the newest turn has changed."""
         return open_plans(self._plans.latest(), self.turn_id)
 
-    @property
-    def wanted_media(self) -> tuple[AttachedMedia, ...]:
-        """The files whose bytes a request needs: the images and PDFs of the newest turn, each content once."""
-        return tuple(self._wanted.values())
-
     def _add(self, block: Block) -> None:
         if block.turn_id != self.turn_id:
             self.turn_id = block.turn_id
-            self.events, self.feedback, self._wanted = [], [], {}
-        self._wanted |= {media.sha256: media for media in block_media(block)}
+            self.events, self.feedback = [], []
         self._plans.take(block)
         match block.body:
             case SignalBody() | EventBody():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
-from chat_proc.timeline.attachments import MediaBudget, block_media, can_see
+from chat_proc.timeline.attachments import AttachedMedia, MediaBudget, block_media, can_see
 from everturn.core.ids import TurnId
 from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
@@ -435,9 +435,9 @@ class PromptRenderer:
         self._starts: list[int] = []
         """Where the parts of each item begin."""
         self._breaks_added = 0
-        self._media = MediaBudget(traits)
+        self._media = MediaBudget()
         self._missing: dict[int, frozenset[str]] = {}
-        """For each item, the images and PDFs, by sha256, that could not be loaded when it was rendered."""
+        """For each item, the images and PDFs, by sha256, that were not loaded when it was rendered."""
 
     def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
         """Add new blocks; returns the breaks that they declare."""
@@ -448,9 +448,16 @@ class PromptRenderer:
             self._forget_from(min(each.index for each in breaks))
         return breaks
 
+    @property
+    def wanted_media(self) -> tuple[AttachedMedia, ...]:
+        """The images and PDFs that the next request shows if there is room, in order: those of the newest turn that the
+        model can see and that are not hidden."""
+        items = self.view.items[self.view.turn_at :]
+        return tuple(media for item in items for media in self._visible_media(item))
+
     def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """The request's messages. `tail` are the texts after the timeline, never cached; `media` holds the bytes of the
-        newest turn's images and PDFs by sha256."""
+        """The request's messages. `tail` are the texts after the timeline, never cached; `media` holds the bytes of
+        `wanted_media` by sha256, without those that could not be loaded or have no room."""
         self.attach(media)
         parts = list(self._parts)
         for at in self.cache_points.indexes:
@@ -490,25 +497,30 @@ class PromptRenderer:
 
     def _append(self, at: int, media: Mapping[str, bytes]) -> None:
         item = self.view.items[at]
+        visible = self._visible_media(item)
+        parts: list[MediaPart] = []
+        if at >= self.view.turn_at:
+            loaded = [(each, media[each.sha256]) for each in visible if each.sha256 in media]
+            parts = [part for each, data in loaded if (part := self._media.try_attach(each, data))]
+            if missing := frozenset(each.sha256 for each in visible) - media.keys():
+                self._missing[at] = missing
+            left_out = len(parts) < len(_full_media(item))
+        else:
+            left_out = len(visible) < len(_full_media(item))
         self._starts.append(len(self._parts))
-        attaches = at >= self.view.turn_at and item.form is Form.FULL
-        wanted = [each.sha256 for each in block_media(item.block) if can_see(self._traits, each.mime)]
-        missing = frozenset(sha256 for sha256 in wanted if attaches and sha256 not in media)
-        if missing:
-            self._missing[at] = missing
-        self._parts.append(TextPart(item.text + (UNSEEN if missing else self._unseen(at))))
-        if attaches:
-            self._parts.extend(self._media.take(item.block, media))
+        self._parts.append(TextPart(item.text + UNSEEN if left_out else item.text))
+        self._parts.extend(parts)
+
+    def _visible_media(self, item: VisibleBlock) -> tuple[AttachedMedia, ...]:
+        return tuple(media for media in _full_media(item) if can_see(self._traits, media.mime))
 
     def _forget_from(self, index: int) -> None:
         self._missing = {at: missing for at, missing in self._missing.items() if at < index}
         if index < len(self._starts):
             del self._parts[self._starts[index] :]
             del self._starts[index:]
-            self._media = MediaBudget(self._traits, [part for part in self._parts if isinstance(part, MediaPart)])
+            self._media = MediaBudget([part for part in self._parts if isinstance(part, MediaPart)])
 
-    def _unseen(self, at: int) -> str:
-        item = self.view.items[at]
-        shown = block_media(item.block) if item.form is Form.FULL else ()
-        unseen = any(not can_see(self._traits, media.mime) for media in shown)
-        return UNSEEN if unseen else ""
+
+def _full_media(item: VisibleBlock) -> tuple[AttachedMedia, ...]:
+    return block_media(item.block) if item.form is Form.FULL else ()

@@ -4,7 +4,7 @@ It is the only owner of the positions in its conversation's timeline and event s
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,9 +14,7 @@ import structlog
 
 from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
-from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
-from chat_proc.timeline.attachments import AttachedMedia, load_media, load_some_previews
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import RunningTitleCall, draft_gate, make_title, title_source
@@ -36,9 +34,8 @@ from everturn.events.turn_view import (
 )
 from everturn.events.views import FileView, TurnView
 from everturn.files.model import Artifact
-from everturn.files.objects import Objects
 from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import AttachmentTextBody, ExitBody
+from everturn.timeline.bodies import ExitBody
 from everturn.timeline.next_step import count_waited_s
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
@@ -289,7 +286,6 @@ class LeasedTurn:
         emitter: Emitter,
         inbox: TurnInbox,
         clock: Clock,
-        objects: Objects,
         usage: TurnUsage,
         claimed_at_s: float,
         manifests: ManifestKeeper,
@@ -298,14 +294,11 @@ class LeasedTurn:
         approvals: Approvals,
         activity: TurnActivity,
         retries: RetryPolicy,
-        pictures: PictureFitter | None = None,
     ) -> None:
         self._claim = claim
-        self._pictures = pictures or PictureFitter()
         self._timelines = timelines
         self._emitter = emitter
         self._clock = clock
-        self._objects = objects
         self._blocks = list(blocks)
         self._turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
         self._next_seq = claim.next_seq
@@ -316,7 +309,6 @@ class LeasedTurn:
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
         self._claimed_at_s = claimed_at_s
-        self._media: dict[str, bytes] = {}
         self.lease_age_s = lease_age_s
         """Seconds since the lease was last known to be ours."""
         self._sources = TurnSources(sources, self._load_source_text)
@@ -370,11 +362,6 @@ class LeasedTurn:
         return self._clock.monotonic() - self._began_s
 
     @property
-    def media(self) -> Mapping[str, bytes]:
-        """Images and documents of this turn by sha256."""
-        return self._media
-
-    @property
     def pool(self) -> SourcePool:
         """The sources of the conversation."""
         return self._sources
@@ -383,14 +370,6 @@ class LeasedTurn:
     def is_titled(self) -> bool:
         """Whether a block of this turn contains the conversation's title."""
         return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
-
-    async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
-        """Load these images and documents for the requests of this turn."""
-        await load_media(self._objects, wanted, self._media, self._pictures.fit)
-
-    async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
-        """The beginnings of the text files among these, by ref; one that can't be read is left out."""
-        return await load_some_previews(self._objects, artifacts) if artifacts else {}
 
     def show_files(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
         """Files of this turn as clients see them."""

@@ -16,7 +16,6 @@ from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.agent.titling import run_title_call
-from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import GATHER_S, Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
@@ -215,7 +214,6 @@ class RunnerDependencies:
     clock: Clock
     retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
-    pictures: PictureFitter = field(default_factory=PictureFitter)
     gather_s: float = GATHER_S
 
 
@@ -509,7 +507,6 @@ class ClaimedTurn:
             row,
             blocks,
             timelines=timelines,
-            objects=self._parts.loop.objects,
             emitter=emitter,
             manifests=manifests,
             inbox=self._inbox,
@@ -521,7 +518,6 @@ class ClaimedTurn:
             claimed_at_s=self._held_at,
             approvals=self._parts.approvals,
             retries=self._parts.retries,
-            pictures=self._parts.pictures,
         )
         self._turn.handover = self._handover
         return self._turn
@@ -540,11 +536,9 @@ class ClaimedTurn:
         if given_up:
             # What killed the workers may be an attachment: none is read.
             return replace(_given_up(), content=draft_opening(row, feedback, {}, turn.now(), show))
-        try:
-            previews = await load_previews(row, self._parts.loop.objects)
-        except (Unavailable, NotFound, TimeoutError) as error:
-            unreadable = problem("attachment-unreadable", "An attachment can't be read", 503, str(error))
-            return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now(), show))
+        request = row.request
+        files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
+        previews = await load_previews(self._parts.loop.objects, files)
         opening = draft_opening(row, feedback, previews, turn.now(), show)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import clamd
 
 from everturn.core.errors import Invalid, Unavailable
-from ingress.admission.slots import WorkSlots
+from everturn.core.work_slots import WorkSlots
 
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
@@ -227,7 +227,7 @@ class Clamd:
         self.why = f"at {url}; set CLAMD_URL to use another one"
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON)
+        self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.", at_once_of_owner=SCANS_OF_PERSON)
         self._threads = ThreadPoolExecutor(SCANS + CHECKS, thread_name_prefix="clamd")
         self._known = _Known("", 0.0)
 

@@ -20,6 +20,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
 from everturn.core.metrics import MESSAGES_ACCEPTED
 from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.core.work_slots import NoRoom, WorkSlots
 from everturn.events.stream import Hint, Hints, InboxBells
 from everturn.queue.ports import Doorbells, QueueFull
 from everturn.timeline.inert import is_blank
@@ -34,10 +35,9 @@ from everturn.turns.inbox import (
 )
 from ingress.admission.idempotency import IdempotencyLocks, build_key, try_read_key, wait_for_concurrent_request
 from ingress.admission.queue_gate import Admission, WorkGate
-from ingress.admission.slots import WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
-from ingress.errors import NoRoom, ProblemError, too_large, unprocessable
+from ingress.errors import ProblemError, too_large, unprocessable
 from ingress.fields import Bundles, load_conversation_id
 from ingress.metrics import IngressMetrics
 
@@ -98,7 +98,7 @@ class ChatService:
             STORED_AT_ONCE,
             WAITING_TO_BE_STORED,
             "This server is storing too many messages at once. Try again later.",
-            at_once_of_person=STORED_AT_ONCE_OF_PERSON,
+            at_once_of_owner=STORED_AT_ONCE_OF_PERSON,
             longest_wait_s=store_wait_s,
         )
         self._failpoints = failpoints or Failpoints()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from everturn.confinement.fork import ForkResult, hide_process
 from everturn.confinement.processes import ConfinedProcesses
-from ingress.admission.slots import WorkSlots
+from everturn.core.work_slots import WorkSlots
 from ingress.attachments.structure.limits import LIMITS, MAX_FAULT_CHARS, MAX_LINE_BYTES, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
@@ -23,7 +23,7 @@ class StructureChecks:
     def __init__(self, processes: ConfinedProcesses) -> None:
         self._processes = processes
         self._slots = WorkSlots(
-            PROCESSES, WAITING, "Too many files are being checked.", at_once_of_person=PROCESSES_OF_PERSON
+            PROCESSES, WAITING, "Too many files are being checked.", at_once_of_owner=PROCESSES_OF_PERSON
         )
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:

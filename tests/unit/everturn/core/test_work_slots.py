@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.core.errors import Unavailable
-from ingress.admission.slots import WorkSlots
+from everturn.core.work_slots import WorkSlots
 
 
 async def test_callers_are_refused_while_slots_and_waiting_places_are_full() -> None:
@@ -83,7 +83,7 @@ async def test_a_slot_that_comes_with_a_cancellation_goes_on_to_the_next() -> No
 
 
 async def test_one_person_never_holds_all_slots() -> None:
-    slots, working = WorkSlots(3, 8, "Busy.", at_once_of_person=2), list[str]()
+    slots, working = WorkSlots(3, 8, "Busy.", at_once_of_owner=2), list[str]()
     may_end = {name: asyncio.Event() for name in ("greedy", "ann", "bob")}
 
     async def work(person: str) -> None:
