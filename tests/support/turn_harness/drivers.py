@@ -10,12 +10,11 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import Entry
 from everturn.events.turn_view import TurnPage, TurnRecord
-from everturn.feedback.model import Feedback
 from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
-from everturn.timeline.turns import Signal, Turn, TurnUsage
-from everturn.turns.model import Commit, Lease
+from everturn.timeline.turns import Signal, Turn
+from everturn.turns.model import Commit, Lease, TurnStart
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
@@ -76,6 +75,12 @@ class GatedTimelines:
         self.failures: list[Exception] = []
         """Raised by the next commits, one each, in place of writing."""
 
+    async def load_start(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
+    ) -> TurnStart:
+        await self._gate.cross()
+        return await self._inner.load_start(principal, conversation_id, turn_id, with_blocks=with_blocks)
+
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         await self._gate.cross()
         return await self._inner.load_recent_blocks(principal, conversation_id)
@@ -97,14 +102,6 @@ class GatedTimelines:
     async def save_title(self, lease: Lease, title: str) -> bool:
         await self._gate.cross()
         return await self._inner.save_title(lease, title)
-
-    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
-        await self._gate.cross()
-        return await self._inner.load_usage(principal, turn_id)
-
-    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
-        await self._gate.cross()
-        return await self._inner.load_fresh_feedback(principal, conversation_id)
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         await self._gate.cross()

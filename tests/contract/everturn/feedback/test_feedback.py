@@ -32,7 +32,8 @@ def judge(claim: Claim, reaction: Reaction | None, text: str = "") -> Feedback:
 
 
 async def fresh(harness: Harness, claim: Claim) -> tuple[Feedback, ...]:
-    return await harness.timelines.load_fresh_feedback(ANN, claim.lease.conversation_id)
+    assert claim.turn_id is not None
+    return (await harness.timelines.load_start(ANN, claim.lease.conversation_id, claim.turn_id)).feedback
 
 
 async def test_a_users_rating_replaces_the_previous_one(

@@ -169,14 +169,13 @@ CASES: dict[str, Case] = {
         who, ann.conversation_id, ann.signal_id, "taken"
     ),
     "Inbox.retract_signal": lambda port, ann, who: port.retract_signal(who, ann.conversation_id, ann.signal_id),
+    "Timelines.load_start": lambda port, ann, who: port.load_start(who, ann.conversation_id, ann.turn_id),
     "Timelines.load_recent_blocks": lambda port, ann, who: port.load_recent_blocks(who, ann.conversation_id),
     "Timelines.load_turn": lambda port, ann, who: port.load_turn(who, ann.turn_id),
     "Timelines.load_signals": lambda port, ann, who: port.load_signals(who, ann.turn_id),
     "Timelines.load_title": lambda port, ann, who: port.load_title(who, ann.conversation_id),
     "Timelines.load_sources": lambda port, ann, who: port.load_sources(who, ann.conversation_id),
     "Timelines.load_source_text": lambda port, ann, who: port.load_source_text(who, ann.conversation_id, 1),
-    "Timelines.load_usage": lambda port, ann, who: port.load_usage(who, ann.turn_id),
-    "Timelines.load_fresh_feedback": lambda port, ann, who: port.load_fresh_feedback(who, ann.conversation_id),
     "SnippetIndex.load_texts": lambda port, ann, who: port.load_texts(who, ann.conversation_id, ann.turn_id),
     "SnippetIndex.save_snippets": lambda port, ann, who: port.save_snippets(
         who, IndexJob(who, ann.conversation_id, ann.turn_id, 1), [REMEMBERED], encoder=ENCODER

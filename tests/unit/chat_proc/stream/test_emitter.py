@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +17,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
+from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, encode_envelope, parse_envelope
 from everturn.events.stream import Entry, EventsLost
 from everturn.events.views import TurnView
 from everturn_testing.core import FixedClock
@@ -301,6 +302,28 @@ async def test_events_during_the_preparation_of_a_rewind_follow_it(stream: HeldE
 
     assert stream.texts_sent[0] == "rewind"
     assert stream.texts_sent.count("a") == 1
+
+
+async def test_a_second_rewind_while_the_first_is_encoded_sends_nothing_twice(
+    stream: HeldEvents, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoding, go_on = threading.Event(), threading.Event()
+
+    def encode_slowly(envelope: Envelope) -> bytes:
+        if isinstance(envelope.data, ChatRewind):
+            encoding.set()
+            assert go_on.wait(5)
+        return encode_envelope(envelope)
+
+    monkeypatch.setattr("chat_proc.stream.emitter.encode_envelope", encode_slowly)
+    emitter.rewind()
+    await until(encoding.is_set)
+    emitter.rewind()
+    say(emitter, "after")
+    go_on.set()
+
+    assert await emitter.flush(5)
+    assert stream.texts_sent == ["rewind", "after"]
 
 
 async def test_a_defect_while_publishing_does_not_end_the_turn(stream: HeldEvents) -> None:

@@ -24,18 +24,17 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
     assert claim is not None
     assert claim.turn_id is not None
     timelines = worker.timelines
-    row = await timelines.load_turn(ANN, claim.turn_id)
+    start = await timelines.load_start(ANN, bench.conversation_id, claim.turn_id)
+    row = start.turn
     where = {"conversation_id": bench.conversation_id, "turn_id": row.id, "fence": claim.lease.fence}
     emitter = Emitter(worker.writer, EventNumbering(bench.clock, **where, after=claim.cursor))
     turn = LeasedTurn(
         claim,
-        row,
-        await timelines.load_recent_blocks(ANN, bench.conversation_id),
+        start,
         timelines=timelines,
         emitter=emitter,
         inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),
         clock=bench.clock,
-        usage=await timelines.load_usage(ANN, row.id),
         claimed_at_s=bench.clock.monotonic(),
         manifests=ManifestKeeper(bench.objects, bench.conversation_id, row.id),
         lease_age_s=lambda: 0.0,

@@ -216,7 +216,7 @@ async def test_an_erasure_between_claim_and_load_is_a_normal_end() -> None:
 
 
 class AwayTimelines:
-    """Timelines that can't load a turn."""
+    """Timelines that can't load the start of a turn."""
 
     def __init__(self, inner: Timelines) -> None:
         self._inner = inner
@@ -224,7 +224,7 @@ class AwayTimelines:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def load_turn(self, *_: object) -> object:
+    async def load_start(self, *_: object, **__: object) -> object:
         raise Unavailable("Postgres")
 
 

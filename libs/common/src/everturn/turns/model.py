@@ -17,10 +17,11 @@ from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ApprovalId, CallId, ConversationId, SignalId, TurnId
 from everturn.core.open_values import OpenEnum
 from everturn.events.cursor import EventCursor
+from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block
-from everturn.timeline.sources import SourceChange
-from everturn.timeline.turns import Outcome, SignalState, TurnStatus, TurnUsage
+from everturn.timeline.sources import Source, SourceChange
+from everturn.timeline.turns import Outcome, SignalState, Turn, TurnStatus, TurnUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,21 @@ class Lease:
     principal: Principal
     owner: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """What a worker needs to begin a turn, or to resume it."""
+
+    turn: Turn
+    blocks: tuple[Block, ...]
+    """The conversation's, as Timelines.load_recent_blocks returns them."""
+    usage: TurnUsage
+    """The sum of the turn's usage events so far."""
+    sources: tuple[Source, ...]
+    """The conversation's, by `sid`, without their full texts."""
+    feedback: tuple[Feedback, ...]
+    """On turns of this conversation, if no block contains it yet; oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,21 @@ from everturn.core.identity import Lane, Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.turn_view import TurnPage
-from everturn.feedback.model import Feedback
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
-from everturn.timeline.turns import Signal, Turn, TurnUsage
-from everturn.turns.model import Approval, Claim, ClaimBounds, Commit, Deferred, Effect, EffectState, Lease, SlotKind
+from everturn.timeline.turns import Signal, Turn
+from everturn.turns.model import (
+    Approval,
+    Claim,
+    ClaimBounds,
+    Commit,
+    Deferred,
+    Effect,
+    EffectState,
+    Lease,
+    SlotKind,
+    TurnStart,
+)
 
 MAX_RESULT_CHARS = 64 * 1024
 """Of a reply stored for a repetition."""
@@ -180,6 +190,12 @@ class Timelines(Protocol):
     Every write names the lease's fence and raises StaleFence when it is no longer the latest.
     """
 
+    async def load_start(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
+    ) -> TurnStart:
+        """All at once. Raises NotFound when there is no such turn."""
+        ...
+
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         """The blocks after the range of the last summary of scope `history`, in order; all when there is none.
 
@@ -199,14 +215,6 @@ class Timelines(Protocol):
 
     async def save_title(self, lease: Lease, title: str) -> bool:
         """Set the conversation's title if it has none; returns whether this is now its title. Raises StaleFence."""
-        ...
-
-    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
-        """The sum of all usage events of the turn so far."""
-        ...
-
-    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
-        """Feedback on turns of this conversation that no block contains yet, oldest first."""
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:

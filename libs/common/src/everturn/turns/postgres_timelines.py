@@ -9,7 +9,6 @@ from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
-from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, replace_nul
@@ -17,7 +16,7 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.turns.model import Commit, Lease, Promotion, TurnClose
+from everturn.turns.model import Commit, Lease, Promotion, TurnClose, TurnStart
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_effects import close_effects, save_effects
@@ -86,11 +85,18 @@ _FEEDBACK = f"""
 SELECT {FEEDBACK_COLUMNS}
   FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
 """
-_LOAD_USAGE = """
-SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
-       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
-       COALESCE(bool_and(cost_known), true) AS cost_known
-  FROM usage_event WHERE turn_id = $1
+_USED = ("input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "cost_known")
+_START = f"""
+SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at, used.*, ({_COVERED}) AS covered,
+       EXISTS (SELECT FROM source WHERE conversation_id = $1) AS has_sources,
+       EXISTS (SELECT FROM feedback WHERE conversation_id = $1 AND NOT told) AS has_feedback
+  FROM turn, LATERAL (
+       SELECT COALESCE(sum(input_tokens), 0)::bigint AS used_input_tokens,
+              COALESCE(sum(output_tokens), 0)::bigint AS used_output_tokens,
+              COALESCE(sum(cache_read_tokens), 0)::bigint AS used_cache_read_tokens,
+              COALESCE(sum(cost_usd), 0) AS used_cost_usd, COALESCE(bool_and(cost_known), true) AS used_cost_known
+         FROM usage_event WHERE turn_id = $2) AS used
+ WHERE id = $2
 """
 _SAVE_TITLE = """
 UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
@@ -263,6 +269,23 @@ class PostgresTimelines:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def load_start(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
+    ) -> TurnStart:
+        blocks, sources, feedback = (), (), ()
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_START, conversation_id, turn_id)
+            if row is None:
+                raise NotFound(turn_id)
+            if with_blocks:
+                blocks = await transaction.fetch(_BLOCKS, conversation_id, row["covered"] or 0)
+            if row["has_sources"]:
+                sources = await load_sources(transaction, conversation_id)
+            if row["has_feedback"]:
+                feedback = tuple(map(read_feedback, await transaction.fetch(_FEEDBACK, conversation_id)))
+        usage = TurnUsage(**{name: row[f"used_{name}"] for name in _USED})
+        return TurnStart(read_turn(row), await read_blocks(blocks), usage, sources, feedback)
+
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             # Two statements: under row level security a subquery would not be used to search the index.
@@ -295,14 +318,6 @@ class PostgresTimelines:
         if saved is None:
             raise StaleFence(lease.conversation_id)
         return bool(saved == wanted)
-
-    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            return TurnUsage.model_validate(dict(await transaction.fetchrow(_LOAD_USAGE, turn_id) or {}))
-
-    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            return tuple(read_feedback(row) for row in await transaction.fetch(_FEEDBACK, conversation_id))
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:

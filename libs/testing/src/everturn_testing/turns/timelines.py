@@ -12,7 +12,17 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.turns.model import Approval, ApprovalState, Commit, Effect, EffectState, Lease, Promotion, TurnClose
+from everturn.turns.model import (
+    Approval,
+    ApprovalState,
+    Commit,
+    Effect,
+    EffectState,
+    Lease,
+    Promotion,
+    TurnClose,
+    TurnStart,
+)
 from everturn.turns.ports import InboxMoved
 from everturn_testing.timeline import first_broken_link
 from everturn_testing.turns.memory_rows import (
@@ -30,6 +40,17 @@ class MemoryTimelines:
 
     def __init__(self, platform: MemoryPlatform) -> None:
         self._platform = platform
+
+    async def load_start(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
+    ) -> TurnStart:
+        return TurnStart(
+            await self.load_turn(principal, turn_id),
+            await self.load_recent_blocks(principal, conversation_id) if with_blocks else (),
+            self._sum_usage(principal, turn_id),
+            await self.load_sources(principal, conversation_id),
+            self._find_fresh_feedback(principal, conversation_id),
+        )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         row = self._find(principal, conversation_id)
@@ -57,7 +78,7 @@ class MemoryTimelines:
         row.title = row.title or title
         return row.title == title
 
-    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
+    def _sum_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
         turn = self._platform.turns.get(turn_id)
         visible = turn is not None and same_owner(turn.principal, principal)
         events = [event for owner, event in self._platform.usage if visible and owner == turn_id]
@@ -69,7 +90,7 @@ class MemoryTimelines:
             cost_known=all(event.cost_known for event in events),
         )
 
-    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
+    def _find_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         row = self._find(principal, conversation_id)
         fresh = [given for given in row.feedback if given not in row.shown_feedback] if row else []
         return tuple(sorted(fresh, key=lambda given: given.ts))

@@ -149,12 +149,13 @@ class TimelinesContract:
         conversation_id = claim.lease.conversation_id
         given = Feedback(claim.turn_id, "user", Reaction.NOT_OK, "Too long.", BEGINNING)
         await harness.give_feedback(harness.principal, conversation_id, given)
-        assert await harness.timelines.load_fresh_feedback(harness.principal, conversation_id) == (given,)
+        where = harness.principal, conversation_id, claim.turn_id
+        assert (await harness.timelines.load_start(*where)).feedback == (given,)
 
         body = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="not_ok", text="Too long.")
         await harness.timelines.commit(claim.lease, commit(claim, write(claim, body)))
 
-        assert await harness.timelines.load_fresh_feedback(harness.principal, conversation_id) == ()
+        assert (await harness.timelines.load_start(*where)).feedback == ()
 
     async def test_usage_adds_up_and_effects_may_change(self, harness: Harness) -> None:
         claim = await harness.start_turn()
@@ -169,7 +170,8 @@ class TimelinesContract:
         committed = replace(effect, state=EffectState.COMMITTED)
         await harness.timelines.commit(claim.lease, replace(commit(claim, then), usage=(event,), effects=(committed,)))
 
-        usage = await harness.timelines.load_usage(harness.principal, claim.turn_id)
+        start = await harness.timelines.load_start(harness.principal, claim.lease.conversation_id, claim.turn_id)
+        usage = start.usage
         assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cost_usd) == (30, 15, 9, 0.75)
 
     async def test_the_end_of_a_turn_titles_a_conversation_that_has_no_title(self, harness: Harness) -> None:
@@ -218,9 +220,10 @@ class TimelinesContract:
             assert await harness.timelines.load_recent_blocks(stranger, claim.lease.conversation_id) == ()
             assert await harness.timelines.load_recent_blocks(stranger, claim.lease.conversation_id) == ()
             assert await harness.timelines.load_signals(stranger, claim.turn_id) == ()
-            assert await harness.timelines.load_fresh_feedback(stranger, claim.lease.conversation_id) == ()
             with pytest.raises(NotFound):
                 await harness.timelines.load_turn(stranger, claim.turn_id)
+            with pytest.raises(NotFound):
+                await harness.timelines.load_start(stranger, claim.lease.conversation_id, claim.turn_id)
             with pytest.raises(NotFound):
                 await harness.timelines.load_title(stranger, claim.lease.conversation_id)
 

@@ -339,7 +339,7 @@ class Emitter:
         return self._needs_rewind or bool(self._pending) or self._sending is not None
 
     async def _publish_gathered(self) -> None:
-        if self._needs_rewind:
+        while self._needs_rewind:  # again if another one was requested meanwhile
             await self._prepare_rewind()
         if self._sending is None:
             if not self._pending:

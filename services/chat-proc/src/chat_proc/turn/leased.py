@@ -37,7 +37,6 @@ from everturn.files.model import Artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ExitBody
 from everturn.timeline.next_step import count_waited_s
-from everturn.timeline.sources import Source
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.turns.model import (
     Approval,
@@ -49,6 +48,7 @@ from everturn.turns.model import (
     Promotion,
     SignalChange,
     TurnClose,
+    TurnStart,
     UsageEvent,
 )
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
@@ -279,17 +279,14 @@ class LeasedTurn:
     def __init__(
         self,
         claim: Claim,
-        turn: Turn,
-        blocks: Sequence[Block],
+        start: TurnStart,
         *,
         timelines: Timelines,
         emitter: Emitter,
         inbox: TurnInbox,
         clock: Clock,
-        usage: TurnUsage,
         claimed_at_s: float,
         manifests: ManifestKeeper,
-        sources: Sequence[Source] = (),
         lease_age_s: Callable[[], float],
         approvals: Approvals,
         activity: TurnActivity,
@@ -299,11 +296,12 @@ class LeasedTurn:
         self._timelines = timelines
         self._emitter = emitter
         self._clock = clock
-        self._blocks = list(blocks)
+        turn = start.turn
+        self._blocks = list(start.blocks)
         self._turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
         self._next_seq = claim.next_seq
         self._last_hash = claim.last_hash or GENESIS_HASH
-        self._usage = usage
+        self._usage = start.usage
         self._booked: tuple[UsageEvent, ...] = ()
         self._retries = retries
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
@@ -311,9 +309,11 @@ class LeasedTurn:
         self._claimed_at_s = claimed_at_s
         self.lease_age_s = lease_age_s
         """Seconds since the lease was last known to be ours."""
-        self._sources = TurnSources(sources, self._load_source_text)
+        self._sources = TurnSources(start.sources, self._load_source_text)
         self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
         self.turn = turn
+        self.fresh_feedback = start.feedback
+        """Feedback that no block contained when the turn was loaded."""
         self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
         """Where the turn's calls are made, for the policy that reviews them."""
         self.inbox = inbox

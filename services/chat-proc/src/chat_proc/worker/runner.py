@@ -400,6 +400,8 @@ class ClaimedTurn:
     async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":
         """Errors are caught here, because a task group would wrap them."""
         try:
+            if self._lost.is_set():
+                raise StaleFence()
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
             # Work that ignores its cancellation may write until the lease has expired, so the lease is not released.
             self._left_behind = isinstance(ran, Stopped) and ran.left_behind
@@ -487,16 +489,15 @@ class ClaimedTurn:
 
     async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
+        where = lease.principal, lease.conversation_id, turn_id
         try:
-            row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
+            start = await ask(lambda: timelines.load_start(*where, with_blocks=not self._blocks_unreadable))
         except NotFound as error:
             # Only an erasure of the conversation removes a turn's row, and the lease with it.
             raise StaleFence(lease.conversation_id) from error
-        if not row.status.is_open:
+        if not start.turn.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        where = lease.principal, lease.conversation_id
-        blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_recent_blocks(*where))
         who = lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
         self._inbox = TurnInbox(
@@ -504,15 +505,12 @@ class ClaimedTurn:
         )
         self._turn = LeasedTurn(
             self._claim,
-            row,
-            blocks,
+            start,
             timelines=timelines,
             emitter=emitter,
             manifests=manifests,
             inbox=self._inbox,
             clock=self._parts.clock,
-            usage=await ask(lambda: timelines.load_usage(lease.principal, turn_id)),
-            sources=await ask(lambda: timelines.load_sources(*where)),
             lease_age_s=self._lease_age_s,
             activity=self._activity,
             claimed_at_s=self._held_at,
@@ -527,11 +525,7 @@ class ClaimedTurn:
 
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
         """Write the beginning of the turn. If it can't continue, return its end, which includes the beginning."""
-        lease, row = turn.lease, turn.turn
-        feedback = await self._parts.retries.call(
-            lambda: self._parts.timelines.load_fresh_feedback(lease.principal, lease.conversation_id)
-        )
-        show = turn.show_files
+        lease, row, feedback, show = turn.lease, turn.turn, turn.fresh_feedback, turn.show_files
         turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.
