@@ -42,7 +42,11 @@ const schemas = { ...received, ProblemDetails: calls.Problem, ...events };
 const document = { openapi: "3.1.0", info: { title: "Everturn", version: "1" }, paths: {}, components: { schemas } };
 const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false });
 const types = events.Event.oneOf.map(({ $ref }) => events[$ref.split("/").pop()].properties.type.const);
-const body = `${astToString(ast)}/** All event types of this version. */\nexport const EVENT_TYPES = ${JSON.stringify(types)} as const;\n`;
+const turn = Object.entries(calls.TurnView.properties).filter(([, { default: value }]) => value !== undefined && value !== null);
+const defaults = Object.fromEntries(turn.map(([field, { default: value }]) => [field, value]));
+const body =
+  `${astToString(ast)}/** All event types of this version. */\nexport const EVENT_TYPES = ${JSON.stringify(types)} as const;\n` +
+  `/** The fields of a turn that has only begun. */\nexport const TURN_DEFAULTS = ${JSON.stringify(defaults)} as const;\n`;
 const hash = (bytes) => createHash("sha256").update(bytes).digest("hex");
 const head = `// Made by \`npm run make-types\`; never edited.\n// Schemas ${hash(described)}\n// Types ${hash(body)}\n`;
 writeFileSync(fileURLToPath(target), head + body);

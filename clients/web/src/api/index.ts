@@ -5,7 +5,7 @@ export { TIMINGS, type Timings } from "./http/backoff";
 export { InvalidResponse, type FieldError, ProblemError, Unreachable } from "./http/errors";
 export { makeKey } from "./http/keys";
 export { foldEvent, foldEvents } from "./fold/fold";
-export { isOpen } from "./fold/foldTurn";
+export { isOpen } from "./fold/fold";
 export { type CompactionNotice, type PhaseNotice, type QueuePlace, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
 export { ConversationStream, type ConversationSnapshot } from "./stream/conversationStream";
 export type { Connection, ConnectionStatus } from "./stream/eventStream";

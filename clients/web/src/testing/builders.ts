@@ -1,4 +1,5 @@
 /** Complete test values; a test overrides only the fields that it is about. */
+import { TURN_DEFAULTS } from "../api/generated/wire";
 import type { ConversationView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
 
 export function buildConversation(changes: Partial<ConversationView> = {}): ConversationView {
@@ -7,24 +8,14 @@ export function buildConversation(changes: Partial<ConversationView> = {}): Conv
 
 export function buildTurn(changes: Partial<TurnView> = {}): TurnView {
   return {
+    ...TURN_DEFAULTS,
     turn_id: "turn_1",
     ordinal: 1,
     status: "completed",
     text: "What is the total?",
-    attachments: [],
     created_at: "2026-03-01T10:00:00Z",
-    texts: [],
-    steps: [],
-    plans: [],
-    files: [],
-    citations: [],
-    signals: [],
-    approvals: [],
-    feedback: [],
-    followups: [],
     rounds: 1,
     sealed_round: 1,
-    sources_used: [],
     ...changes,
   };
 }

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
 // Schemas 03839336775ac87b08c716ab8e631b67980144fe883e1c3c5d403b7d127d8eb6
-// Types d9a183acdac5da93af7450d3cf61c8d2a4955e4313cd35a960193c816c402907
+// Types 992bdb31d91d23d9229126e6d6cd6eabefa5941d8d6672f783c192fdfeb26eb3
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -4015,3 +4015,5 @@ export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
 /** All event types of this version. */
 export const EVENT_TYPES = ["ready","conv.status","conv.title","chat.start","chat.step","chat.delta","chat.plan","chat.files","chat.citations","chat.followups","chat.compaction","chat.phase","chat.tool","chat.signal","chat.approval","chat.rewind","chat.complete","chat.error","stream.snapshot","stream.gap","server.shutdown"] as const;
+/** The fields of a turn that has only begun. */
+export const TURN_DEFAULTS = {"approvals":[],"attachments":[],"citations":[],"created_at":"","feedback":[],"files":[],"followups":[],"plans":[],"rounds":0,"sealed_round":0,"signals":[],"sources_used":[],"steps":[],"texts":[]} as const;

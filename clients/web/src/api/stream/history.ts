@@ -1,5 +1,5 @@
 // Prepends older turns to those of the stream.
-import { isOpen } from "../fold/foldTurn";
+import { isOpen } from "../fold/fold";
 import type { StateView, TurnView } from "../types";
 
 /** The state with a page of older turns, which was loaded with its `next_cursor`. */
