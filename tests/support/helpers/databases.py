@@ -7,8 +7,8 @@ from pathlib import Path
 
 from everturn.postgres.migrating import OWNER
 from everturn_local.home import save_home
+from everturn_local.migrations import run_database
 from everturn_local.servers.databases import DatabaseUrls
-from everturn_local.servers.migrated import run_database
 from everturn_local.servers.postgres import EmbeddedPostgres
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from everturn_local.home import save_home
-from everturn_local.servers.migrated import run_database
+from everturn_local.migrations import run_database
 
 
 def copy_home(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from everturn_local.compose.commands import READY_LIMIT_S, run_down, run_logs, r
 from everturn_local.compose.images import SERVICES, run_images
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock
-from everturn_local.migrate import run_migrate
+from everturn_local.migrations import run_migrate
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import (

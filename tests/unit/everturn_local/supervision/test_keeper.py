@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from everturn.core.errors import EverturnError
-from everturn_local.supervision.keeper import render_exit, run_keeper
+from everturn_local.supervision.keeper import MAX_DELAY_S, build_restart_delay_s, render_exit, run_keeper
 
 
 class DyingPart:
@@ -104,3 +104,14 @@ async def test_a_part_that_dies_while_restarts_are_off_stays_dead():
 )
 def test_exit_codes_are_rendered_as_text(code: int, text: str):
     assert render_exit(code) == text
+
+
+def test_the_delay_doubles_with_every_recent_death_up_to_a_limit():
+    delays = [build_restart_delay_s([100.0] * count, 100.0) for count in range(1, 9)]
+
+    assert delays[:4] == [0.2, 0.4, 0.8, 1.6]
+    assert delays[-1] == MAX_DELAY_S
+
+
+def test_old_deaths_are_forgotten():
+    assert build_restart_delay_s([0.0, 1.0, 2.0, 100.0], 100.0) == 0.2

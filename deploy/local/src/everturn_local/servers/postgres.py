@@ -15,13 +15,14 @@ from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import SERVER_UID, build_server_prefix, is_root
 from everturn_local.processes import Child, StopStep, kill_group, try_record
 from everturn_local.servers.errors import ServerStartError
-from everturn_local.servers.postmaster import is_ready, try_load_postmaster_pid
 
 POSTGRES_FOLDER = "pginstall18"
 READY_LIMIT_S = 30.0
 INITDB_LIMIT_S = 120.0
 SQL_LIMIT_S = 60.0
 POLL_S = 0.01
+STATUS_LINE = 7
+"""The line of postmaster.pid that says whether the server is ready."""
 PORT_TRIES = 3
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
 """Fast shutdown (ends sessions, writes a checkpoint), then immediate shutdown."""
@@ -166,6 +167,28 @@ def run_postmaster_cleanup(data: Path) -> None:
         _end(pid)
     _wait_backends_gone(data)
     (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def try_load_postmaster_pid(data: Path) -> int | None:
+    lines = _load_postmaster_file(data)
+    try:
+        return int(lines[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def is_ready(data: Path, pid: int) -> bool:
+    """Whether the server with this pid accepts connections."""
+    lines = _load_postmaster_file(data)
+    return len(lines) > STATUS_LINE and lines[0] == str(pid) and lines[STATUS_LINE].strip() == "ready"
+
+
+def _load_postmaster_file(data: Path) -> list[str]:
+    """The lines of postmaster.pid, in which a server records its process and whether it is ready."""
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _runs_on(data: Path, pid: int) -> bool:

@@ -4,14 +4,16 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from everturn.core.errors import EverturnError
 from everturn_local.supervision.parts import Part
-from everturn_local.supervision.restarts import build_restart_delay_s
 
 MAX_DEATHS = 32
+WINDOW_S = 60.0
+FIRST_DELAY_S = 0.2
+MAX_DELAY_S = 10.0
 T = TypeVar("T")
 
 
@@ -38,6 +40,15 @@ async def run_keeper(
         else:
             report(f"{part.name} is running again")
             on_restart()
+
+
+def build_restart_delay_s(deaths: Sequence[float], now: float) -> float:
+    """`deaths` are times (seconds) up to and including this one. The delay doubles with every death of the last minute.
+
+    The limit bounds a part that can't start to six attempts a minute.
+    """
+    recent = sum(1 for death in deaths if now - death < WINDOW_S)
+    return min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (recent - 1)) if recent else 0.0
 
 
 async def _run_apart(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

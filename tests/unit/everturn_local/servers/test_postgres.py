@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.servers.postmaster import is_ready, try_load_postmaster_pid
+from everturn_local.servers.postgres import is_ready, try_load_postmaster_pid
 
 FILE = "42\n/data\n1712346200\n5432\n\n127.0.0.1\n 123 4\n{status}\n"
 
