@@ -1,5 +1,8 @@
 """Documents, tests and the repository agree with the code, and the checks find what they should."""
 
+import ast
+import re
+
 import pytest
 from architecture_rules.documents import (
     check_links,
@@ -8,8 +11,12 @@ from architecture_rules.documents import (
     check_no_machine,
     check_paths_in_source,
     check_record,
+    collect_names,
 )
 from architecture_rules.sources import ROOT, Module, load_repository_texts, render
+
+RETRY_NAME = re.compile(r"^_?([A-Z]+_)*(TRIES|RETRY|RETRIES|ATTEMPTS|CLOSINGS|BACKOFF|FIRST_PAUSE)(_[A-Z]+)*$")
+"""Constants that limit retries."""
 
 
 def find_module(path: str) -> Module | None:
@@ -17,12 +24,25 @@ def find_module(path: str) -> Module | None:
     return Module(path, file.read_text()) if file.is_file() else None
 
 
-def test_every_function_that_the_architecture_names_exists():
-    document = "ARCHITECTURE.md"
-
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/subsystems/retries.md"])
+def test_every_function_that_a_document_names_exists(document: str):
     violations = list(check_named_functions(document, (ROOT / document).read_text(), find_module))
 
     assert not violations, render(violations)
+
+
+def test_the_page_of_retries_names_every_limit_of_retries():
+    page = (ROOT / "docs/subsystems/retries.md").read_text()
+
+    missing = [
+        f"{path}:{name}"
+        for path, text in load_repository_texts()
+        if path.endswith(".py") and path.startswith(("clients/", "deploy/", "libs/common/", "services/"))
+        for name in collect_names(ast.parse(text).body)
+        if RETRY_NAME.search(name) and f"`{path}:{name}`" not in page
+    ]
+
+    assert not missing, f"docs/subsystems/retries.md does not name {missing}"
 
 
 def test_every_path_that_a_document_names_exists():

@@ -14,6 +14,7 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.estimate import LearnedRatios
+from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
@@ -347,6 +348,7 @@ def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDepende
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,
         redactor=bench.redactor,
+        model_retries=ModelRetryLimits(),
         tracing=bench.tracing,
         monotonic=bench.clock.monotonic,
     )

@@ -21,7 +21,7 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.models.retry import RetryingModel
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
     DECISION,
     EMBEDDING,
@@ -100,6 +100,8 @@ PROGRAM_GRACE_S = 0.5
 WORKER_ID_BYTES = 8
 STRAGGLERS_S = 2.0
 """How long the exiting worker waits for tool calls that ignored their cancellation."""
+MODEL_RETRIES = ModelRetryLimits()
+"""For each call of a model, and for the replies of a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ def build_model(choice: ModelChoice) -> LanguageModel:
             from chat_proc.demo.model import build_model as build
         case "scripted":
             from everturn_testing.models.scripted_file import build_model as build
-    return RetryingModel(build(choice.name))
+    return RetryingModel(build(choice.name), limits=MODEL_RETRIES)
 
 
 def build_kits(
@@ -387,6 +389,7 @@ def build_loop_dependencies(
         next_turn_id=ids.turn,
         failpoints=Failpoints(settings.failpoint),
         redactor=Redactor(settings.secrets),
+        model_retries=MODEL_RETRIES,
         tracing=tracing,
     )
 

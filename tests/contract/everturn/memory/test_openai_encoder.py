@@ -97,11 +97,14 @@ async def test_replies_are_read_beside_the_event_loop(embedder, monkeypatch: pyt
     assert threading.main_thread() not in threads
 
 
-async def test_a_refusal_is_unavailable(embedder, provider) -> None:
-    provider.status = 500
+@pytest.mark.parametrize(("status", "requests"), [(500, 3), (429, 3), (401, 1), (400, 1)])
+async def test_only_errors_that_may_pass_are_retried(embedder, provider, status: int, requests: int) -> None:
+    provider.status = status
 
     with pytest.raises(EmbedderUnavailable, match="openai:text-embedding-3-small"):
         await embedder.embed(["x"])
+
+    assert len(provider.bodies) == requests
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])

@@ -55,13 +55,15 @@ def fail(*, retryable: bool = True, retry_after_s: float | None = None, detail: 
 class TestContract(LanguageModelContract):
     @pytest.fixture
     def model(self) -> RetryingModel:
-        return RetryingModel(ScriptedModel(["Hello, world"] * 2, chunk_chars=4))
+        return RetryingModel(ScriptedModel(["Hello, world"] * 2, chunk_chars=4), limits=ModelRetryLimits())
 
 
 async def test_a_passing_failure_is_retried_with_growing_waits(fake_time: FakeTime) -> None:
     model = ScriptedModel([fail(), fail(), fail(), "hello"])
 
-    pieces = await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+    pieces = await collect_pieces(
+        RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+    )
 
     assert join_text(pieces) == "hello"
     assert fake_time.sleeps == [0.5, 1.0, 2.0]
@@ -70,7 +72,9 @@ async def test_a_passing_failure_is_retried_with_growing_waits(fake_time: FakeTi
 async def test_jitter_halves_a_wait_at_most(fake_time: FakeTime) -> None:
     timing = RetryTiming(clock=fake_time.clock, sleep=fake_time.sleep, chance=lambda: 0.0)
 
-    await collect_pieces(RetryingModel(ScriptedModel([fail(), "hello"]), timing=timing), build_request())
+    await collect_pieces(
+        RetryingModel(ScriptedModel([fail(), "hello"]), limits=ModelRetryLimits(), timing=timing), build_request()
+    )
 
     assert fake_time.sleeps == [0.25]
 
@@ -78,7 +82,9 @@ async def test_jitter_halves_a_wait_at_most(fake_time: FakeTime) -> None:
 async def test_a_provider_that_is_away_for_half_a_minute_is_outlived(fake_time: FakeTime) -> None:
     model = ScriptedModel([*[fail()] * 7, "hello"])
 
-    pieces = await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+    pieces = await collect_pieces(
+        RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+    )
 
     assert join_text(pieces) == "hello"
     assert fake_time.sleeps == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
@@ -91,7 +97,10 @@ async def test_where_another_model_can_answer_the_first_is_given_up_earlier(fake
     model = ScriptedModel([fail() for _ in range(12)])
 
     with pytest.raises(ModelFailed):
-        await collect_pieces(RetryingModel(model, timing=fake_time.timing()).before_fallback(), build_request())
+        await collect_pieces(
+            RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()).before_fallback(),
+            build_request(),
+        )
 
     assert 10 <= sum(fake_time.sleeps) <= 32
 
@@ -100,7 +109,9 @@ async def test_after_a_minute_of_failures_the_last_one_is_raised(fake_time: Fake
     model = ScriptedModel([fail(detail=f"number {n}") for n in range(1, 13)])
 
     with pytest.raises(ModelFailed) as raised:
-        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+        await collect_pieces(
+            RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+        )
 
     assert raised.value.detail == f"number {len(model.requests)}"
     assert 60 <= sum(fake_time.sleeps) <= 76
@@ -112,7 +123,9 @@ async def test_a_lasting_failure_is_not_retried(fake_time: FakeTime) -> None:
     model = ScriptedModel([fail(retryable=False), "hello"])
 
     with pytest.raises(ModelFailed):
-        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+        await collect_pieces(
+            RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+        )
 
     assert len(model.requests) == 1
 
@@ -124,10 +137,14 @@ async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime)
     once = ScriptedModel([fail(), NO_STREAM, fail(), NO_STREAM, "hello"])
     always = ScriptedModel([NO_STREAM] * 4)
 
-    pieces = await collect_pieces(RetryingModel(once, timing=fake_time.timing()), build_request())
+    pieces = await collect_pieces(
+        RetryingModel(once, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+    )
     fake_time.sleeps.clear()
     with pytest.raises(ModelFailed, match="base URL may be wrong"):
-        await collect_pieces(RetryingModel(always, timing=fake_time.timing()), build_request())
+        await collect_pieces(
+            RetryingModel(always, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+        )
 
     assert join_text(pieces) == "hello"
     assert [piece.max_attempts for piece in pieces if isinstance(piece, ModelRetry)] == [12, 4, 12, 5]
@@ -138,7 +155,7 @@ async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime)
 async def test_retry_after_is_waited_for(fake_time: FakeTime) -> None:
     model = ScriptedModel([fail(retry_after_s=7.0), "hello"])
 
-    await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+    await collect_pieces(RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request())
 
     assert fake_time.sleeps == [7.5]
 
@@ -147,7 +164,9 @@ async def test_a_retry_after_above_the_cap_is_not_waited_for(fake_time: FakeTime
     model = ScriptedModel([fail(retry_after_s=61.0), "hello"])
 
     with pytest.raises(ModelFailed) as raised:
-        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+        await collect_pieces(
+            RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+        )
 
     assert raised.value.retry_after_s == 61.0
     assert fake_time.sleeps == []
@@ -166,7 +185,7 @@ async def test_no_attempt_starts_after_the_budget(fake_time: FakeTime) -> None:
 @pytest.mark.parametrize("shown", [Say("half a sent"), Think("let me see")])
 async def test_nothing_is_retried_after_the_first_piece(fake_time: FakeTime, shown: Say | Think) -> None:
     model = ScriptedModel([[shown, Fail(ModelFailed("cut", retryable=True))], "hello"])
-    retrying = RetryingModel(model, timing=fake_time.timing())
+    retrying = RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing())
 
     async with aclosing(retrying.generate(build_request())) as pieces:
         first = await anext(pieces)
@@ -182,7 +201,9 @@ async def test_a_request_that_is_too_long_goes_straight_to_the_caller(fake_time:
     model = ScriptedModel([[Fail(ContextLimitExceeded())], "hello"])
 
     with pytest.raises(ContextLimitExceeded):
-        await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
+        await collect_pieces(
+            RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+        )
 
     assert len(model.requests) == 1
 
@@ -229,7 +250,7 @@ async def test_an_endless_reply_ends_at_the_size_limit(fake_time: FakeTime) -> N
 
 async def test_a_reply_without_its_finish_is_a_cut_reply(fake_time: FakeTime) -> None:
     model = ScriptedModel([[Cut()], "hello", [Say("half"), Cut()]])
-    retrying = RetryingModel(model, timing=fake_time.timing())
+    retrying = RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing())
 
     whole = await collect_pieces(retrying, build_request())
     with pytest.raises(ModelFailed, match="cut off before its end") as raised:
@@ -242,7 +263,9 @@ async def test_a_reply_without_its_finish_is_a_cut_reply(fake_time: FakeTime) ->
 async def test_closing_the_reply_closes_the_reply_of_the_model(fake_time: FakeTime) -> None:
     model = ScriptedModel(["a long reply"], chunk_chars=2)
 
-    async with aclosing(RetryingModel(model, timing=fake_time.timing()).generate(build_request())) as pieces:
+    async with aclosing(
+        RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()).generate(build_request())
+    ) as pieces:
         await anext(pieces)
 
     assert model.unfinished == 1
@@ -272,7 +295,7 @@ class BreaksWhenCancelled:
 @pytest.mark.parametrize("after", [0, 1])
 async def test_a_cancellation_that_an_adapter_replaces_is_not_lost_in_a_retry(after: int) -> None:
     model = BreaksWhenCancelled(after=after)
-    calling = asyncio.create_task(collect_pieces(RetryingModel(model), build_request()))
+    calling = asyncio.create_task(collect_pieces(RetryingModel(model, limits=ModelRetryLimits()), build_request()))
     await model.waits.wait()
 
     calling.cancel()
@@ -303,7 +326,11 @@ async def test_a_fast_provider_does_not_block_other_tasks(pieces: list[ModelPiec
     def clock() -> float:
         return now_s
 
-    model = RetryingModel(FullModel(*pieces, ReplyFinished("stop", ModelUsage())), timing=RetryTiming(clock=clock))
+    model = RetryingModel(
+        FullModel(*pieces, ReplyFinished("stop", ModelUsage())),
+        limits=ModelRetryLimits(),
+        timing=RetryTiming(clock=clock),
+    )
     read, longest = 0, 0
 
     async def beat() -> None:
@@ -325,7 +352,9 @@ async def test_a_fast_provider_does_not_block_other_tasks(pieces: list[ModelPiec
 
 async def test_a_long_piece_is_split() -> None:
     text = "0123456789" * 1_000
-    model = RetryingModel(FullModel(TextDelta(text), ReasoningDelta(text), ReplyFinished("stop", ModelUsage())))
+    model = RetryingModel(
+        FullModel(TextDelta(text), ReasoningDelta(text), ReplyFinished("stop", ModelUsage())), limits=ModelRetryLimits()
+    )
 
     pieces = [piece async for piece in model.generate(build_request())]
 

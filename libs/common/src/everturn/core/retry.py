@@ -1,4 +1,4 @@
-"""Retries of calls to servers that do not answer."""
+"""Retries of calls to servers that do not answer. `docs/subsystems/retries.md` lists all other retries."""
 
 import asyncio
 import random

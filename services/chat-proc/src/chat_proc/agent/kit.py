@@ -88,7 +88,7 @@ class LoopDependencies:
     next_turn_id: Callable[[], TurnId]
     failpoints: Failpoints
     redactor: Redactor
+    model_retries: ModelRetryLimits
     tracing: Tracing = NO_TRACING
     monotonic: Callable[[], float] = time.monotonic
     pictures: PictureFitter = field(default_factory=PictureFitter)
-    model_retries: ModelRetryLimits = field(default_factory=ModelRetryLimits)

@@ -92,11 +92,9 @@ class RetryingModel:
     with `partial=True` and the caller decides.
     """
 
-    def __init__(
-        self, model: LanguageModel, *, limits: ModelRetryLimits | None = None, timing: RetryTiming | None = None
-    ) -> None:
+    def __init__(self, model: LanguageModel, *, limits: ModelRetryLimits, timing: RetryTiming | None = None) -> None:
         self._model = model
-        self._limits = limits or ModelRetryLimits()
+        self._limits = limits
         self._timing = timing or RetryTiming()
 
     @property

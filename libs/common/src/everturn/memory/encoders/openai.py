@@ -5,10 +5,18 @@ import math
 from collections.abc import Callable, Sequence
 
 import httpx2
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+from openai import (
+    APIConnectionError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+    InternalServerError,
+    OpenAIError,
+    RateLimitError,
+)
 from openai.types import CreateEmbeddingResponse
 
 from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody, build_event_hooks, check_size
+from everturn.core.retry import RetryPolicy
 from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
 
 MAX_BATCH = 64
@@ -18,14 +26,15 @@ MAX_TEXT_CHARS = 8_000
 MAX_REPLY_BYTES = 2 * 1024 * 1024
 """Twice the size of the vectors of a whole batch with 17 digits a number, each on its own indented line."""
 TIMEOUT_S = 15.0
-RETRIES = 2
+RETRIES = RetryPolicy((0.5, 1.0))
+"""Short enough for a query, which waits at most `memory.search.EMBED_TIMEOUT_S`; the indexer tries again later."""
 
 
 def build_embedder(model: str) -> "OpenAIEmbedder":
     """Key and base URL come from the SDK's own environment variables. Raises EmbedderUnavailable without a key."""
     try:
         http = DefaultAsyncHttpxClient(event_hooks=build_bounds(), timeout=TIMEOUT_S)
-        client = AsyncOpenAI(max_retries=RETRIES, timeout=TIMEOUT_S, http_client=http)
+        client = AsyncOpenAI(max_retries=0, timeout=TIMEOUT_S, http_client=http)
     except OpenAIError as error:
         raise EmbedderUnavailable(str(error)) from error
     return OpenAIEmbedder(client, model)
@@ -40,8 +49,8 @@ def _check_reply(pieces: Pieces, _: httpx2.Headers) -> Pieces:
     return check_size(pieces, MAX_REPLY_BYTES)
 
 
-def _translate(error: UnreadableBody) -> EmbedderUnavailable:
-    return EmbedderUnavailable(error.detail)
+def _translate(error: UnreadableBody) -> ValueError:
+    return ValueError(error.detail)
 
 
 class OpenAIEmbedder:
@@ -49,8 +58,9 @@ class OpenAIEmbedder:
 
     lexical_only = False
 
-    def __init__(self, client: AsyncOpenAI, model: str) -> None:
+    def __init__(self, client: AsyncOpenAI, model: str, *, retries: RetryPolicy = RETRIES) -> None:
         self._client = client
+        self._retries = retries
         self._model = model
         self.name = f"openai:{model}:{DIMENSIONS}"
 
@@ -68,16 +78,24 @@ class OpenAIEmbedder:
         # The API rejects an empty input, and a lone surrogate can't be sent.
         inputs = [text[:MAX_TEXT_CHARS].encode(errors="replace").decode() or " " for text in texts]
         try:
-            reply = await self._client.embeddings.with_raw_response.create(
-                model=self._model, input=inputs, dimensions=DIMENSIONS, encoding_format="float"
-            )
+            parse = await self._retries.call(lambda: self._request(inputs))
             # A whole batch takes 40 ms.
-            vectors = await asyncio.to_thread(_read_vectors, reply.parse)
+            vectors = await asyncio.to_thread(_read_vectors, parse)
         except (OpenAIError, OSError, ValueError) as error:
             raise EmbedderUnavailable(f"{self.name}: {error}") from error
         if len(vectors) != len(texts) or any(len(vector) != DIMENSIONS for vector in vectors):
             raise EmbedderUnavailable(f"{self.name}: the answer does not have {len(texts)} x {DIMENSIONS} numbers.")
         return vectors
+
+    async def _request(self, inputs: list[str]) -> Callable[[], CreateEmbeddingResponse]:
+        """Return what parses the reply. Raises EmbedderUnavailable if another attempt may succeed."""
+        try:
+            reply = await self._client.embeddings.with_raw_response.create(
+                model=self._model, input=inputs, dimensions=DIMENSIONS, encoding_format="float"
+            )
+        except (APIConnectionError, InternalServerError, RateLimitError) as error:
+            raise EmbedderUnavailable(f"{self.name}: {error}") from error
+        return reply.parse
 
 
 def _read_vectors(parse: Callable[[], CreateEmbeddingResponse]) -> list[Vector]:
