@@ -18,7 +18,7 @@ def main() -> int:
 
 
 def _run_bubblewrap() -> int:
-    from exec_supervisor.bubblewrap.sandbox import main as run
+    from exec_supervisor.bubblewrap import main as run
 
     return run()
 

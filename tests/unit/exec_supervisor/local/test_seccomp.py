@@ -2,7 +2,7 @@
 
 import struct
 
-from exec_supervisor.bubblewrap.seccomp import REFUSED, build_filter, describe_filter
+from exec_supervisor.local.seccomp import REFUSED, build_filter, describe_filter
 
 
 def test_the_filter_begins_by_checking_the_architecture():

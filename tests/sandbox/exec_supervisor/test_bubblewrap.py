@@ -13,12 +13,12 @@ from chat_proc.sandbox.local_supervisor import load_interpreter, open_supervisor
 from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
-from exec_supervisor.bubblewrap.mounts import MountPlan
-from exec_supervisor.bubblewrap.sandbox import build_posture
+from exec_supervisor.bubblewrap import build_posture
 from exec_supervisor.local.cgroups import Cgroup
+from exec_supervisor.local.folders import MountPlan
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
-PYTHON = Path(__file__).parents[4] / ".venv-sandbox" / "bin" / "python"
+PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
 
 
 async def refuse(call: GatewayCall) -> ToolReply:

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from everturn.execution.messages import RunLimits
-from exec_supervisor.bubblewrap import mounts
-from exec_supervisor.bubblewrap.mounts import Bind, build_mount_plan, make_run_dir, remove_run_dir
+from exec_supervisor.local import folders
+from exec_supervisor.local.folders import (
+    Bind,
+    build_mount_plan,
+    load_system_links,
+    load_system_roots,
+    make_run_dir,
+    remove_run_dir,
+)
 
 
 @pytest.fixture
@@ -52,7 +59,7 @@ def test_an_existing_folder_is_not_used(tmp_path):
 def test_removing_takes_the_socket_and_nothing_that_is_not_ours(tmp_path):
     run_dir = tmp_path / "run"
     (run_dir / "gateway").mkdir(parents=True)
-    (run_dir / "gateway" / mounts.SOCKET_NAME).touch()
+    (run_dir / "gateway" / folders.SOCKET_NAME).touch()
 
     remove_run_dir(run_dir)
     remove_run_dir(run_dir)
@@ -69,3 +76,34 @@ def test_a_root_that_is_still_mounted_below_is_not_deleted(tmp_path):
         remove_run_dir(run_dir)
 
     assert (run_dir / "root0" / "precious").exists()
+
+
+def make_system(root: Path, *files: str) -> tuple[str, ...]:
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    return load_system_roots(root)
+
+
+def test_only_libraries_and_plain_commands_are_mounted(tmp_path):
+    programs = ("usr/bin/sh", "usr/bin/grep", "usr/bin/ssh", "usr/bin/gdb", "usr/bin/docker")
+    libraries = ("usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/python3/dist-packages/a.py", "usr/lib/locale/C.utf8/x")
+
+    found = make_system(tmp_path, *programs, *libraries, "usr/lib64/ld.so", "etc/passwd", "etc/ld.so.cache")
+
+    assert set(found) == {
+        "/etc/ld.so.cache",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/locale",
+        "/usr/lib64",
+        "/usr/bin/grep",
+        "/usr/bin/sh",
+    }
+
+
+def test_without_architecture_folders_the_common_one_is_mounted(tmp_path):
+    assert make_system(tmp_path, "usr/lib/libc.so.6", "bin/sh") == ("/usr/lib", "/bin/sh")
+
+
+def test_the_links_of_a_merged_system_are_kept():
+    assert all(place in ("/bin", "/lib", "/lib32", "/lib64") for _, place in load_system_links())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exec_supervisor.bubblewrap.seccomp import build_filter
+from exec_supervisor.local.seccomp import build_filter
 
 QUESTIONS = Path(__file__).parents[3] / "sandbox" / "kernel_questions.py"
 

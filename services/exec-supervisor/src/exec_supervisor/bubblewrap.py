@@ -14,12 +14,30 @@ from pathlib import Path
 from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
-from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
-from exec_supervisor.bubblewrap.command import build_command, load_masked, load_system_links, load_system_roots
-from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, MountPlan, build_mount_plan, make_run_dir, remove_run_dir
-from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
+from everturn.execution.messages import (
+    EXECUTOR_FRAME_BYTES,
+    GATEWAY_SOCKET,
+    OUTPUT_DIR,
+    WORKDIR,
+    Boot,
+    LimitName,
+    Posture,
+    RunLimits,
+)
 from exec_supervisor.local.cgroups import Cgroup, try_create_cgroup
+from exec_supervisor.local.folders import (
+    SOCKET_NAME,
+    Masked,
+    MountPlan,
+    build_mount_plan,
+    load_masked,
+    load_system_links,
+    load_system_roots,
+    make_run_dir,
+    remove_run_dir,
+)
 from exec_supervisor.local.process import SandboxProcess, become_subreaper, load_memory_bytes, start_process
+from exec_supervisor.local.seccomp import build_filter, describe_filter
 from exec_supervisor.local.users import claim_user
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.listeners import open_listener
@@ -29,6 +47,9 @@ from exec_supervisor.supervisor.worker_line import WorkerLine
 
 USER_LOCKS: Final = "everturn-users"
 """Folder next to those of the runs, with a locked file per user that has a run now."""
+UID_INSIDE: Final = 1001
+"""User and group that the program sees, whatever they are outside."""
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full")
 
 
 def main() -> int:
@@ -113,6 +134,59 @@ def build_posture(uid: int, plan: MountPlan, cgroup: Cgroup | None) -> Posture:
         disk="tmpfs limited in bytes and inodes" if plan.work else "tmpfs limited in bytes",
         seccomp=describe_filter(),
     )
+
+
+def build_command(
+    boot: Boot, plan: MountPlan, links: tuple[tuple[str, str], ...], seccomp_fd: int, masked: Masked
+) -> list[str]:
+    """Build the argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
+    uid = str(UID_INSIDE)
+    command = [
+        boot.executable,
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        "--die-with-parent",
+        "--new-session",
+        # The runner is pid 1, which signals from inside can't reach, as in a container.
+        "--as-pid-1",
+    ]
+    command += ["--clearenv", "--cap-drop", "ALL", "--uid", uid, "--gid", uid, "--hostname", "sandbox"]
+    command += ["--seccomp", str(seccomp_fd), *_proc(masked)]
+    for device in _DEVICES:
+        command += ["--dev-bind", device, device]
+    for target, place in (*links, ("/proc/self/fd", "/dev/fd")):
+        command += ["--symlink", target, place]
+    for bind in plan.read_only:
+        command += ["--ro-bind", bind.source, bind.target]
+    for folder in boot.interpreter.hidden:
+        command += _empty_folder(folder)
+    command += ["--ro-bind", plan.socket_dir, str(Path(GATEWAY_SOCKET).parent)]
+    command += _workspace(plan.work, WORKDIR, boot.limits.work_dir_bytes)
+    command += _workspace(plan.out, OUTPUT_DIR, boot.limits.out_dir_bytes)
+    command += ["--remount-ro", "/", "--chdir", WORKDIR]
+    command += ["--", boot.interpreter.python, "-I", "-B", "-X", "utf8", "-m", "executor"]
+    return [*command, "--preload", ",".join(boot.preload)] if boot.preload else command
+
+
+def _proc(masked: Masked) -> list[str]:
+    """Read-only: otherwise a program could change its OOM score, the order in which processes are killed."""
+    command = ["--proc", "/proc"]
+    for path in masked.files:
+        command += ["--ro-bind", "/dev/null", path]
+    for path in masked.folders:
+        command += _empty_folder(path)
+    return [*command, "--remount-ro", "/proc"]
+
+
+def _empty_folder(path: str) -> list[str]:
+    return ["--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path]
+
+
+def _workspace(staged: str | None, target: str, size_bytes: int) -> list[str]:
+    if staged is not None:
+        return ["--bind", staged, target]
+    return ["--perms", "0700", "--size", str(size_bytes), "--tmpfs", target]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The second wall: a system call filter for the executor, as the BPF program that bubblewrap loads."""
+"""The second wall: a system call filter for the executor, as the BPF program that a launcher loads."""
 
 import errno
 import os

@@ -1,11 +1,10 @@
 """The bubblewrap command of a run."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from everturn.execution.messages import Boot, Interpreter, RunLimits, UidRange
-from exec_supervisor.bubblewrap.command import Masked, build_command, load_system_links, load_system_roots
-from exec_supervisor.bubblewrap.mounts import Bind, MountPlan
+from exec_supervisor.bubblewrap import build_command
+from exec_supervisor.local.folders import Bind, Masked, MountPlan
 
 BOOT = Boot(
     limits=RunLimits(work_dir_bytes=11, out_dir_bytes=22),
@@ -23,7 +22,7 @@ def pairs(command: list[str], name: str, count: int = 2) -> list[tuple[str, ...]
 
 
 def test_all_namespaces_are_requested():
-    command = build_command(BOOT, PLAIN, (("usr/lib", "/lib"),), 7)
+    command = build_command(BOOT, PLAIN, (("usr/lib", "/lib"),), 7, Masked())
 
     for wall in (
         "--unshare-all",
@@ -45,12 +44,15 @@ def test_all_namespaces_are_requested():
 
 
 def test_modules_to_import_ahead_are_named_to_the_executor():
-    assert build_command(replace(BOOT, preload=("numpy", "a.b")), PLAIN, (), 7)[-2:] == ["--preload", "numpy,a.b"]
-    assert "--preload" not in build_command(BOOT, PLAIN, (), 7)
+    assert build_command(replace(BOOT, preload=("numpy", "a.b")), PLAIN, (), 7, Masked())[-2:] == [
+        "--preload",
+        "numpy,a.b",
+    ]
+    assert "--preload" not in build_command(BOOT, PLAIN, (), 7, Masked())
 
 
 def test_folders_are_bound_where_they_were_staged():
-    command = build_command(BOOT, COPIED, (), 7)
+    command = build_command(BOOT, COPIED, (), 7, Masked())
 
     assert pairs(command, "--ro-bind") == [("/run/x/root0", "/venv"), ("/run/x/gateway", "/run/everturn")]
     assert pairs(command, "--bind") == [("/run/x/work", "/workspace/work"), ("/run/x/out", "/workspace/out")]
@@ -58,43 +60,16 @@ def test_folders_are_bound_where_they_were_staged():
 
 
 def test_without_staging_bubblewrap_makes_the_workspace_itself():
-    command = build_command(BOOT, PLAIN, (), 7)
+    command = build_command(BOOT, PLAIN, (), 7, Masked())
 
     assert pairs(command, "--size", 3) == [("11", "--tmpfs", "/workspace/work"), ("22", "--tmpfs", "/workspace/out")]
 
 
 def test_the_runner_starts_with_an_empty_environment_as_the_first_process():
-    command = build_command(BOOT, PLAIN, (), 7)
+    command = build_command(BOOT, PLAIN, (), 7, Masked())
 
     assert {"--clearenv", "--as-pid-1"} <= set(command)
     assert "--setenv" not in command
-
-
-def make_system(root: Path, *files: str) -> tuple[str, ...]:
-    for file in files:
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).touch()
-    return load_system_roots(root)
-
-
-def test_only_libraries_and_plain_commands_are_mounted(tmp_path):
-    programs = ("usr/bin/sh", "usr/bin/grep", "usr/bin/ssh", "usr/bin/gdb", "usr/bin/docker")
-    libraries = ("usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/python3/dist-packages/a.py", "usr/lib/locale/C.utf8/x")
-
-    found = make_system(tmp_path, *programs, *libraries, "usr/lib64/ld.so", "etc/passwd", "etc/ld.so.cache")
-
-    assert set(found) == {
-        "/etc/ld.so.cache",
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/locale",
-        "/usr/lib64",
-        "/usr/bin/grep",
-        "/usr/bin/sh",
-    }
-
-
-def test_without_architecture_folders_the_common_one_is_mounted(tmp_path):
-    assert make_system(tmp_path, "usr/lib/libc.so.6", "bin/sh") == ("/usr/lib", "/bin/sh")
 
 
 def test_machine_details_are_hidden_and_proc_is_read_only():
@@ -108,8 +83,4 @@ def test_machine_details_are_hidden_and_proc_is_read_only():
 def test_packages_of_other_projects_are_hidden():
     hidden = replace(BOOT, interpreter=Interpreter("/venv/bin/python", ("/venv", "/b"), ("/b/site-packages",)))
 
-    assert ("/b/site-packages",) in pairs(build_command(hidden, PLAIN, (), 7), "--tmpfs", 1)
-
-
-def test_the_links_of_a_merged_system_are_kept():
-    assert all(place in ("/bin", "/lib", "/lib32", "/lib64") for _, place in load_system_links())
+    assert ("/b/site-packages",) in pairs(build_command(hidden, PLAIN, (), 7, Masked()), "--tmpfs", 1)
