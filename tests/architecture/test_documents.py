@@ -56,12 +56,15 @@ def test_every_path_that_a_document_names_exists():
 
 
 def test_every_path_that_a_docstring_or_comment_names_exists():
-    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(".py"))
+    texts = dict(load_repository_texts())
+    made = "deploy/config/everturn.toml"  # by deploy/prepare.py
+    ends = {path[at:] for path in (*texts, made) for at in (0, *(i + 1 for i, char in enumerate(path) if char == "/"))}
 
     violations = [
         found
-        for path, text in texts
-        for found in check_paths_in_source(path, text, lambda place: (ROOT / place).exists())
+        for path, text in texts.items()
+        if path.endswith(".py")
+        for found in check_paths_in_source(path, text, lambda place: (ROOT / place).exists(), ends.__contains__)
     ]
 
     assert not violations, render(violations)
@@ -142,11 +145,16 @@ def test_a_named_path_exists(text: str, found: int):
         ('"""As docs/gone.md says."""', 1),
         ('LIMIT = 3\n"""From docs/gone.md."""', 1),
         ("LIMIT = 3  # see docs/gone.md", 1),
-        ('PATH = "docs/gone.md"  # of another repository: others/docs/gone.md', 0),
+        ('PATH = "docs/gone.md"', 0),
+        ('"""As `guides/there.md` and https://a.test/b/gone.md say."""', 0),
+        ('"""As `guides/gone.md` says."""', 1),
+        ('"""As in `files/gone.md`, which an agent wrote."""', 0),
     ],
 )
 def test_a_path_named_in_a_docstring_or_comment_exists(text: str, found: int):
-    assert len(list(check_paths_in_source("a.py", text, {"docs/there.md"}.__contains__))) == found
+    exists, ends_a_path = {"docs/there.md"}.__contains__, {"guides/there.md"}.__contains__
+
+    assert len(list(check_paths_in_source("a.py", text, exists, ends_a_path))) == found
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ _TOP = r"(?:\.ci|bench|clients|deploy|docs|libs|migrations|services|tests)"
 NAMED_PATH = re.compile(rf"`({_TOP}/[\w./-]+)`")
 PATH_IN_PROSE = re.compile(rf"(?<![\w./-])({_TOP}/[\w./-]*\w)")
 """A path with or without backticks, without a full stop after it."""
+RELATIVE_PATH = re.compile(rf"(?<![\w./<>:*{{}}-])(?!{_TOP}/)((?:[\w-]+/)+[\w.-]+\.(?:md|py|sql|toml|tsx?))(?![\w/*])")
+"""The end of a path with a folder, such as `timeline/view.py`."""
+OF_AGENTS = ("files/", "turn_x/")
+"""Folders of an agent's workspace, in examples."""
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
 MADE_BY_UP = ("deploy/.env", "deploy/everturn.env", "deploy/config", "deploy/secrets")
 """What `make up` and deploy/prepare.py create in an operator's checkout; never committed."""
@@ -51,15 +55,20 @@ def check_named_paths(document: str, text: str, exists: Callable[[str], bool]) -
                 yield Violation(document, number, f"names {path}, which does not exist")
 
 
-def check_paths_in_source(path: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
-    """Every path of the repository that a docstring or comment of a Python file names exists."""
-    if not PATH_IN_PROSE.search(text):
+def check_paths_in_source(
+    path: str, text: str, exists: Callable[[str], bool], ends_a_path: Callable[[str], bool]
+) -> Iterator[Violation]:
+    """Every path of the repository, and every end of one, that a docstring or comment of a Python file names exists."""
+    if not PATH_IN_PROSE.search(text) and not RELATIVE_PATH.search(text):
         return
     for number, prose in _find_prose(text):
         for line, part in enumerate(prose.splitlines(), number):
             for named in PATH_IN_PROSE.findall(part):
                 if not named.startswith(MADE_BY_UP) and not exists(named):
                     yield Violation(path, line, f"names {named}, which does not exist")
+            for named in RELATIVE_PATH.findall(part):
+                if not named.startswith(OF_AGENTS) and not ends_a_path(named):
+                    yield Violation(path, line, f"names {named}, with which no path ends")
 
 
 def _find_prose(text: str) -> Iterator[tuple[int, str]]:

@@ -212,7 +212,15 @@ class MemoryTurns:
     def read(self, conversation_id: ConversationId, turn_ids: Sequence[TurnId] | None = None) -> TurnPage:
         row = self._platform.conversations[conversation_id]
         turns = [item.turn for item in self._platform.turns_of(conversation_id)]
-        conversation = Conversation(row.id, row.title, row.state, row.bundle_id, False, BEGINNING, BEGINNING)
+        conversation = Conversation(
+            id=row.id,
+            title=row.title,
+            state=row.state,
+            bundle_id=row.bundle_id,
+            archived=False,
+            created_at=BEGINNING,
+            last_activity_at=BEGINNING,
+        )
         records = tuple(self._record(turn) for turn in turns if turn_ids is None or turn.id in turn_ids)
         return TurnPage(conversation, records, row.cursor, None)
 

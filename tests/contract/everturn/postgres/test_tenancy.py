@@ -78,7 +78,7 @@ PORTS = (
 GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
 ASKED_BEFORE_WHO = {"Credentials"}
-"""Authentication runs before the principal is known, so no policy can restrict it; see access/test_credentials.py."""
+"""Authentication runs before the principal is known, so no policy can restrict it; see accounts/test_credentials.py."""
 TABLES = (
     "conversation",
     "approval",
@@ -97,7 +97,7 @@ TABLES = (
     "forgotten_memory",
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
-"""Queried before the caller is authenticated: no service has rights on them (see access/test_credentials.py)."""
+"""Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
 LONG = timedelta(days=400)

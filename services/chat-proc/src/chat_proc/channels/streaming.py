@@ -1,5 +1,6 @@
 """Streams one model reply through channels that the caller declares: deltas are sent to `emit` and to subscribers, and
-the results are returned at the end."""
+the results are returned at the end. It is for bundles that stream their own replies: the agent's decisions are read by
+`decision_stream.py`."""
 
 import asyncio
 import inspect
