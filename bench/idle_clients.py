@@ -18,9 +18,9 @@ from everturn_client.client import EverturnClient
 from everturn_local.processes import Child
 from everturn_local.supervision.platform import Platform
 
-STREAMS_MB = 45.0
+STREAMS_MIB = 45.0
 """Of a thousand of them."""
-IDLE_MB = 110.0
+IDLE_MIB = 110.0
 SOCKET_KIB = 64.0
 """What a subscribed socket took when it was measured first."""
 OPEN_FILES = 8192
@@ -61,9 +61,9 @@ async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
             over_sockets = await measure_memory(pid, followers.open_sockets, sockets)
         finally:
             await followers.close()
-    allowed_kib = STREAMS_MB * 1024 / 1000
+    allowed_kib = STREAMS_MIB * 1024 / 1000
     return [
-        build_goal("P15 idle ingress vs its goal, MB", idle / 1024, IDLE_MB, 1.0),
+        build_goal("P15 idle ingress vs its goal, MiB", idle / 1024, IDLE_MIB, 1.0),
         build_goal(f"P15 {streams} idle streams, KiB each", over_http.kib / streams, allowed_kib, 1.0),
         build_goal("P15 each further idle stream, KiB", over_http.each_kib, allowed_kib, 1.0),
         build_goal("each further subscribed socket vs once, KiB", over_sockets.each_kib, SOCKET_KIB, 1.0),

@@ -19,7 +19,7 @@ LIMIT_S = 120
 
 
 class OwnEngine:
-    """The script with an engine below a folder of its own."""
+    """The script with an engine under a folder of its own."""
 
     def __init__(self, root: Path, notes: str = "notes") -> None:
         self.root = root
@@ -46,7 +46,7 @@ def engine() -> Iterator[OwnEngine]:
         if os.environ.get("CI") == "true":
             pytest.fail("a container engine and root are needed here")
         pytest.skip("no dockerd, or not root")
-    # Not below pytest's folder: the path of a socket may have 107 bytes only.
+    # Not under pytest's folder: the path of a socket may have 107 bytes only.
     with tempfile.TemporaryDirectory(prefix="engine-") as folder:
         own = OwnEngine(Path(folder))
         yield own

@@ -31,7 +31,7 @@ def engine(images: dict[str, str]) -> Iterator[OwnEngine]:
         if os.environ.get("CI") == "true":
             pytest.fail(obstacle)
         pytest.skip(obstacle)
-    # Not below pytest's folder: a socket's path may have 107 bytes.
+    # Not under pytest's folder: a socket's path may have 107 bytes.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, OwnEngine(Path(folder) / "engine") as own:
         own.load_images(list(images.values()))
         yield own

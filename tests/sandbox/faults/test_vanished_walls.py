@@ -57,7 +57,7 @@ class Command:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    # Not below pytest's folder, which the sandbox's user can't enter.
+    # Not under pytest's folder, which the sandbox's user can't enter.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         found = Command(folder)

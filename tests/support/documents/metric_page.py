@@ -101,7 +101,10 @@ QUESTIONS: Final = (
         "Is it full?",
         (
             ("Waiting turns, by lane.", "max by (lane) (everturn_queued_turns)"),
-            ("Fraction of the workers' slots in use.", "sum(everturn_worker_turns) / sum(everturn_worker_slots)"),
+            (
+                "Running turns per ordinary slot; above 1 while extra slots are in use.",
+                "sum(everturn_worker_turns) / sum(everturn_worker_slots)",
+            ),
             ("Rejected requests per second, by reason.", "sum by (reason) (rate(ingress_refusals_total[5m]))"),
             ("Open event streams of each ingress.", "ingress_streams"),
             ("US dollars per hour, by model.", "sum by (model) (rate(everturn_cost_usd_total[1h])) * 3600"),

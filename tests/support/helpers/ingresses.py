@@ -77,6 +77,6 @@ def _read_line(pipe: Connection) -> bytes:
 
 
 def list_objects(env: Mapping[str, str]) -> list[Path]:
-    """The files of the object store that an ingress with this environment has, below its root."""
+    """The files of the object store that an ingress with this environment has, under its root."""
     root = Path(urlsplit(env["OBJECTS_URL"]).path)
     return sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())

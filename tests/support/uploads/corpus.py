@@ -36,7 +36,7 @@ _QUOTAS = dict.fromkeys(_TEXTS, 20) | dict.fromkeys(_PICTURES, 60) | dict.fromke
 
 
 def find_files() -> list[Path]:
-    """A fixed number of each kind, chosen by the hash of the path below the root: always the same on one machine."""
+    """A fixed number of each kind, chosen by the hash of the path under the root: always the same on one machine."""
     found: dict[str, list[tuple[bytes, Path]]] = defaultdict(list)
     for root in ROOTS:
         for path in _walk(root):

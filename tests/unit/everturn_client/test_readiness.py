@@ -18,7 +18,7 @@ def test_a_complete_server_has_no_problem() -> None:
     assert found == [
         ("postgres", "answers", False),
         ("objects", "s3", False),
-        ("workers", "2 with 8 slots: up to 8 turns run at once", False),
+        ("workers", "2 with 8 slots: up to 16 turns run at once", False),
         ("worker w1", "runs programs in bubblewrap", False),
         ("worker w1", "runs programs in bubblewrap", False),
     ]

@@ -126,7 +126,7 @@ async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BY
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > max_bytes:
-            raise TooMuch(f"The response has more than {max_bytes:,} bytes.")
+            raise TooMuch(f"The response is larger than {max_bytes:,} bytes.")
     return bytes(body)
 
 

@@ -235,7 +235,7 @@ def _discard_output() -> None:
 def _read_text(stdin: TextIO) -> str:
     text = stdin.read(MAX_STDIN_CHARS + 1)
     if len(text) > MAX_STDIN_CHARS:
-        raise TooMuch(f"Standard input has more than {MAX_STDIN_CHARS:,} characters. Attach it as a file with --file.")
+        raise TooMuch(f"Standard input is longer than {MAX_STDIN_CHARS:,} characters. Attach it as a file with --file.")
     check_utf8(text, "Standard input", "Convert it to UTF-8, or attach it as a file with --file.")
     return text
 

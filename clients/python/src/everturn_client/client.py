@@ -359,7 +359,7 @@ async def _save_stream(response: httpx2.Response, destination: Path, max_bytes: 
             async for chunk in response.aiter_bytes():
                 taken += len(chunk)
                 if taken > max_bytes:
-                    raise TooMuch(f"The file has more than {max_bytes:,} bytes.")
+                    raise TooMuch(f"The file is larger than {max_bytes:,} bytes.")
                 await asyncio.to_thread(file.write, chunk)
         os.replace(part, destination)
     finally:

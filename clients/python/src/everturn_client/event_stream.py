@@ -101,7 +101,7 @@ class EventStream:
             except httpx2.SSEError as error:
                 # Before the first byte, the content type is wrong, as on a page of a proxy. That can pass.
                 if response.num_bytes_downloaded:
-                    raise TooMuch(f"One event has more than {MAX_EVENT_BYTES} bytes.") from error
+                    raise TooMuch(f"One event is larger than {MAX_EVENT_BYTES} bytes.") from error
                 raise
             finally:
                 # Not per event: a heartbeat is none.

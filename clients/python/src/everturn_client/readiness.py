@@ -77,7 +77,7 @@ def _find_workers(workers: tuple[WorkerState, ...] | None) -> Finding:
         remedy = "start a worker with the same DATABASE_URL and REDIS_URL; if it does not start, its log says why"
         return Finding("workers", "none is running: messages are accepted but wait in the queue", remedy)
     slots = sum(worker.slots for worker in workers)
-    return Finding("workers", f"{len(workers)} with {slots} slots: up to {slots} turns run at once")
+    return Finding("workers", f"{len(workers)} with {slots} slots: up to {2 * slots} turns run at once")
 
 
 def _find_sandboxes(workers: tuple[WorkerState, ...]) -> list[Finding]:

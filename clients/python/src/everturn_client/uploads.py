@@ -38,7 +38,7 @@ def load_uploads(paths: Sequence[Path]) -> tuple[Upload, ...]:
             data = file.read(left + 1)
         left -= len(data)
         if left < 0:
-            raise TooMuch(f"The files have more than {MAX_UPLOAD_BYTES // 2**20} MiB in total.")
+            raise TooMuch(f"The files are larger than {MAX_UPLOAD_BYTES // 2**20} MiB in total.")
         mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         uploads.append(Upload(path.name, mime, data))
     return tuple(uploads)

@@ -46,7 +46,7 @@ export const LIMITS: MessageLimits = {
 };
 const PREFIX = "/conversations/default/default";
 
-/** `answer` receives each request, with the path below the project's. */
+/** `answer` receives each request, with the path under the project's. */
 export function renderInPage(children: ReactNode, answer: (requests: RecordedRequest) => Answer | Promise<Answer> = () => ({ status: 200, body: {} })): Page {
   const requests: RecordedRequest[] = [];
   const opened: ArtifactTarget[] = [];

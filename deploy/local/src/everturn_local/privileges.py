@@ -30,7 +30,7 @@ def build_child_prefix(*, death_signal: str) -> list[str]:
 def build_server_prefix(*, death_signal: str, reaches: Iterable[Path]) -> list[str]:
     """Like `build_child_prefix`, and for root: as SERVER_UID.
 
-    `reaches` are the paths that the server must open. If a folder above them is closed to it (a checkout below /root),
+    `reaches` are the paths that the server must open. If a folder above them is closed to it (a checkout under /root),
     the server gets the one capability that lets it traverse folders, instead of opening those folders to everybody.
     """
     if not is_root():

@@ -110,7 +110,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=1,
         le=10_000,
         validation_alias="USER_RUNNING_MAX",
-        description="Maximum number of running turns of one user on all workers while other users' turns wait.",
+        description="Maximum number of running turns of one user of a tenant while turns of others wait.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING

@@ -52,7 +52,7 @@ class RawReader:
 
 
 def unpack_inputs(reader: RawReader, root: str) -> None:
-    """Write the regular files of the tar stream below `root`; an empty stream has no files.
+    """Write the regular files of the tar stream under `root`; an empty stream has no files.
 
     Raises ValueError for any other member.
     """
@@ -126,7 +126,7 @@ def _inspect(root: str, path: str) -> tuple[int, str]:
 
 
 def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
-    """Names that the contract does not have, at most `_MAX_UNDECLARED`; folders below `_MAX_DEPTH` are only named.
+    """Names that the contract does not have, at most `_MAX_UNDECLARED`; folders under `_MAX_DEPTH` are only named.
 
     The program made these folders. However deep they are and whatever they contain, the runner must survive the search.
     """

@@ -47,8 +47,9 @@ class LimitSettings(CommonSettings):
         default=QUEUE_CAPS.total,
         ge=1,
         validation_alias="QUEUE_MAX",
-        description="Number of waiting turns above which new ones get a 503. One user can hold an eighth of them, one "
-        "tenant half on each lane and three quarters in all; above that, new ones get a 429.",
+        description="Number of waiting turns above which new ones get a 503. One user can hold an "
+        "eighth of them in one project, one tenant half on each lane and three quarters in all; above that, new ones "
+        "get a 429.",
     )
     bodies_max_bytes: int = Field(
         default=512_000_000,

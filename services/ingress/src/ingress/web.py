@@ -119,7 +119,7 @@ class WebFile:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The page, and the assets by their path below `assets/`."""
+    """The page, and the assets by their path under `assets/`."""
 
     page: WebFile
     assets: Mapping[str, WebFile]
@@ -149,7 +149,7 @@ def _load_contents(folder: pathlib.Path, max_files: int, max_bytes: int) -> dict
     found = [folder / PAGE, *(folder / f"{PAGE}{end}" for end in CODINGS.values()), *(folder / ASSETS).rglob("*")]
     files = [path for path in found if path.is_file() and not path.is_symlink()]
     if len(files) > max_files or sum(path.stat().st_size for path in files) > max_bytes:
-        raise BadBundle(f"WEB_DIST={folder} has more than {max_files} files or {max_bytes} bytes.")
+        raise BadBundle(f"WEB_DIST={folder} contains more than {max_files} files or {max_bytes} bytes.")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

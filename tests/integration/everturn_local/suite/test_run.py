@@ -14,7 +14,7 @@ from everturn_local.suite.run import run_suite
 GOOD, BAD = "def test_a(): pass\n", "def test_b(): assert 'the reason' == 0\n"
 
 
-def build_suite(root: Path, *groups: str, max_unsteady: int = 0) -> Suite:
+def build_suite(root: Path, *groups: str, max_flaky: int = 0) -> Suite:
     env = {**load_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return Suite(
         root,
@@ -23,7 +23,7 @@ def build_suite(root: Path, *groups: str, max_unsteady: int = 0) -> Suite:
         lanes=2,
         limit_s=120.0,
         env=env,
-        max_unsteady=max_unsteady,
+        max_flaky=max_flaky,
     )
 
 
@@ -76,24 +76,24 @@ async def test_a_failure_that_passes_when_rerun_does_not_fail_the_run(tmp_path: 
     save_test(tmp_path, "tests/a", FAILS_ONCE)
     shown: list[str] = []
 
-    code = await run_suite(build_suite(tmp_path, "tests/a", max_unsteady=1), shown.append)
+    code = await run_suite(build_suite(tmp_path, "tests/a", max_flaky=1), shown.append)
 
     assert code == 0
     assert "the reason" in shown[-3]
-    assert shown[-2].startswith("unsteady: 1,")
+    assert shown[-2].startswith("flaky: 1,")
     assert re.fullmatch(r"2 passed, 0 failed in [\d.]+s", shown[-1])
 
 
-@pytest.mark.parametrize("max_unsteady", [1, 2])
-async def test_a_failure_that_stays_or_is_one_too_many_fails_the_run(tmp_path: Path, max_unsteady: int):
+@pytest.mark.parametrize("max_flaky", [1, 2])
+async def test_a_failure_that_stays_or_is_one_too_many_fails_the_run(tmp_path: Path, max_flaky: int):
     save_test(tmp_path, "tests/a", FAILS_ONCE)
     save_test(tmp_path, "tests/b", BAD)
     shown: list[str] = []
 
-    code = await run_suite(build_suite(tmp_path, "tests/a", "tests/b", max_unsteady=max_unsteady), shown.append)
+    code = await run_suite(build_suite(tmp_path, "tests/a", "tests/b", max_flaky=max_flaky), shown.append)
 
     assert code == 1
-    seen_steady = max_unsteady == 2
+    seen_steady = max_flaky == 2
     assert shown[-1].startswith("2 passed, 1 failed" if seen_steady else "1 passed, 2 failed")
 
 

@@ -95,7 +95,7 @@ async def test_a_fork_bomb_is_held_by_the_limit_on_processes(plain_sandbox):
 
 
 @needs_root
-async def test_an_environment_below_a_closed_folder_works(bubblewrap_sandbox, repository, tmp_path):
+async def test_an_environment_under_a_closed_folder_works(bubblewrap_sandbox, repository, tmp_path):
     closed = tmp_path / "closed"
     shutil.copytree(repository / ".venv-sandbox", closed / "venv", symlinks=True, ignore=only_ours)
     closed.chmod(0o700)

@@ -30,7 +30,7 @@ def broker(images: dict[str, str]) -> Iterator[OwnBroker]:
         "no-image": {**images, "executor_image": "everturn/no-such-image:latest"},
         "wrong-image": {**images, "executor_image": images["supervisor_image"]},
     }
-    # Not below pytest's folder, whose path is too long for a socket on some machines.
+    # Not under pytest's folder, whose path is too long for a socket on some machines.
     with tempfile.TemporaryDirectory() as folder, OwnBroker(Path(folder), profiles=json.dumps(profiles)) as own:
         yield own
 

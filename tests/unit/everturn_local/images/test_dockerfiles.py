@@ -37,7 +37,7 @@ def find_imports(file: Path) -> Iterator[str]:
 
 
 def find_modules(folder: str, name: str) -> Iterator[str]:
-    """The files below a package's folder that importing `name` runs."""
+    """The files under a package's folder that importing `name` runs."""
     parts = name.split(".")[1:]
     for depth in range(len(parts) + 1):
         place = folder + "/".join(parts[:depth])

@@ -10,14 +10,14 @@ from everturn_local.suite.outcomes import (
     GroupRun,
     build_counts,
     count_to_repeat,
+    is_flaky,
     is_good,
-    is_unsteady,
     parse_counts,
     render_failure,
+    render_flaky,
     render_progress,
     render_slowest,
     render_total,
-    render_unsteady,
     try_find_last_file,
 )
 
@@ -162,7 +162,7 @@ def test_the_total_of_good_groups_says_that_none_failed():
 SECOND = "3 passed, 4 deselected in 1.00s\n"
 
 
-def unsteady(second: str = SECOND, second_exit_code: int | None = 0) -> GroupRun:
+def flaky(second: str = SECOND, second_exit_code: int | None = 0) -> GroupRun:
     return GroupRun(Group("tests/unit"), 1, 2.0, FAILING, second=second, second_exit_code=second_exit_code)
 
 
@@ -172,12 +172,12 @@ def test_only_failed_tests_are_repeated():
     assert count_to_repeat(run(PASSING)) == 0
 
 
-def test_a_test_that_passes_on_repeat_is_unsteady_and_shown():
-    assert is_unsteady(unsteady())
-    assert build_counts(unsteady()) == Counts(passed=7)
-    assert "the failure itself" in render_failure(unsteady())
-    assert render_unsteady([unsteady(), run(PASSING)]).startswith("unsteady: 3,")
-    assert render_unsteady([run(PASSING)]) == ""
+def test_a_test_that_passes_on_repeat_is_flaky_and_shown():
+    assert is_flaky(flaky())
+    assert build_counts(flaky()) == Counts(passed=7)
+    assert "the failure itself" in render_failure(flaky())
+    assert render_flaky([flaky(), run(PASSING)]).startswith("flaky: 3,")
+    assert render_flaky([run(PASSING)]) == ""
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_a_test_that_passes_on_repeat_is_unsteady_and_shown():
     [("1 failed, 2 passed in 1.00s\n", 1), ("", None), ("4 deselected in 0.10s\n", 0), (SECOND, -9)],
 )
 def test_a_test_that_fails_again_has_failed(second: str, second_exit_code: int | None):
-    failed = unsteady(second, second_exit_code)
+    failed = flaky(second, second_exit_code)
 
-    assert not is_unsteady(failed)
+    assert not is_flaky(failed)
     assert build_counts(failed) == Counts(passed=4, failed=1, errors=2)
-    assert render_unsteady([failed]) == ""
+    assert render_flaky([failed]) == ""

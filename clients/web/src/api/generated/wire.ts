@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 03839336775ac87b08c716ab8e631b67980144fe883e1c3c5d403b7d127d8eb6
-// Types 992bdb31d91d23d9229126e6d6cd6eabefa5941d8d6672f783c192fdfeb26eb3
+// Schemas 2b9fbbf4e2e9b5383263ac8f0c895affc6ad18fa83d950fc378509c60cf5bec9
+// Types 7692d3a0f320b0be5d676af38cee8b5c94f429751236de89178f043ea2306a2d
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2587,7 +2587,7 @@ export interface components {
             readonly sandbox: string;
             /**
              * Slots
-             * @description How many turns it runs at once.
+             * @description Its ordinary slots. It runs up to twice as many turns, because it has as many extra ones.
              */
             readonly slots: number;
         };

@@ -37,7 +37,7 @@ async function readParts(response: Response, maxBytes: number): Promise<BlobPart
     taken += value.byteLength;
     if (taken > maxBytes) {
       await reader.cancel();
-      throw new InvalidResponse(`it has more than ${maxBytes} bytes`);
+      throw new InvalidResponse(`it is larger than ${maxBytes} bytes`);
     }
     parts.push(value);
   }

@@ -114,7 +114,7 @@ export class EventStream {
       onRetry: (retryMs) => { this.requestedDelayMs ??= retryMs; },
       onError: (error) => {
         // Its other errors are fields that the standard does not know.
-        if (error.type === "max-buffer-size-exceeded") throw new InvalidResponse(`an event has more than ${MAX_EVENT_CHARS} characters`);
+        if (error.type === "max-buffer-size-exceeded") throw new InvalidResponse(`an event is longer than ${MAX_EVENT_CHARS} characters`);
       },
     });
     const reader = response.body?.getReader();

@@ -12,7 +12,7 @@ Context = Mapping[str, Path]
 
 
 def load_folder(folder: Path, prefix: str) -> Context:
-    """All files below a folder, under `prefix`."""
+    """All files under a folder, under `prefix`."""
     return {f"{prefix}/{path.relative_to(folder)}": path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

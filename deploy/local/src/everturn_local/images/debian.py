@@ -58,7 +58,7 @@ def check_can_make() -> None:
 
 
 def save_base(engine: Engine, name: str, folder: Path) -> None:
-    """Build the system in a temporary folder below `folder` and import it into the engine. Raises ImageError."""
+    """Build the system in a temporary folder under `folder` and import it into the engine. Raises ImageError."""
     check_can_make()
     with tempfile.TemporaryDirectory(prefix="base-", dir=folder) as place:
         root = Path(place) / "root"
@@ -101,7 +101,7 @@ def remove_extras(root: Path) -> None:
 
 def _run_debootstrap(root: Path) -> None:
     suite = load_suite()
-    # In a mount namespace: however it ends, nothing of this machine stays mounted below a folder that we delete.
+    # In a mount namespace: however it ends, nothing of this machine stays mounted under a folder that we delete.
     command = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=python3", suite, str(root)]
     command += [mirror] if (mirror := load_mirror(suite)) else []
     try:

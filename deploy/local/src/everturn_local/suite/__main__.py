@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local.suite", description="Run all tests in parallel groups.")
     parser.add_argument("--lanes", type=int, default=count_lanes(), help="number of groups to run at a time")
     parser.add_argument("--limit-s", type=float, default=2400.0, help="time limit of the whole run in seconds")
-    parser.add_argument("--max-unsteady", type=int, default=0, help="how many failed tests may pass when run again")
+    parser.add_argument("--max-flaky", type=int, default=0, help="how many failed tests may pass when run again")
     parser.add_argument("--all", action="store_true", help="also run the groups browser and compose")
     chosen = parser.parse_args(arguments)
     suite = Suite(
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         lanes=chosen.lanes,
         limit_s=chosen.limit_s,
         env=load_environment(),
-        max_unsteady=chosen.max_unsteady,
+        max_flaky=chosen.max_flaky,
         on_request=chosen.all,
     )
     try:

@@ -17,7 +17,7 @@ class TestsWithoutGroup(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The tests below `folder` (from the top of the repository) that belong to no group of a deeper folder.
+    """The tests under `folder` (from the top of the repository) that belong to no group of a deeper folder.
 
     `alone`: nothing runs at the same time, because it measures, or has limits that a busy machine would exceed.
     `on_request`: runs only with `--all`, as in CI, because it takes minutes and needs programs that few machines have.

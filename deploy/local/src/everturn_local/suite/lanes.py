@@ -35,7 +35,7 @@ ONLY_FAILED = ("--last-failed", "--last-failed-no-failures=none")
 class Suite:
     """What runs where. `limit_s` bounds the whole run; `logs` receives one file per group.
 
-    `max_unsteady`: up to this many failed tests are run a second time; if more fail, none is. `on_request`: whether the
+    `max_flaky`: up to this many failed tests are run a second time; if more fail, none is. `on_request`: whether the
     groups that run on request are included.
     """
 
@@ -45,7 +45,7 @@ class Suite:
     lanes: int
     limit_s: float
     env: Mapping[str, str]
-    max_unsteady: int = 0
+    max_flaky: int = 0
     on_request: bool = False
 
 
@@ -91,7 +91,7 @@ async def repeat_failed(suite: Suite, runs: Sequence[GroupRun], limit_s: float) 
     """Run failed tests once more, with nothing running at the same time; returns the runs with these results."""
     deadline = time.monotonic() + limit_s
     wanted = sum(map(count_to_repeat, runs))
-    if not 0 < wanted <= suite.max_unsteady:
+    if not 0 < wanted <= suite.max_flaky:
         return list(runs)
     return [await _repeat_failed(suite, run, deadline) if count_to_repeat(run) else run for run in runs]
 

@@ -72,16 +72,16 @@ def count_to_repeat(run: GroupRun) -> int:
     return counts.failed + counts.errors if run.exit_code == TESTS_FAILED else 0
 
 
-def is_unsteady(run: GroupRun) -> bool:
+def is_flaky(run: GroupRun) -> bool:
     """Whether some tests failed, and all of them passed when run once more."""
     counts = parse_counts(run.second)
     return run.second_exit_code == 0 and counts.passed > 0 and not counts.failed and not counts.errors
 
 
 def build_counts(run: GroupRun) -> Counts:
-    """The counts of a run; an unsteady test counts as passed, by its second run."""
+    """The counts of a run; a flaky test counts as passed, by its second run."""
     found = parse_counts(run.text)
-    if is_unsteady(run):
+    if is_flaky(run):
         return Counts(passed=found.passed + parse_counts(run.second).passed, skipped=found.skipped)
     lost = not is_good(run) and not found.failed and not found.errors
     return found + Counts(errors=1) if lost else found
@@ -120,7 +120,7 @@ def render_failure(run: GroupRun) -> str:
             _cut(_find_failures(run.again, TAIL_LINES)),
         ]
     if run.second:
-        end = "passed" if is_unsteady(run) else "failed again"
+        end = "passed" if is_flaky(run) else "failed again"
         parts += [
             f"{'#' * 20} {run.group.name}: the failed tests were run again and {end} {'#' * 20}",
             _cut(_find_failures(run.second, INTERRUPTED_TAIL_LINES)),
@@ -128,13 +128,11 @@ def render_failure(run: GroupRun) -> str:
     return "\n".join(parts)
 
 
-def render_unsteady(runs: Iterable[GroupRun]) -> str:
+def render_flaky(runs: Iterable[GroupRun]) -> str:
     """How many tests failed and then passed; empty if none did. Each still hides a race."""
-    found = sum(parse_counts(run.second).passed for run in runs if is_unsteady(run))
+    found = sum(parse_counts(run.second).passed for run in runs if is_flaky(run))
     return (
-        f"unsteady: {found}, shown above: they failed, then passed when run alone. Each one hides a race."
-        if found
-        else ""
+        f"flaky: {found}, shown above: they failed, then passed when run alone. Each one hides a race." if found else ""
     )
 
 

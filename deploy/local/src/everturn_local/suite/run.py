@@ -9,13 +9,13 @@ from everturn_local.suite.groups import check_every_test_has_a_group, load_test_
 from everturn_local.suite.lanes import Suite, repeat_failed, run_groups
 from everturn_local.suite.outcomes import (
     GroupRun,
+    is_flaky,
     is_good,
-    is_unsteady,
     render_failure,
+    render_flaky,
     render_progress,
     render_slowest,
     render_total,
-    render_unsteady,
 )
 
 Show = Callable[[str], None]
@@ -40,10 +40,10 @@ async def run_suite(suite: Suite, show: Show) -> int:
         show(f"slowest:\n{render_slowest(runs)}")
     finally:
         show_failures(runs, show)
-    if unsteady := render_unsteady(runs):
-        show(unsteady)
+    if flaky := render_flaky(runs):
+        show(flaky)
     show(render_total(runs, time.monotonic() - started))
-    return 0 if all(is_good(run) or is_unsteady(run) for run in runs) else 1
+    return 0 if all(is_good(run) or is_flaky(run) for run in runs) else 1
 
 
 def take(run: GroupRun, runs: list[GroupRun], show: Show) -> None:

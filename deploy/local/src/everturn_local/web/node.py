@@ -45,7 +45,7 @@ def try_find_on_machine() -> Node | None:
 
 
 def _try_build(program: Path, folder: Path, why: str) -> Node | None:
-    """Use the npm below `folder`, in the layout of Node's own packages or of system packages."""
+    """Use the npm under `folder`, in the layout of Node's own packages or of system packages."""
     scripts = (folder / "node_modules" / "npm" / "bin" / "npm-cli.js", folder / "nodejs" / "npm" / "bin" / "npm-cli.js")
     npm = next((script for script in scripts if script.is_file()), None)
     return Node(program, npm, why) if npm and program.is_file() else None

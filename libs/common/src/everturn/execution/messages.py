@@ -112,7 +112,7 @@ class Capability:
 class Interpreter:
     """The Python that runs the program: `python` of the sandbox environment, and its read-only mounts.
 
-    `roots` are folders and files, `hidden` folders below them that the program sees as empty.
+    `roots` are folders and files, `hidden` folders under them that the program sees as empty.
     """
 
     python: str

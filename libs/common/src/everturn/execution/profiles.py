@@ -104,7 +104,7 @@ def load_profiles(setting: str) -> Profiles:
     except (OSError, ValueError) as error:
         raise Invalid(f"EXECUTION_PROFILES can't be used: {error}") from error
     if len(profiles) > MAX_PROFILES:
-        raise Invalid(f"EXECUTION_PROFILES has more than {MAX_PROFILES} profiles")
+        raise Invalid(f"EXECUTION_PROFILES contains more than {MAX_PROFILES} profiles")
     if BATTERY_PROFILE in profiles:
         raise Invalid(f"EXECUTION_PROFILES can't define {BATTERY_PROFILE!r}: it is derived from the default profile")
     default = profiles.get(DEFAULT_PROFILE, ExecutionProfile())

@@ -33,14 +33,14 @@ size. The turn's request is counted separately: it can have the same size again 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
 LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one can't be retracted."
 LARGE_TURN = (
-    f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    f"The messages of this turn would be larger than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
     "Wait for it to end, or cancel it."
 )
 LARGE_EDIT = (
-    f"With this text the messages of the turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Shorten it."
+    f"With this text the messages of the turn would be larger than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Shorten it."
 )
 LARGE_WAITING = (
-    f"The events waiting for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    f"The events waiting for the next turn would be larger than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
     "Send a message to start the turn, or retract an event."
 )
 

@@ -360,9 +360,9 @@ def _run_lines(run: RunLimits | None) -> list[str]:
     if run is None:
         return []
     return [
-        f"limits of a program: {_megabytes(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
-        f"files of at most {_megabytes(run.file_bytes)}, at most {run.output_files} output files, "
-        f"{_megabytes(run.output_bytes)} in total"
+        f"limits of a program: {_format_mib(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
+        f"files of at most {_format_mib(run.file_bytes)}, at most {run.output_files} output files, "
+        f"{_format_mib(run.output_bytes)} in total"
     ]
 
 
@@ -419,8 +419,8 @@ def _one_line(text: str, cap: int = MAX_LINE_CHARS) -> str:
     return escape_line(line if len(line) <= cap else line[:cap] + "...")
 
 
-def _megabytes(size: int) -> str:
-    return f"{size // (1024 * 1024)} MB"
+def _format_mib(size: int) -> str:
+    return f"{size // (1024 * 1024)} MiB"
 
 
 def _duration(seconds: float) -> str:

@@ -90,7 +90,7 @@ def _check_event(size: int, lines: int) -> None:
     """`lines` of `size` bytes were read without the end of an event."""
     if size > MAX_EVENT_BYTES:
         raise ModelFailed(
-            f"The provider sent more than {MAX_EVENT_BYTES // 1024**2} MB without the end of an event.",
+            f"The provider sent more than {MAX_EVENT_BYTES // 1024**2} MiB without the end of an event.",
             kind="reply_too_long",
         )
     if size * lines > MAX_COPIED_BYTES:

@@ -65,7 +65,7 @@ def find_problem(request: RunRequest) -> RunError | None:
 def find_excess(request: RunRequest, limits: RunLimits) -> RunError | None:
     """Which part of a request exceeds its profile, or None. Raises OSError if an input file is missing."""
     if len(request.contract) > limits.output_files:
-        return _bad(f"the contract has more than {limits.output_files} files")
+        return _bad(f"the contract lists more than {limits.output_files} files")
     allowed = min(MAX_INPUT_BYTES, limits.work_dir_bytes)
     if (size := sum(map(measure_input, request.inputs.values()))) > allowed:
         return RunError(

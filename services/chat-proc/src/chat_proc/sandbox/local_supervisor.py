@@ -43,7 +43,7 @@ SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 """The command of a supervisor without its mode."""
 
 # The dropped user must be able to reach the run's folder; the first suitable parent is used.
-_RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made below
+_RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made under
 
 ASK_TIMEOUT_S: Final = 20.0
 _QUESTION: Final = """

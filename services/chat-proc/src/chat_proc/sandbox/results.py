@@ -330,20 +330,17 @@ def _find_output_error(missing: tuple[tuple[str, str], ...]) -> RunError | None:
     )
 
 
-def _describe_exit(ended: ProgramExit) -> str:
+def _try_describe_exit(error: RunError, ended: ProgramExit) -> str | None:
+    """What ended the program, unless the error says so."""
     match ended.by:
         case "exit":
-            return f"The program exited with code {ended.code}."
-        case "signal":
-            return f"A signal ended the program: {ended.signal}."
-        case "limit":
-            return "A limit of the run stopped the program."
-        case "cancelled":
-            return "The program was cancelled."
+            return None if error.code == "exit_code" else f"The program exited with code {ended.code}."
         case "sandbox":
             return "The sandbox failed, not the program."
         case "not_run":
             return "The program did not start."
+        case "signal" | "limit" | "cancelled":
+            return None
 
 
 def _build_report_text(
@@ -358,8 +355,8 @@ def _build_report_text(
     lines = [
         f"The program finished successfully in {finished.duration_ms} ms." if error is None else _error_line(error)
     ]
-    if error is not None:
-        lines.append(_describe_exit(ended))
+    if error is not None and (described := _try_describe_exit(error, ended)) is not None:
+        lines.append(described)
     if report and report.error:
         lines.append(report.error.traceback.rstrip())
     lines.extend(f"Reached {_LIMIT_TEXT[limit]}." for limit in limits if limit != "time")

@@ -126,7 +126,7 @@ class ProducedFile:
 def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) -> Destination:
     """Parse the destination of a tool call. Raises Invalid, with a sentence for the model, unless it is in this turn.
 
-    Accepts `files/a.md`, `outputs/a.png`, both also below the turn's id, a `fi:` ref, or a bare path below `default`.
+    Accepts `files/a.md`, `outputs/a.png`, both also under the turn's id, a `fi:` ref, or a bare path under `default`.
     """
     relative = _path_of_ref(path, context) if path.startswith(_REF_SCHEMES) else path
     check_path(relative)

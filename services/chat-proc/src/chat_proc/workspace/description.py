@@ -42,7 +42,7 @@ def _own_lines(workspace: Workspace, own: Sequence[LocalFile]) -> list[str]:
     size = sum(file.artifact.size for file in own)
     head = (
         f"local, editable: {count} of {MAX_WORKSPACE_FILES} files in files/, {len(own) - count} in outputs/, "
-        f"{size} bytes; written in this turn {workspace.written_bytes} of {MAX_DELTA_BYTES // MIB} MB"
+        f"{size} bytes; written in this turn {workspace.written_bytes} of {MAX_DELTA_BYTES // MIB} MiB"
     )
     # The last written files are at the end of the list, and are what the model works on.
     shown = sorted(own, key=lambda file: file.checked_out_from is None or file.changed)[-SHOWN_FILES:]
@@ -67,7 +67,7 @@ def _pulled_lines(workspace: Workspace) -> list[str]:
         return []
     head = (
         f"local, pulled, read-only: {workspace.pulled_files} of {MAX_PULL_FILES} files, "
-        f"{workspace.pulled_bytes} bytes of {MAX_PULL_BYTES // MIB} MB"
+        f"{workspace.pulled_bytes} bytes of {MAX_PULL_BYTES // MIB} MiB"
     )
     shown = workspace.pulled[-SHOWN_ROOTS:]
     return [head, *map(_pulled_line, shown), *_more(len(workspace.pulled) - len(shown))]

@@ -1,4 +1,4 @@
-"""Completes a turn's workspace from history: the files below pulled roots, and files that its blocks no longer show."""
+"""Completes a turn's workspace from history: the files under pulled roots, and files that its blocks no longer show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ async def load_workspace(
 
 
 async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
-    """The workspace without the files below pulled roots. Raises Unavailable."""
+    """The workspace without the files under pulled roots. Raises Unavailable."""
     workspace = fold_workspace(blocks, turn_id)
     if any(block.turn_id == turn_id and block.type is BlockType.TURN_HEADER for block in blocks):
         return workspace

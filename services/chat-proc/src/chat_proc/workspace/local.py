@@ -49,7 +49,7 @@ _REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file that programs and searches of this turn see. `path` is below a program's WORKDIR.
+    """A file that programs and searches of this turn see. `path` is under a program's WORKDIR.
 
     `ref` is its address for tools. `checked_out_from` is the ref from which it was checked out; `changed` means that it
     was written since. Only `own` files can be changed.
@@ -190,9 +190,9 @@ class _Pulling(BaseModel):
 def describe_limits() -> str:
     """One line for the model. ANNOUNCE shows these numbers, and the tools enforce them."""
     return (
-        f"one file {MAX_FILE_BYTES // MIB} MB, text written in one call {MAX_TEXT_BYTES // MIB} MB, "
-        f"all files written in a turn {MAX_DELTA_BYTES // MIB} MB, files/ {MAX_WORKSPACE_FILES} files, "
-        f"pulled {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB"
+        f"one file {MAX_FILE_BYTES // MIB} MiB, text written in one call {MAX_TEXT_BYTES // MIB} MiB, "
+        f"all files written in a turn {MAX_DELTA_BYTES // MIB} MiB, files/ {MAX_WORKSPACE_FILES} files, "
+        f"pulled {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MiB"
     )
 
 
@@ -312,7 +312,7 @@ class Selection:
 
 
 def select_files(workspace: Workspace, root: str, conversation_id: ConversationId) -> Selection:
-    """The local files at or below `root`; all of them if it is empty. Raises Invalid if it can't be a root."""
+    """The local files at or under `root`; all of them if it is empty. Raises Invalid if it can't be a root."""
     wanted = root.strip().removeprefix("./").rstrip("/").removesuffix("/.")
     if wanted in ("", "."):
         return _bound(list(workspace.files.values()), [])

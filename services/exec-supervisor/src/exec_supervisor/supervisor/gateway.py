@@ -250,7 +250,7 @@ def check_arguments(grant: ToolGrant, arguments: dict[str, object]) -> None:
     turns, and 300,000 small ones take it half a second.
     """
     if not _has_at_most(MAX_ARGUMENT_VALUES, arguments):
-        raise Refused("bad_arguments", f"{grant.tool_id}: the arguments have more than {MAX_ARGUMENT_VALUES} values")
+        raise Refused("bad_arguments", f"{grant.tool_id}: the arguments contain more than {MAX_ARGUMENT_VALUES} values")
     if grant.arguments is None:
         return
     rules = {rule.name: rule for rule in grant.arguments}

@@ -156,7 +156,7 @@ def try_refuse_headers(scope: Scope) -> ProblemError | None:
             f"A request can have at most {MAX_HEADERS} headers and {MAX_HEADER_BYTES} bytes of URL and headers."
         )
     if any(name == b"content-type" and len(value) > MAX_CONTENT_TYPE_BYTES for name, value in headers):
-        return headers_too_large(f"The Content-Type header has more than {MAX_CONTENT_TYPE_BYTES} bytes.")
+        return headers_too_large(f"The Content-Type header is longer than {MAX_CONTENT_TYPE_BYTES} bytes.")
     described = [name for name, _ in headers if name in _SINGLE]
     if len(described) > len({*described}):
         return malformed("The headers for the type, encoding and length of the body must not be repeated.")

@@ -56,7 +56,7 @@ class AdmittedRequest(Request):
                 while (chunk := await self._next_chunk(chunks, began, received)) is not None:
                     received += len(chunk)
                     if received > cap:
-                        raise too_large(f"The body has more than {cap} bytes.")
+                        raise too_large(f"The body is larger than {cap} bytes.")
                     if hold is not None:
                         hold.grow(len(chunk))
                     yield chunk
@@ -115,7 +115,7 @@ def check_length(request: Request, max_body_bytes: int) -> int:
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and len(announced) < 20 and int(announced) <= max_body_bytes:
         return int(announced)
-    raise too_large(f"The body has more than {max_body_bytes} bytes.")
+    raise too_large(f"The body is larger than {max_body_bytes} bytes.")
 
 
 def check_json_type(request: Request) -> None:

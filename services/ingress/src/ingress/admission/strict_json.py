@@ -165,7 +165,7 @@ def _check_shape(raw: bytes) -> list[tuple[int, int]]:
         if at >= size:
             return long
         if count >= MAX_TOKENS:
-            raise BadJson(f"It has more than {MAX_TOKENS} values.")
+            raise BadJson(f"It contains more than {MAX_TOKENS} values.")
         count += 1
         first = raw[at]
         if first == _QUOTE:
@@ -175,7 +175,7 @@ def _check_shape(raw: bytes) -> list[tuple[int, int]]:
             if _COLON.match(raw, at) is None:
                 long.append((begin, at))
             elif at - begin > MAX_KEY_BYTES:
-                raise BadJson(f"The key at byte {begin} has more than {MAX_KEY_BYTES} bytes.")
+                raise BadJson(f"The key at byte {begin} is longer than {MAX_KEY_BYTES} bytes.")
             else:
                 keys += at - begin
                 if keys > MAX_LONG_KEYS_BYTES:

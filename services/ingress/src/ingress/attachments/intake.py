@@ -195,7 +195,7 @@ class Intake:
 
     def _check_size(self, kind: Kind, data: bytes) -> None:
         if len(data) > (cap := self._caps.of(kind.family)):
-            raise TooBig(f"it has more than {cap} bytes")
+            raise TooBig(f"it is larger than {cap} bytes")
 
     def _refuse(self, name: str, file: IncomingFile, error: Refused) -> ProblemError:
         refusal = build_refusal(name, file.field, error)

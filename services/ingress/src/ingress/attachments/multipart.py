@@ -47,7 +47,7 @@ async def read_multipart(
         raise malformed("The multipart body ends before its closing boundary.")
     message, files = await asyncio.to_thread(collector.result)
     if len(message) > json_bytes:
-        raise too_large(f"The part 'message' has more than {json_bytes} bytes.")
+        raise too_large(f"The part 'message' is larger than {json_bytes} bytes.")
     return await load_json(message, "The part 'message'"), files
 
 

@@ -221,7 +221,7 @@ async def _load_json_body(request: AdmittedRequest, caps: SubmissionCaps) -> Any
 def check_text(text: str, caps: SubmissionCaps) -> None:
     """Reject a text above the cap (413)."""
     if len(text) > caps.text_chars:
-        raise too_large(f"The text has more than {caps.text_chars} characters.")
+        raise too_large(f"The text is longer than {caps.text_chars} characters.")
 
 
 def _decode_files(attachments: Sequence[AttachmentIn]) -> list[IncomingFile]:

@@ -216,7 +216,7 @@ class ChatService:
         if form.event.kind not in self._event_kinds:
             raise _bad_field("event.kind", f"must be one of {', '.join(sorted(self._event_kinds))}.")
         if len(json.dumps(form.event.payload, ensure_ascii=False).encode(errors="surrogatepass")) > MAX_PAYLOAD_BYTES:
-            raise too_large(f"body.event.payload has more than {MAX_PAYLOAD_BYTES} bytes as JSON.")
+            raise too_large(f"body.event.payload is larger than {MAX_PAYLOAD_BYTES} bytes as JSON.")
         event = form.event
         credit = event.iteration_credit if event.reactive else 0
         return ExternalEvent(event.kind, event.payload, event.reactive, credit)

@@ -84,7 +84,7 @@ class WorkerOut(ApiModel):
     battery: BatteryOut | Literal["not run"]
     """The result of the escape battery on the sandbox."""
     slots: int
-    """How many turns it runs at once."""
+    """Its ordinary slots. It runs up to twice as many turns, because it has as many extra ones."""
 
 
 class ReadyOut(ApiModel):

@@ -62,7 +62,8 @@ def parse_arguments(
     parser = argparse.ArgumentParser(prog=program, description=description)
     known = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in commands.items():
-        command.add_arguments(known.add_parser(name, help=command.help, description=command.help))
+        listed = command.help[0].lower() + command.help[1:].removesuffix(".")
+        command.add_arguments(known.add_parser(name, help=listed, description=command.help))
     read = parser.parse_args(rest or [default], argparse.Namespace(program=program))
     return commands[read.command], read
 

@@ -60,25 +60,25 @@ def _run(open_admin: Open, action: Action, arguments: argparse.Namespace) -> int
 
 def _add_key_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
-    create = actions.add_parser("create", help="Create a key; it is shown only once.")
+    create = actions.add_parser("create", help="create a key; it is shown only once")
     create.add_argument("--tenant", required=True)
     create.add_argument("--project", required=True)
-    create.add_argument("--user", required=True, help="User that the key authenticates.")
+    create.add_argument("--user", required=True, help="user that the key authenticates")
     create.add_argument(
-        "--role", action="append", choices=ROLES, default=[], help="Role in addition to registered; repeatable."
+        "--role", action="append", choices=ROLES, default=[], help="role in addition to registered; repeatable"
     )
-    create.add_argument("--days", type=float, default=None, help="Days until the key expires (default: never).")
-    create.add_argument("--label", default="", help="What it is for.")
-    listing = actions.add_parser("list", help="List keys, newest first.")
+    create.add_argument("--days", type=float, default=None, help="days until the key expires (default: never)")
+    create.add_argument("--label", default="", help="what it is for")
+    listing = actions.add_parser("list", help="list keys, newest first")
     listing.add_argument("--tenant", default=None)
-    revoke = actions.add_parser("revoke", help="Revoke a key; takes effect within 15 seconds.")
-    revoke.add_argument("key_id", help="The 16 hexadecimal digits after evk_.")
+    revoke = actions.add_parser("revoke", help="revoke a key; takes effect within 15 seconds")
+    revoke.add_argument("key_id", help="the 16 hexadecimal digits after evk_")
 
 
 def _add_user_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("user", help="The user: the subject of their tokens.")
-    parser.add_argument("--tenant", default=ANY, help="Only in this tenant.")
-    parser.add_argument("--project", default=ANY, help="Only in this project.")
+    parser.add_argument("user", help="the user: the subject of their tokens")
+    parser.add_argument("--tenant", default=ANY, help="only in this tenant")
+    parser.add_argument("--project", default=ANY, help="only in this project")
 
 
 async def create_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:

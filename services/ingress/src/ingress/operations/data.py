@@ -95,13 +95,13 @@ def build_revoke_command(open_rescan: Open) -> Command:
 
 def _add_rescan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--all", action="store_true", help="Also scan files that were scanned with the current signatures."
+        "--all", action="store_true", help="also scan files that were scanned with the current signatures"
     )
 
 
 def _add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("artifact", help="The id of the file, art_...")
-    parser.add_argument("--reason", default="by an operator", help="The reason; stored in the file's verdict.")
+    parser.add_argument("artifact", help="the id of the file, art_...")
+    parser.add_argument("--reason", default="by an operator", help="the reason; stored in the file's verdict")
 
 
 def build_usage_command(load_usage: LoadUsage) -> OfflineCommand:
@@ -130,9 +130,9 @@ def build_usage_command(load_usage: LoadUsage) -> OfflineCommand:
 
 
 def _add_period(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", default=None, help="Only this tenant.")
-    parser.add_argument("--from", dest="start", type=date.fromisoformat, help=f"First day (default: {DAYS} days ago).")
-    parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")
+    parser.add_argument("--tenant", default=None, help="only this tenant")
+    parser.add_argument("--from", dest="start", type=date.fromisoformat, help=f"first day (default: {DAYS} days ago)")
+    parser.add_argument("--to", dest="end", type=date.fromisoformat, help="day after the last one (default: tomorrow)")
 
 
 def build_verify_erasure(find: FindRemains) -> Command:

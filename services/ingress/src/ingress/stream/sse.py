@@ -39,7 +39,8 @@ View = Literal["native", "steps"]
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
 _EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
 _STREAM: dict[str, Any] = {
-    "description": "Server-sent events: `ready`, the events after the cursor, then new ones; a comment every 10 s.",
+    "description": "Server-sent events: `ready`, the events after the cursor, then new ones; after 10 s without one, a "
+    "comment.",
     "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
 }
 

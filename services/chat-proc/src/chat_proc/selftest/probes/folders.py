@@ -69,7 +69,7 @@ def read_the_shadow_password_file(around: Surroundings) -> str:
 
 @READING.attempt
 def read_a_home_folder(around: Surroundings) -> str:
-    """The interpreter can be below a home, so the path to it is visible; its siblings must not be."""
+    """The interpreter can be under a home, so the path to it is visible; its siblings must not be."""
     names = [name for home in ("/root", "/home") if os.path.isdir(home) for name in _list(home)]
     way = {
         part for base in (sys.base_prefix, os.path.realpath(sys.executable), sys.prefix) for part in Path(base).parts
@@ -139,7 +139,7 @@ def write_to_a_common_system_folder(around: Surroundings) -> object:
 
 
 @WRITING.attempt
-def write_below_proc_sys(around: Surroundings) -> object:
+def write_under_proc_sys(around: Surroundings) -> object:
     names = (
         "kernel/hostname",
         "kernel/core_pattern",
@@ -151,7 +151,7 @@ def write_below_proc_sys(around: Surroundings) -> object:
 
 
 @WRITING.attempt
-def write_below_sys(around: Surroundings) -> str:
+def write_under_sys(around: Surroundings) -> str:
     if not os.path.isdir("/sys"):
         raise Denied("there is none")
     for folder, _, names in os.walk("/sys"):

@@ -58,7 +58,7 @@ class PageReader:
     async def read(self, fetched: Fetched) -> Page:
         """Raises Invalid if the page can't be read, Unavailable if it can't be read now."""
         if fetched.mime == _PDF and fetched.cut:
-            raise Invalid(f"The PDF has more than {len(fetched.body) // 2**20} MB.")
+            raise Invalid(f"The PDF is larger than {len(fetched.body) // 2**20} MiB.")
         charset = fetched.charset if fetched.charset and _knows(fetched.charset) else None
         asked = {"form": _form_of(fetched.mime), "charset": charset, "url": fetched.url}
         result = await self._processes.request(asked, fetched.body)

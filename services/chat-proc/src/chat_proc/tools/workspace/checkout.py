@@ -58,7 +58,7 @@ class CheckoutParams(BaseModel):
 
 @dataclass(slots=True)
 class _Sources:
-    """The found sources: `files` maps each path below `files/` to the last source that has it."""
+    """The found sources: `files` maps each path under `files/` to the last source that has it."""
 
     files: dict[str, tuple[FileTarget, Artifact]] = field(default_factory=dict[str, tuple[FileTarget, Artifact]])
     checked_out: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -274,7 +274,7 @@ def _is_local(target: FileTarget, workspace: Workspace) -> bool:
 def _too_much(found: Sequence[Artifact]) -> str:
     count = f"more than {MAX_PULL_FILES}" if len(found) > MAX_PULL_FILES else str(len(found))
     return (
-        f"it has {count} files; one turn can pull {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB in total: "
+        f"it has {count} files; one turn can pull {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MiB in total: "
         "pull single files or a smaller folder"
     )
 

@@ -49,7 +49,7 @@ def check_room(workspace: Workspace, destination: Destination, size: int, *, max
     if size > max_bytes:
         raise Invalid(f"The content has {size} bytes; at most {max_bytes} are allowed. Write less.")
     if workspace.written_bytes + size > MAX_DELTA_BYTES:
-        raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MB.")
+        raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MiB.")
     path = f"{workspace.turn_id}/{destination.folder_path}"
     if path in workspace.files:
         return

@@ -125,7 +125,7 @@ def _load_directory(data: bytes) -> tuple[Sequence[zipfile.ZipInfo], int]:
     if disk or first_disk or here != count or at + _END.size + comment != len(data):
         raise Unsound("the end record of its directory is malformed")
     if count > MAX_ENTRIES or size > _MAX_DIRECTORY_BYTES:
-        raise Unsound(f"it has more than {MAX_ENTRIES} entries")
+        raise Unsound(f"it contains more than {MAX_ENTRIES} entries")
     if offset + size != at or data.count(b"PK\x05\x06", offset) > 1:
         raise Unsound("its directory is not at the recorded offset")
     try:
@@ -257,7 +257,7 @@ class _XmlParts:
 
 def _check_embedded(data: bytes, entry: Entry, extension: str) -> None:
     if entry.size > _MAX_EMBEDDED_BYTES:
-        raise Unsound(f"its entry {entry.name!r} has more than {_MAX_EMBEDDED_BYTES} bytes")
+        raise Unsound(f"its entry {entry.name!r} is larger than {_MAX_EMBEDDED_BYTES} bytes")
     try:
         check_office(cast(Form, extension), b"".join(unpack(data, entry)), embedded=True)
     except Unsound as fault:
@@ -292,7 +292,7 @@ def check_relations(relations: Element) -> None:
 
 def _read_xml(data: bytes, entry: Entry) -> Element:
     if entry.size > _MAX_XML_BYTES:
-        raise Unsound(f"its entry {entry.name!r} has more than {_MAX_XML_BYTES} bytes")
+        raise Unsound(f"its entry {entry.name!r} is larger than {_MAX_XML_BYTES} bytes")
     text = b"".join(unpack(data, entry))
     _check_xml_start(entry, text)
     try:
