@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,7 @@ from turn_harness.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, 
 
 ANN = Principal("acme", "main", "ann")
 LEASE_S = 15.0
+UNTIL_S = 20.0
 
 
 class Bench:
@@ -355,9 +357,9 @@ def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDepende
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the other tasks go on until the condition holds."""
-    for _ in range(10_000):
-        if condition():
-            return
+    """Let the other tasks and their threads go on until the condition holds."""
+    deadline_s = time.monotonic() + UNTIL_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise AssertionError("The condition never came true.")
         await asyncio.sleep(0)
-    raise AssertionError("The condition never came true.")

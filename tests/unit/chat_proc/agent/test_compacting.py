@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable
 
 import pytest
 from helpers.recorded_spans import KeptTracing
@@ -13,16 +14,16 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent import compaction as compacting
 from chat_proc.agent.limits import TurnLimits
+from chat_proc.catalog.tool import ToolCall, ToolOutcome
 from chat_proc.models.estimate import estimate_request
-from chat_proc.timeline.compaction import conditions as shrinking
-from chat_proc.timeline.compaction.conditions import Shrunk
-from chat_proc.timeline.compaction.summary import Summary
+from chat_proc.timeline.compaction import cut
 from chat_proc.timeline.present import current_plan
+from chat_proc.timeline.view import TimelineView
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
 from everturn.models.port import ContextLimitExceeded, ModelFailed, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import BlockType
+from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import CompletionBody, RangeSummaryBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.model import Commit
@@ -36,6 +37,18 @@ def look(n: int, chars: int = 5_000) -> str:
     return call("demo.echo", {"text": f"part {n} " + "x" * chars})
 
 
+def is_compacting() -> bool:
+    return any(task.get_name() == "compaction" for task in asyncio.all_tasks())
+
+
+class SlowTool(DemoTool):
+    """Returns when no compaction is running, so that its summary is ready at the next round."""
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        await until(lambda: not is_compacting())
+        return await super().run(call)
+
+
 def count_errors() -> float:
     """Unexpected errors of compactions so far."""
     return REGISTRY.get_sample_value("everturn_loop_errors_total", {"loop": "compaction"}) or 0.0
@@ -47,10 +60,11 @@ def build(
     max_tokens: int = 10_000,
     limits: TurnLimits | None = None,
     tracing: Tracing = NO_TRACING,
+    tool: DemoTool | None = None,
 ) -> Bench:
     model = None if summaries is None else ScriptedModel(summaries)
     return Bench(
-        *scripts, tools=[DemoTool()], summary_model=model, max_tokens=max_tokens, limits=limits, tracing=tracing
+        *scripts, tools=[tool or DemoTool()], summary_model=model, max_tokens=max_tokens, limits=limits, tracing=tracing
     )
 
 
@@ -226,7 +240,7 @@ async def test_requests_of_a_long_conversation_fit_without_a_model() -> None:
 
 async def test_the_next_turn_loads_only_the_blocks_after_the_summary() -> None:
     scripts = [look(1), look(2), answer("One."), look(3), look(4), look(5, 9), answer("Two."), answer("Three.")]
-    bench = build(*scripts)
+    bench = build(*scripts, tool=SlowTool())
     await run_turns(bench, "Read it all.", "And now?")
     covered = max(summary.last_seq for summary in summaries_of(bench) if summary.scope == "history")
     before = text_of(bench, -1).partition("[ANNOUNCE]")[0]
@@ -250,11 +264,21 @@ async def test_what_the_summary_cost_is_booked_with_its_role() -> None:
 
 
 async def test_a_turn_that_ends_first_cancels_the_summary_and_books_it() -> None:
+    go_on = asyncio.Event()
     bench = build(
-        *(look(n) for n in range(1, 4)), answer("Done."), summaries=[[Pause(asyncio.Event())]], max_tokens=8_500
+        *(look(n) for n in range(1, 4)),
+        [Pause(go_on), Say(answer("Done."))],
+        summaries=[[Pause(asyncio.Event())]],
+        max_tokens=8_500,
     )
+    await bench.say("Read it all.")
+    task = asyncio.create_task(bench.work())
+    summary_model = bench.summary_model
+    assert summary_model is not None
+    await until(lambda: summary_model.unfinished == 1)
 
-    await run_turns(bench, "Read it all.")
+    go_on.set()
+    await task
 
     assert bench.exits[0].outcome is Outcome.COMPLETED
     assert await compactions(bench) == [("started", "soft"), ("skipped", "turn_left")]
@@ -271,9 +295,7 @@ async def test_a_summary_that_is_ready_when_the_turn_ends_is_kept() -> None:
     )
     await bench.say("Read it all.")
     task = asyncio.create_task(bench.work())
-    await until(lambda: len(bench.model.requests) == 4)
-    for _ in range(2_000):
-        await asyncio.sleep(0)
+    await until(lambda: len(bench.model.requests) == 4 and not is_compacting())
 
     paused.set()
     await task
@@ -289,9 +311,7 @@ async def test_a_ready_summary_is_kept_when_the_cancel_is_withdrawn() -> None:
     await bench.say("Read it all.")
     worker = bench.hire()
     task = asyncio.create_task(worker.work())
-    await until(lambda: len(bench.model.requests) == 4)
-    for _ in range(2_000):
-        await asyncio.sleep(0)
+    await until(lambda: len(bench.model.requests) == 4 and not is_compacting())
 
     async def take_back(commit: Commit) -> None:
         if commit.close is not None:
@@ -396,10 +416,11 @@ async def test_the_current_plan_survives_a_summary_of_its_turn() -> None:
         answer("One."),
         look(3),
         look(4),
+        look(5, 100),
         answer("Two.", notes="✓ [1]"),
         answer("Three."),
     ]
-    bench = build(*scripts)
+    bench = build(*scripts, tool=SlowTool())
 
     await run_turns(bench, "Plan it.", "Go on.", "And?")
 
@@ -495,17 +516,40 @@ async def test_a_worker_may_die_at_any_step_of_a_turn_that_is_summarized() -> No
         await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_rules_fold_a_long_conversation_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_loop: list[bool] = []
+@pytest.mark.parametrize("summaries", [None, ["no summary", *[SUMMARY] * 20]])
+async def test_compaction_works_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, summaries: list[Script] | None
+) -> None:
+    on_loop: list[str] = []
+    folds = 0
 
-    def cover_and_note(shrunk: Shrunk, summary: Summary) -> tuple[Shrunk | None, tuple[str, ...]]:
-        on_loop.append(threading.current_thread() is threading.main_thread())
-        return shrinking.cover(shrunk, summary)
+    def note(name: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            on_loop.append(name)
 
-    monkeypatch.setattr(compacting, "cover", cover_and_note)
-    bench = build(*(look(n) for n in range(12)), answer("Done."))
+    class NotedView(TimelineView):
+        def extend(self, blocks: Iterable[Block]) -> None:
+            nonlocal folds
+            folds += 1
+            note("fold")
+            super().extend(blocks)
+
+    def replace_with_noted(name: str) -> None:
+        function = getattr(compacting, name)
+
+        def call_and_note(*args: object, **options: object) -> object:
+            note(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(compacting, name, call_and_note)
+
+    monkeypatch.setattr(cut, "TimelineView", NotedView)
+    for name in ("cover", "choose_cut", "find_step", "build_summary", "build_summary_request", "try_read_summary"):
+        replace_with_noted(name)
+    bench = build(*(look(n) for n in range(12)), answer("Done."), summaries=summaries)
 
     await run_turns(bench, "Read it all.")
 
-    assert on_loop
-    assert not any(on_loop)
+    assert summaries_of(bench)
+    assert folds > 10
+    assert on_loop == []

@@ -1,13 +1,20 @@
 import json
+import threading
+from collections.abc import Sequence
 
+import pytest
 from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool, FindTool
 
+from chat_proc.agent import prompting
+from chat_proc.timeline.view import Break, PromptRenderer
 from everturn.core.identity import Principal
 from everturn.core.metrics import PROMPT_BREAKS
+from everturn.core.threads import ON_LOOP_BYTES
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import ModelRequest, ModelUsage, TextPart
+from everturn.timeline.blocks import Block
 from everturn.timeline.turns import TurnStatus
 from everturn_testing.memory.user_memories_contract import remembered
 from everturn_testing.models.scripted_model import Finish, Say
@@ -60,6 +67,23 @@ async def test_after_a_pause_the_next_turn_shows_older_turns_short_and_says_so()
     assert sum("[system.message " in text for text in cold) == 1
     assert "[PRUNE NOTICES]\nolder turns are shown short" in cold[-1]
     assert after[: len(cold) - 1] == cold[:-1]
+
+
+async def test_a_long_history_is_rendered_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[bool, bool]] = []
+
+    class NotedRenderer(PromptRenderer):
+        def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
+            is_long = sum(len(block.body_json) for block in blocks) > ON_LOOP_BYTES
+            taken.append((is_long, threading.current_thread() is threading.main_thread()))
+            return super().take(blocks)
+
+    monkeypatch.setattr(prompting, "PromptRenderer", NotedRenderer)
+    bench = Bench(*(answer("word " * 5_000) for _ in range(5)))
+
+    await play_turns(bench, 5)
+
+    assert set(taken) == {(True, False), (False, True)}
 
 
 def count_breaks(reason: str) -> float:

@@ -2,6 +2,8 @@
 
 A summary is computed from a snapshot of the blocks and handed to the loop, which appends it at a round boundary. Until
 then none of it is stored, so a worker that dies leaves nothing behind, and the next one computes it again.
+
+Whatever folds or reads the whole conversation runs in a thread, because other turns share the event loop.
 """
 
 import asyncio
@@ -51,6 +53,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
+from everturn.timeline.blocks import BlockDraft
 from everturn.timeline.bodies import RangeSummaryBody
 from everturn.turns.model import UsageEvent
 
@@ -110,12 +113,16 @@ class SummaryWriter:
     async def write(self, snapshot: Snapshot, cut: Cut) -> Summary:
         """Return the model's first reply that is a summary; a summary by rules if there is none."""
         if self._model is not None:
-            request = build_summary_request(snapshot, cut, context_tokens=self._model.traits.context_tokens)
+            context_tokens = self._model.traits.context_tokens
+            request = await asyncio.to_thread(build_summary_request, snapshot, cut, context_tokens=context_tokens)
             for _ in range(MAX_TRIES):
                 reply = await self._try_write(self._model, request, snapshot)
-                if reply is not None and (memory := try_read_summary(snapshot, cut, reply)) is not None:
+                if reply is None:
+                    continue
+                memory = await asyncio.to_thread(try_read_summary, snapshot, cut, reply)
+                if memory is not None:
                     return memory
-        return build_summary(snapshot, cut)
+        return await asyncio.to_thread(build_summary, snapshot, cut)
 
     async def _try_write(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
         """Return the reply, or None. Its cost is recorded in any case, also if it fails or is cancelled."""
@@ -181,10 +188,11 @@ def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A running compaction."""
+    """A running compaction; `before_tokens` is the length of the request at its start."""
 
     reason: str
     snapshot: Snapshot
+    before_tokens: int
     writer: SummaryWriter
     task: asyncio.Task[Shrunk]
 
@@ -224,10 +232,11 @@ class TurnCompaction:
         ):
             return
         snapshot = self._take_snapshot()
-        if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
+        steps = HARD_STEPS if is_hard else SOFT_STEPS
+        if await asyncio.to_thread(find_step, snapshot, steps, last_resort=is_hard) is None:
             self._note_without_effect(tokens)
             return
-        work = self._begin(snapshot, "hard" if is_hard else "soft", self._model if allow_model else None)
+        work = self._begin(snapshot, "hard" if is_hard else "soft", tokens, self._model if allow_model else None)
         if is_hard:
             await self._wait(work)
 
@@ -251,7 +260,8 @@ class TurnCompaction:
         await self.abandon()
         tokens = await self._measure(context)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
-        await self._wait(self._begin(self._take_snapshot(), "context_limit", self._model if allow_model else None))
+        model = self._model if allow_model else None
+        await self._wait(self._begin(self._take_snapshot(), "context_limit", tokens, model))
         return await self._measure(context) < tokens
 
     async def finish(self) -> CommitContent:
@@ -259,7 +269,7 @@ class TurnCompaction:
         of the last round from their blocks. An unfinished summary is cancelled."""
         work = self._work
         content = (
-            self._build_content(work, await _result_of(work))
+            await self._build_content(work, await _result_of(work))
             if work is not None and work.task.done()
             else CommitContent()
         )
@@ -295,21 +305,18 @@ class TurnCompaction:
             ratio=self._prompts.ratio,
         )
 
-    def _begin(self, snapshot: Snapshot, reason: str, model: LanguageModel | None) -> _Work:
-        self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
+    def _begin(self, snapshot: Snapshot, reason: str, tokens: int, model: LanguageModel | None) -> _Work:
+        self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=tokens))
         about = describe_turn(self._turn.lease.conversation_id, self._turn.turn_id)
+        attributes = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": tokens}
         writer = SummaryWriter(model, self._parts.failpoints, tracing=self._parts.tracing, turn=about)
-        self._work = _Work(reason, snapshot, writer, asyncio.create_task(self._shrink(reason, snapshot, writer, about)))
+        shrinking = asyncio.create_task(self._shrink(reason, snapshot, writer, attributes), name="compaction")
+        self._work = _Work(reason, snapshot, tokens, writer, shrinking)
         return self._work
 
-    async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, about: Attributes) -> Shrunk:
+    async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, attributes: Attributes) -> Shrunk:
         """Shrink within a span, which ends as failed if the work is cancelled."""
         shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
-        attributes = {
-            **about,
-            "everturn.compaction.reason": reason,
-            "everturn.compaction.before_tokens": snapshot.tokens,
-        }
         with self._parts.tracing.span("compaction", attributes) as span:
             shrunk = await shrink(snapshot, writer)
             span.note({"everturn.compaction.after_tokens": shrunk.snapshot.tokens})
@@ -325,32 +332,36 @@ class TurnCompaction:
             return await _result_of(work)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:
-        content = self._build_content(work, shrunk)
+        content = await self._build_content(work, shrunk)
         if content.drafts:
             await self._turn.commit(content)
 
-    def _build_content(self, work: _Work, shrunk: Shrunk) -> CommitContent:
+    async def _build_content(self, work: _Work, shrunk: Shrunk) -> CommitContent:
         """Build what is to be written of finished work; nothing if it saved nothing."""
-        now = self._take_snapshot()
-        drafts = restamp(now, shrunk.drafts)
-        after = now.plus(drafts).tokens if drafts else now.tokens
-        if after >= now.tokens:
-            self._note_without_effect(now.tokens)
+        drafts, before, after = await asyncio.to_thread(_measure_saving, self._take_snapshot(), shrunk)
+        if after >= before:
+            self._note_without_effect(before)
             self._skip(work, "nothing_to_save")
             return CommitContent()
         self._work = None
         COMPACTIONS.labels(work.reason).inc()
-        completed = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
+        completed = ChatCompaction(status="completed", reason=work.reason, before_tokens=before, after_tokens=after)
         return CommitContent(drafts=drafts, usage=tuple(work.writer.usage), after=((completed, None),))
 
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None
         for usage in work.writer.usage:
             self._turn.book(usage)
-        self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.snapshot.tokens))
+        self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.before_tokens))
 
     def _note_without_effect(self, tokens: int) -> None:
         self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
+
+
+def _measure_saving(now: Snapshot, shrunk: Shrunk) -> tuple[tuple[BlockDraft, ...], int, int]:
+    """The drafts as they can be appended now, and the tokens of a request before and after them."""
+    drafts = restamp(now, shrunk.drafts)
+    return drafts, now.tokens, now.plus(drafts).tokens if drafts else now.tokens
 
 
 async def _result_of(work: _Work) -> Shrunk:
@@ -363,7 +374,6 @@ async def _result_of(work: _Work) -> Shrunk:
 
 
 async def _shrink_by_rules(snapshot: Snapshot) -> Shrunk:
-    """Run in a thread: it folds the whole conversation up to twenty times, and other turns share this event loop."""
     return await asyncio.to_thread(shrink_by_rules, snapshot)
 
 
@@ -377,7 +387,7 @@ async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
     """Apply only steps that are worth it and lose nothing relevant."""
     shrunk = Shrunk(snapshot)
     for step in SOFT_STEPS:
-        cut = choose_cut(shrunk.snapshot, step)
+        cut = await asyncio.to_thread(choose_cut, shrunk.snapshot, step)
         if cut is not None and is_worth(shrunk.snapshot, cut):
             shrunk = await _cover(shrunk, cut, writer)
     return shrunk
@@ -387,7 +397,7 @@ async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
     """Shrink until it fits. A model is called if that is worth it; the last resorts use rules."""
     shrunk = Shrunk(snapshot)
     for step in HARD_STEPS:
-        cut = choose_cut(shrunk.snapshot, step)
+        cut = await asyncio.to_thread(choose_cut, shrunk.snapshot, step)
         if cut is None:
             continue
         if step in LAST_RESORTS or not is_worth(shrunk.snapshot, cut):

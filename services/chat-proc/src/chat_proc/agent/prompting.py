@@ -24,6 +24,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.ids import TurnId
 from everturn.core.metrics import PROMPT_BREAKS
 from everturn.core.refs import MAX_SIDS, sources_ref
+from everturn.core.threads import call_sized
 from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
@@ -148,7 +149,7 @@ class WorkspaceSection:
 
 
 class TurnPrompts:
-    """The requests of one turn; a block is rendered once."""
+    """The requests of one turn; a block is rendered once. Used by the loop's task only."""
 
     def __init__(self, kit: TurnKit, turn: LeasedTurn, media: TurnMedia) -> None:
         self._kit = kit
@@ -162,20 +163,11 @@ class TurnPrompts:
         self._added = 0
         self._preamble_saved = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
-        # Start from the state before this turn, so that this turn's changes to it count as prompt breaks.
-        self._render_up_to(len(turn.blocks) - len(turn.turn_blocks))
 
     @property
     def view(self) -> TimelineView:
-        """What the model sees, with all blocks written so far."""
-        self._render_up_to(len(self._turn.blocks))
+        """What the model sees, as of the last `measure` or request."""
         return self._renderer.view
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of a request made now, without SOURCES POOL and ANNOUNCE."""
-        self._render_up_to(len(self._turn.blocks))
-        return self._renderer.tokens(self.ratio)
 
     @property
     def ratio(self) -> CharsPerToken:
@@ -217,7 +209,9 @@ class TurnPrompts:
     async def _prepare(self, context: RoundContext, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
-        self._render_up_to(len(turn.blocks))
+        # First the state before this turn, so that this turn's changes to it count as prompt breaks.
+        await self._render_up_to(len(turn.blocks) - len(turn.turn_blocks))
+        await self._render_up_to(len(turn.blocks))
         wanted = context.round, self._renderer.wanted_media
         if wanted != self._wanted:
             # Once in a round: the wait for files that can't be loaded now is not repeated when the request is built.
@@ -241,11 +235,15 @@ class TurnPrompts:
             ratio=self._kit.ratios.of(model),
         )
 
-    def _render_up_to(self, end: int) -> None:
+    async def _render_up_to(self, end: int) -> None:
+        """Add the blocks that are new; many of them in a thread."""
         new_blocks = self._turn.blocks[self._added : end]
+        if not new_blocks:
+            return
         self._added = end
         self._state.extend(new_blocks)
-        for each in self._renderer.take(new_blocks):
+        size = sum(len(block.body_json) for block in new_blocks)
+        for each in await call_sized(size, lambda: self._renderer.take(new_blocks)):
             PROMPT_BREAKS.labels(each.reason.value).inc()
 
     def _announce(self, context: RoundContext, workspace: tuple[str, ...]) -> str:
@@ -254,7 +252,7 @@ class TurnPrompts:
             AnnounceState(
                 turn_id=turn.turn_id,
                 budget=self._budget(context),
-                caps=ContextCaps(self.tokens, self._kit.context.max_tokens),
+                caps=ContextCaps(self._renderer.tokens(self.ratio), self._kit.context.max_tokens),
                 code=self._kit.code,
                 run=self._kit.run,
                 now=context.now,
