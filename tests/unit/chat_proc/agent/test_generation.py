@@ -151,7 +151,7 @@ async def test_the_fallback_answers_after_a_rewind() -> None:
 
     assert bench.texts(CompletionBody) == ["Whole."]
     assert [usage.model for _, usage in bench.platform.usage] == ["scripted"] * 3 + ["second"]
-    assert sum(isinstance(event.data, ChatRewind) for event in await bench.published()) >= 3
+    assert any(isinstance(event.data, ChatRewind) for event in await bench.published())
     await check_conversation(bench)
 
 

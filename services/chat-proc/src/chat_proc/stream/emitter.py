@@ -20,7 +20,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
-from everturn.events.cursor import EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import (
     AnyEvent,
     ChatDelta,
@@ -169,10 +169,13 @@ class UncommittedEvents:
                 key = round_number, data.type, event_id
         self._pieces.setdefault(key, []).append((event_id, data))
 
-    def forget(self, up_to: EventCursor) -> None:
-        """Forget the turn's events up to this id, because a commit covers them, or because they are void."""
+    def forget(self, up_to: EventCursor, *, published: EventCursor = ORIGIN) -> None:
+        """Forget the turn's events up to this id, because a commit covers them, or because they are void; and events
+        about the conversation up to `published`."""
         for key, pieces in list(self._pieces.items()):
-            left = [piece for piece in pieces if piece[0] > up_to or isinstance(piece[1], ConvStatus | ConvTitle)]
+            is_conversation = isinstance(pieces[0][1], ConvStatus | ConvTitle)
+            limit = published if is_conversation else up_to
+            left = [piece for piece in pieces if piece[0] > limit]
             if left:
                 self._pieces[key] = left
             else:
@@ -255,7 +258,7 @@ class Emitter:
 
     def rewind(self) -> None:
         """Replace the clients' view of the turn with its committed state; events since the last commit are void."""
-        self._uncommitted.forget(self._numbering.cursor)
+        self._uncommitted.forget(self._numbering.cursor, published=self._published)
         self._needs_rewind = True
         self._urgent.set()
         self._notify()
