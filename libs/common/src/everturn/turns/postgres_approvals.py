@@ -24,8 +24,12 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 """
 _WITHDRAW = """
 UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp()
- WHERE turn_id = $1 AND state = 'pending' AND ($2::text[] IS NULL OR id = ANY($2))
+ WHERE turn_id = $1 AND state = 'pending' AND id = ANY($2)
 """
+CLOSE_APPROVALS = """
+UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp() WHERE turn_id = $1 AND state = 'pending'
+"""
+"""Withdraws the questions that an ending turn leaves open."""
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
 
 
@@ -52,7 +56,7 @@ class PostgresApprovals:
 
 
 async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, inbox_seq: int) -> None:
-    """Write the questions that a commit asks or withdraws; at the end of the turn withdraw all pending ones.
+    """Write the questions that a commit asks or withdraws.
 
     Raises InboxMoved when one that it withdraws is not pending. The caller has locked the conversation's row.
     """
@@ -67,8 +71,6 @@ async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, 
         done = await transaction.execute(_WITHDRAW, commit.turn_id, list(commit.withdrawn))
         if done != f"UPDATE {len(commit.withdrawn)}":
             raise InboxMoved(inbox_seq)
-    if commit.close is not None:
-        await transaction.execute(_WITHDRAW, commit.turn_id, None)
 
 
 async def answer_approval(

@@ -5,7 +5,6 @@ by the commits of the lease holder.
 """
 
 from everturn.core.errors import StaleFence
-from everturn.core.ids import TurnId
 from everturn.postgres.pool import Connection, Database
 from everturn.turns.model import Commit, Effect, EffectState, Lease
 from everturn.turns.ports import EffectKey, EffectRecord
@@ -27,10 +26,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state
 """
 # An abandoned or interrupted turn leaves calls whose progress is unknown.
-_CLOSE = """
+CLOSE_EFFECTS = """
 UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
  WHERE turn_id = $1 AND state = 'intended'
 """
+"""Settles the calls that an ending turn leaves open."""
 
 
 class PostgresEffects:
@@ -67,8 +67,3 @@ async def save_effects(transaction: Connection, lease: Lease, commit: Commit) ->
     if commit.effects:
         effects = [(e.call_id, e.tool_id, e.args_hash, e.effect.value, e.state.value) for e in commit.effects]
         await transaction.executemany(_SAVE, [owner + effect for effect in effects])
-
-
-async def close_effects(transaction: Connection, turn_id: TurnId) -> None:
-    """Settle the calls that an ending turn leaves open."""
-    await transaction.execute(_CLOSE, turn_id)

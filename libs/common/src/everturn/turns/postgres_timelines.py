@@ -18,8 +18,8 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import Commit, Lease, Promotion, TurnClose, TurnStart
 from everturn.turns.ports import InboxMoved
-from everturn.turns.postgres_approvals import save_approvals
-from everturn.turns.postgres_effects import close_effects, save_effects
+from everturn.turns.postgres_approvals import CLOSE_APPROVALS, save_approvals
+from everturn.turns.postgres_effects import CLOSE_EFFECTS, save_effects
 from everturn.turns.postgres_rows import (
     BLOCK_COLUMNS,
     SIGNAL_COLUMNS,
@@ -46,14 +46,14 @@ _MARK_FEEDBACK = """
 UPDATE feedback SET told = true
  WHERE turn_id = $1 AND origin = $2 AND reaction IS NOT DISTINCT FROM $3 AND text = $4 AND NOT told
 """
-_CLOSE_TURN = """
+_CLOSE = f"""
+WITH effects AS ({CLOSE_EFFECTS}), approvals AS ({CLOSE_APPROVALS}), closed AS (
+    UPDATE conversation
+       SET state = $7, title = COALESCE(NULLIF(title, ''), $8, ''), last_activity_at = clock_timestamp()
+     WHERE id = $6
+)
 UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
  WHERE id = $1 AND status = 'running'
-"""
-_CLOSE_CONVERSATION = """
-UPDATE conversation
-   SET state = $2, title = COALESCE(NULLIF(title, ''), $3, ''), last_activity_at = clock_timestamp()
- WHERE id = $1
 """
 _NEXT_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request, doorbell_at, rings)
@@ -218,21 +218,20 @@ async def _append_usage(transaction: Connection, lease: Lease, commit: Commit) -
 
 
 async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: TurnClose) -> None:
-    state = _state_after(close)
-    title = None if close.title is None else replace_nul(close.title)
-    await transaction.execute(_CLOSE_CONVERSATION, lease.conversation_id, state.value, title)
     done = await transaction.execute(
-        _CLOSE_TURN,
+        _CLOSE,
         turn_id,
         close.status.value,
         None if close.outcome is None else close.outcome.value,
         None if close.error is None else close.error.model_dump_json(),
         # Without defaults, so that the previous version can read it.
         close.usage.model_dump_json(exclude_defaults=True),
+        lease.conversation_id,
+        _state_after(close).value,
+        None if close.title is None else replace_nul(close.title),
     )
     if done != "UPDATE 1":
         raise Conflict(f"{turn_id} is not running.")
-    await close_effects(transaction, turn_id)
     if close.promote is not None and not await _promote(transaction, turn_id, close.promote):
         raise InboxMoved(close.seen_inbox)
 

@@ -1,0 +1,57 @@
+"""How often Postgres is called on the way of a message. Each call costs both sides about a third of a millisecond."""
+
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from everturn.postgres.pool import Connection
+from everturn_testing.turns.harness import Harness, closing, commit, think
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements sent so far, in order."""
+    sent: list[str] = []
+    run = Connection._run
+
+    async def count(self: Connection, statement: Coroutine[Any, Any, Any]) -> Any:
+        frame = statement.cr_frame
+        sent.append(str(frame.f_locals.get("query") if frame else ""))
+        return await run(self, statement)
+
+    monkeypatch.setattr(Connection, "_run", count)
+    return sent
+
+
+@asynccontextmanager
+async def at_most(calls: list[str], count: int) -> AsyncIterator[None]:
+    calls.clear()
+    yield
+    assert len(calls) <= count, calls
+
+
+async def test_calls_of_a_turn(postgres_harness: Harness, calls: list[str]) -> None:
+    harness = postgres_harness
+    first = await harness.start_turn()
+    await harness.timelines.commit(first.lease, closing(first, seen_inbox=first.inbox_seq))
+    await harness.leases.release(first.lease, requeue=False)
+    conversation_id = first.lease.conversation_id
+
+    async with at_most(calls, 5):  # with begin and commit
+        await harness.say("And then?", conversation_id)
+
+    async with at_most(calls, 1):
+        claim = await harness.claim(conversation_id)
+
+    assert claim.turn_id is not None
+    async with at_most(calls, 4):
+        await harness.timelines.load_start(harness.principal, conversation_id, claim.turn_id)
+
+    async with at_most(calls, 1):
+        await harness.timelines.commit(claim.lease, commit(claim, think(claim, "a")))
+
+    async with at_most(calls, 2):  # in a transaction of the driver
+        end = closing(claim, seen_inbox=claim.inbox_seq, after=think(claim, "a"))
+        await harness.timelines.commit(claim.lease, end)
