@@ -72,16 +72,20 @@ def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
     ("end", "ended", "sentence"),
     [
         (finished(), ProgramExit("exit", 0), ""),
-        (failed(exit_code=3), ProgramExit("exit", 3), "The program exited with code 3."),
-        (failed(exit_code=None, signal=11), ProgramExit("signal", signal="SIGSEGV"), "ended the program: SIGSEGV."),
-        (failed(exit_code=None, signal=123), ProgramExit("signal", signal="123"), "ended the program: 123."),
-        (failed(exit_code=None, signal=24), ProgramExit("limit", signal="SIGXCPU"), "A limit of the run"),
-        (failed(exit_code=None, signal=25), ProgramExit("limit", signal="SIGXFSZ"), "A limit of the run"),
-        (failed(exit_code=None, signal=9, limits=("memory",)), ProgramExit("limit", signal="SIGKILL"), "A limit of"),
-        (finished("timeout"), ProgramExit("limit"), "A limit of the run stopped the program."),
-        (finished("memory"), ProgramExit("limit"), "A limit of the run stopped the program."),
-        (finished("died", None, limits=("memory",)), ProgramExit("limit"), "A limit of the run stopped the program."),
-        (finished("cancelled"), ProgramExit("cancelled"), "The program was cancelled."),
+        (failed(exit_code=3), ProgramExit("exit", 3), "The program ended with exit code 3."),
+        (failed(exit_code=None, signal=11), ProgramExit("signal", signal="SIGSEGV"), "ended by signal SIGSEGV."),
+        (failed(exit_code=None, signal=123), ProgramExit("signal", signal="123"), "ended by signal 123."),
+        (failed(exit_code=None, signal=24), ProgramExit("limit", signal="SIGXCPU"), "s of processor time."),
+        (failed(exit_code=None, signal=25), ProgramExit("limit", signal="SIGXFSZ"), "by signal SIGXFSZ."),
+        (
+            failed(exit_code=None, signal=9, limits=("memory",)),
+            ProgramExit("limit", signal="SIGKILL"),
+            "MiB of memory.",
+        ),
+        (finished("timeout"), ProgramExit("limit"), "The program was stopped at its limit of"),
+        (finished("memory"), ProgramExit("limit"), "MiB of memory."),
+        (finished("died", None, limits=("memory",)), ProgramExit("limit"), "MiB of memory."),
+        (finished("cancelled"), ProgramExit("cancelled"), "The program was stopped because the run was cancelled."),
         (finished("died", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
         (finished("ended", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
         (finished("not_started", None), ProgramExit("not_run"), "The program did not start."),
@@ -92,6 +96,7 @@ def test_the_result_names_what_ended_the_program(end: Finished, ended: ProgramEx
 
     assert result.exit == ended
     assert sentence in result.report_text
+    assert result.report_text.count("The program") <= 1
 
 
 def test_missing_files_fail_a_successful_program():
