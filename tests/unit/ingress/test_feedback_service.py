@@ -4,7 +4,7 @@ import pytest
 
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import ConversationId, TurnId
-from everturn.feedback.model import Feedback, FeedbackTotals, JudgedConversation, JudgedPosition, Judgements, Period
+from everturn.feedback.model import ConversationFeedback, Feedback, FeedbackPosition, FeedbackTotals, Judgements, Period
 from everturn_testing.core import FixedClock
 from ingress.errors import ProblemError
 from ingress.feedback import FeedbackIn, FeedbackService
@@ -21,9 +21,9 @@ class Book:
         self.project.append(project)
         return FeedbackTotals(1, 2, Judgements(ok=1, not_ok=3), Judgements(), None)
 
-    async def load_judged(
-        self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
-    ) -> tuple[JudgedConversation, ...]:
+    async def load_conversations(
+        self, principal: Principal, period: Period, *, project: bool, limit: int, after: FeedbackPosition | None
+    ) -> tuple[ConversationFeedback, ...]:
         raise AssertionError("nobody asked for conversations")
 
 

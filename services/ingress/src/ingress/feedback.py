@@ -14,11 +14,11 @@ from everturn.core.paging import BadCursor, build_cursor, read_cursor, read_mome
 from everturn.events.turn_view import build_feedback_view
 from everturn.events.views import FeedbackView
 from everturn.feedback.model import (
+    ConversationFeedback,
     Feedback,
+    FeedbackPosition,
     FeedbackStore,
     FeedbackTotals,
-    JudgedConversation,
-    JudgedPosition,
     Judgements,
     Period,
     Reaction,
@@ -121,7 +121,7 @@ class TotalsOut(ApiModel):
     """The mean confidence of machine feedback, from 0 to 1."""
 
 
-class JudgedOut(TotalsOut):
+class ConversationFeedbackOut(TotalsOut):
     """A conversation that got feedback in the period. `title` is null in a report of the whole project."""
 
     conversation_id: str
@@ -141,7 +141,7 @@ class PeriodOut(ApiModel):
 
     scope: Scope
     """Whose conversations are counted."""
-    items: tuple[JudgedOut, ...]
+    items: tuple[ConversationFeedbackOut, ...]
     next_cursor: str | None
 
 
@@ -182,9 +182,9 @@ class FeedbackService:
         return await self._book.save(principal, conversation_id, given)
 
     async def report(self, principal: Principal, wanted: PeriodIn) -> PeriodOut:
-        """One page of the judged conversations of a period. Raises BadCursor."""
+        """One page of the conversations with feedback in a period. Raises BadCursor."""
         scope = _check_scope(principal, wanted.scope)
-        found = await self._book.load_judged(
+        found = await self._book.load_conversations(
             principal,
             Period(wanted.since, wanted.until),
             project=scope == "project",
@@ -194,7 +194,7 @@ class FeedbackService:
         page = found[: wanted.limit]
         return PeriodOut(
             scope=scope,
-            items=tuple(map(_build_judged, page)),
+            items=tuple(map(_build_conversation, page)),
             next_cursor=_build_cursor(page[-1]) if len(found) > wanted.limit else None,
         )
 
@@ -229,24 +229,24 @@ def _check_scope(principal: Principal, requested: Scope | None) -> Literal["own"
     return "own"
 
 
-def _build_cursor(last: JudgedConversation) -> str:
-    return build_cursor(_CURSOR, last.last_judged_at.isoformat(), last.conversation_id)
+def _build_cursor(last: ConversationFeedback) -> str:
+    return build_cursor(_CURSOR, last.last_feedback_at.isoformat(), last.conversation_id)
 
 
-def _read_position(cursor: str) -> JudgedPosition:
+def _read_position(cursor: str) -> FeedbackPosition:
     moment, conversation_id = read_cursor(cursor, _CURSOR, parts=2)
     if not is_id(conversation_id, "conv"):
         raise BadCursor()
-    return JudgedPosition(read_moment(moment), ConversationId(conversation_id))
+    return FeedbackPosition(read_moment(moment), ConversationId(conversation_id))
 
 
-def _build_judged(judged: JudgedConversation) -> JudgedOut:
-    totals = judged.totals
-    return JudgedOut(
-        conversation_id=judged.conversation_id,
-        user_id=judged.user_id,
-        title=judged.title,
-        last_judged_at=iso(judged.last_judged_at),
+def _build_conversation(found: ConversationFeedback) -> ConversationFeedbackOut:
+    totals = found.totals
+    return ConversationFeedbackOut(
+        conversation_id=found.conversation_id,
+        user_id=found.user_id,
+        title=found.title,
+        last_judged_at=iso(found.last_feedback_at),
         turns=totals.turns,
         satisfaction=totals.user.satisfaction,
         **_build_totals(totals).model_dump(),

@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
     "FeedbackStore.load_totals": lambda port, ann, who: port.load_totals(
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False
     ),
-    "FeedbackStore.load_judged": lambda port, ann, who: port.load_judged(
+    "FeedbackStore.load_conversations": lambda port, ann, who: port.load_conversations(
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
     "Approvals.load_of_turn": lambda port, ann, who: port.load_of_turn(who, ann.turn_id),
@@ -323,8 +323,8 @@ async def test_a_whole_project_does_not_reach_into_another(ann: Ann, roles: Role
     book, period = PostgresFeedback(roles.ingress), Period(BEGINNING - LONG, BEGINNING + LONG)
     colleague, *outsiders = STRANGERS
 
-    seen = await book.load_judged(colleague, period, project=True, limit=99, after=None)
-    unseen = [await book.load_judged(who, period, project=True, limit=9, after=None) for who in outsiders]
+    seen = await book.load_conversations(colleague, period, project=True, limit=99, after=None)
+    unseen = [await book.load_conversations(who, period, project=True, limit=9, after=None) for who in outsiders]
 
     assert ann.conversation_id in {each.conversation_id for each in seen}
     assert "secret" not in repr(seen)

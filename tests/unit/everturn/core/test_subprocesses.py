@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, Process
 
 import pytest
 
-from everturn.core.subprocesses import start_process, wait_for_end
+from everturn.core.subprocesses import wait_for_end, wait_for_start
 
 
 async def end(process: Process) -> None:
@@ -26,7 +26,7 @@ async def test_a_process_whose_start_is_cancelled_twice_is_ended() -> None:
         await go_on.wait()
         return started[0]
 
-    starting = asyncio.create_task(start_process(start(), end))
+    starting = asyncio.create_task(wait_for_start(start(), end))
     await has_started.wait()
     for _ in range(2):
         starting.cancel()
@@ -48,7 +48,7 @@ async def test_a_failed_start_does_not_replace_the_cancellation() -> None:
         await go_on.wait()
         raise FileNotFoundError
 
-    starting = asyncio.create_task(start_process(start(), end))
+    starting = asyncio.create_task(wait_for_start(start(), end))
     await asyncio.sleep(0)
     starting.cancel()
     await asyncio.sleep(0)

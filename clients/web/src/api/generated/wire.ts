@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 2b9fbbf4e2e9b5383263ac8f0c895affc6ad18fa83d950fc378509c60cf5bec9
-// Types 7692d3a0f320b0be5d676af38cee8b5c94f429751236de89178f043ea2306a2d
+// Schemas 63dff79525228e6a40ba568c59b09e5a51d84ff361f043682322aeb83d800b22
+// Types 19f1a1c221d030138cd24213d7e33b909fa5363f71648f664e14181a666dc20d
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -255,6 +255,51 @@ export interface components {
              * @description The URL.
              */
             readonly url: string;
+        };
+        /**
+         * ConversationFeedbackOut
+         * @description A conversation that got feedback in the period. `title` is null in a report of the whole project.
+         */
+        readonly ConversationFeedbackOut: {
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
+            readonly conversation_id: string;
+            /**
+             * Last Judged At
+             * @description When feedback was last given, in ISO 8601 and UTC.
+             */
+            readonly last_judged_at: string;
+            /** @description Feedback from machines. */
+            readonly machine: components["schemas"]["CountsOut"];
+            /**
+             * Machine Confidence
+             * @description The mean confidence of machine feedback, from 0 to 1.
+             */
+            readonly machine_confidence?: number;
+            /**
+             * Satisfaction
+             * @description The share of good ratings among all ratings by people; absent without any.
+             */
+            readonly satisfaction?: number;
+            /**
+             * Title
+             * @description The title.
+             */
+            readonly title?: string;
+            /**
+             * Turns
+             * @description How many turns were counted.
+             */
+            readonly turns: number;
+            /** @description Feedback from people. */
+            readonly user: components["schemas"]["CountsOut"];
+            /**
+             * User Id
+             * @description The user's id.
+             */
+            readonly user_id: string;
         };
         /**
          * ConversationIn
@@ -1033,51 +1078,6 @@ export interface components {
             readonly visibility: string;
         };
         /**
-         * JudgedOut
-         * @description A conversation that got feedback in the period. `title` is null in a report of the whole project.
-         */
-        readonly JudgedOut: {
-            /**
-             * Conversation Id
-             * @description The conversation's id.
-             */
-            readonly conversation_id: string;
-            /**
-             * Last Judged At
-             * @description When feedback was last given, in ISO 8601 and UTC.
-             */
-            readonly last_judged_at: string;
-            /** @description Feedback from machines. */
-            readonly machine: components["schemas"]["CountsOut"];
-            /**
-             * Machine Confidence
-             * @description The mean confidence of machine feedback, from 0 to 1.
-             */
-            readonly machine_confidence?: number;
-            /**
-             * Satisfaction
-             * @description The share of good ratings among all ratings by people; absent without any.
-             */
-            readonly satisfaction?: number;
-            /**
-             * Title
-             * @description The title.
-             */
-            readonly title?: string;
-            /**
-             * Turns
-             * @description How many turns were counted.
-             */
-            readonly turns: number;
-            /** @description Feedback from people. */
-            readonly user: components["schemas"]["CountsOut"];
-            /**
-             * User Id
-             * @description The user's id.
-             */
-            readonly user_id: string;
-        };
-        /**
          * MemoryList
          * @description One page, most recently changed first; `next_cursor` leads to the next page and is null at the end.
          */
@@ -1297,7 +1297,7 @@ export interface components {
              * Items
              * @description The results, in order.
              */
-            readonly items: readonly components["schemas"]["JudgedOut"][];
+            readonly items: readonly components["schemas"]["ConversationFeedbackOut"][];
             /**
              * Next Cursor
              * @description The `cursor` of the next page; absent at the end.

@@ -16,7 +16,7 @@ import structlog
 
 from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
 from everturn.core.errors import Unavailable
-from everturn.core.subprocesses import start_process, wait_for_end
+from everturn.core.subprocesses import wait_for_end, wait_for_start
 
 _log = structlog.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class ConfinedProcesses:
             if process.returncode is None:
                 return process
         try:
-            return await start_process(
+            return await wait_for_start(
                 asyncio.create_subprocess_exec(
                     *self._command,
                     stdin=asyncio.subprocess.PIPE,

@@ -14,7 +14,7 @@ END_WITHIN_S: Final = 2.0
 _DRAIN_BYTES: Final = 1 << 16
 
 
-async def start_process(start: Coroutine[Any, Any, Process], end: Callable[[Process], Awaitable[None]]) -> Process:
+async def wait_for_start(start: Coroutine[Any, Any, Process], end: Callable[[Process], Awaitable[None]]) -> Process:
     """What `start` returns. If cancelled meanwhile, `end` the process once it has started, then raise the cancellation.
 
     asyncio forgets a process whose start is cancelled midway, although it may be running. Neither an OSError of the

@@ -57,8 +57,8 @@ class Judgements:
     @property
     def satisfaction(self) -> float | None:
         """`ok / (ok + not_ok + neutral)`; None if nothing was rated."""
-        judged = self.ok + self.not_ok + self.neutral
-        return self.ok / judged if judged else None
+        rated = self.ok + self.not_ok + self.neutral
+        return self.ok / rated if rated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +74,21 @@ class FeedbackTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedConversation:
-    """One conversation with ratings in a period. `title` is for its owner only."""
+class ConversationFeedback:
+    """The feedback on one conversation in a period. `title` is for its owner only."""
 
     conversation_id: ConversationId
     user_id: str
     title: str | None
-    last_judged_at: datetime
+    last_feedback_at: datetime
     totals: FeedbackTotals
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPosition:
-    """A position in the list of rated conversations: after this one, last rated at this time."""
+class FeedbackPosition:
+    """A position in the list of conversations with feedback: after this one, whose last feedback has this time."""
 
-    last_judged_at: datetime
+    last_feedback_at: datetime
     conversation_id: ConversationId
 
 
@@ -106,8 +106,8 @@ class FeedbackStore(Protocol):
         """Of the principal's own turns, or of all in the project; the caller has checked that this is allowed."""
         ...
 
-    async def load_judged(
-        self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
-    ) -> tuple[JudgedConversation, ...]:
-        """At most `limit` conversations after `after`, the last rated first; `project` as above."""
+    async def load_conversations(
+        self, principal: Principal, period: Period, *, project: bool, limit: int, after: FeedbackPosition | None
+    ) -> tuple[ConversationFeedback, ...]:
+        """At most `limit` conversations with feedback after `after`, the latest feedback first; `project` as above."""
         ...

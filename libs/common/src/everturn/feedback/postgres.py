@@ -5,10 +5,10 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.feedback.model import (
     MAX_MACHINE_JUDGEMENTS,
+    ConversationFeedback,
     Feedback,
+    FeedbackPosition,
     FeedbackTotals,
-    JudgedConversation,
-    JudgedPosition,
     Judgements,
     Period,
     Reaction,
@@ -74,17 +74,17 @@ class PostgresFeedback:
                 (row,) = await transaction.fetch(_OWN_TOTALS, principal.user_id, *when)
         return _read_totals(row, conversations=row["conversations"])
 
-    async def load_judged(
-        self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
-    ) -> tuple[JudgedConversation, ...]:
-        place = (after.last_judged_at, after.conversation_id) if after else (None, None)
+    async def load_conversations(
+        self, principal: Principal, period: Period, *, project: bool, limit: int, after: FeedbackPosition | None
+    ) -> tuple[ConversationFeedback, ...]:
+        place = (after.last_feedback_at, after.conversation_id) if after else (None, None)
         rest = (period.since, period.until, *place, limit)
         async with self._database.transaction(principal, readonly=True) as transaction:
             if project:
                 rows = await transaction.fetch(_PROJECT_JUDGED, *rest)
             else:
                 rows = await transaction.fetch(_OWN_JUDGED, principal.user_id, *rest)
-        return tuple(map(_read_judged, rows))
+        return tuple(map(_read_conversation, rows))
 
 
 async def _check_room(transaction: Connection, feedback: Feedback) -> None:
@@ -103,12 +103,12 @@ def _read_totals(row: Row, *, conversations: int) -> FeedbackTotals:
     )
 
 
-def _read_judged(row: Row) -> JudgedConversation:
-    return JudgedConversation(
+def _read_conversation(row: Row) -> ConversationFeedback:
+    return ConversationFeedback(
         conversation_id=row["conversation_id"],
         user_id=row["user_id"],
         title=row["title"],
-        last_judged_at=row["last_judged_at"],
+        last_feedback_at=row["last_judged_at"],
         totals=_read_totals(row, conversations=1),
     )
 

@@ -21,7 +21,7 @@ import structlog
 from chat_proc.sandbox.launching import UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.core.subprocesses import END_WITHIN_S, start_process, wait_for_end
+from everturn.core.subprocesses import END_WITHIN_S, wait_for_end, wait_for_start
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
@@ -174,7 +174,7 @@ async def run_command(command: Sequence[str], *, timeout_s: float) -> tuple[int 
 
     After `timeout_s` it is killed, and TimeoutError raised.
     """
-    process = await start_process(
+    process = await wait_for_start(
         asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -263,7 +263,7 @@ async def _no_hits(finished: Finished) -> tuple[LimitName, ...]:
 
 @contextlib.asynccontextmanager
 async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await start_process(_start_process(command), _end)
+    process = await wait_for_start(_start_process(command), _end)
     try:
         yield process
     finally:

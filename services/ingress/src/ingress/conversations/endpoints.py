@@ -158,7 +158,7 @@ async def get_round_context(
 @turn_router.post("/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model=TurnsOut)
 async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversation_id: ConversationPath) -> Response:
     """Turns with feedback, all or those selected; the newest are on the first page."""
-    return await _answer(await service.load_judged_turns(me, conversation_id, body))
+    return await _answer(await service.load_turns_with_feedback(me, conversation_id, body))
 
 
 async def _answer(view: BaseModel, *, exclude_none: bool = True) -> Response:

@@ -175,7 +175,7 @@ class ConversationService:
             raise NotFound()
         return await asyncio.to_thread(build_turn_index, turn_id, page.turns[0].blocks)
 
-    async def load_judged_turns(
+    async def load_turns_with_feedback(
         self, principal: Principal, conversation_id: ConversationId, wanted: TurnsIn
     ) -> TurnsOut:
         """The turns that have feedback."""

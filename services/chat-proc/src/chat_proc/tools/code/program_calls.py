@@ -438,8 +438,8 @@ class CallHandler:
         return fit_reply(ToolReply(request.id, True, self._parts.redactor.redact_value(value)))
 
     def _refuse(self, request: GatewayCall, code: str, message: str) -> ToolReply:
-        has_outcome = self._parts.redactor.redact(message)[:MAX_MESSAGE_CHARS]
-        return ToolReply(request.id, False, None, code, has_outcome.encode("utf-8", "replace").decode())
+        redacted = self._parts.redactor.redact(message)[:MAX_MESSAGE_CHARS]
+        return ToolReply(request.id, False, None, code, redacted.encode("utf-8", "replace").decode())
 
 
 @dataclass(slots=True)
@@ -463,7 +463,7 @@ class ProgramCalls:
     def __init__(self, tools: ProgramTools, run: ToolCall) -> None:
         self._run = run
         self._effects = {spec.tool_id: spec.effect for spec in tools.specs}
-        self._strange = {spec.tool_id for spec in tools.specs if spec.untrusted}
+        self._untrusted_tools = {spec.tool_id for spec in tools.specs if spec.untrusted}
         self._answerer = CallHandler(tools, run.context)
         self._made: dict[int, _Made] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
@@ -511,7 +511,7 @@ class ProgramCalls:
         theirs = {record.id: (record.tool_id, record.arguments_sha256) for record in audited}
         # A call in progress when the run ended is not in the audit yet.
         ended = {number for number, made in self._made.items() if made.result.status in ("ok", "error")}
-        wrong = [number for number, has_outcome in theirs.items() if ours.get(number) != has_outcome]
+        wrong = [number for number, call in theirs.items() if ours.get(number) != call]
         return sorted({*wrong, *(ended - theirs.keys())})
 
     def _begin(self, call: GatewayCall) -> _Made:
@@ -537,7 +537,7 @@ class ProgramCalls:
 
     def _build_result(self, made: _Made, given: Given) -> ToolResultBody:
         reply = given.reply
-        strange = made.body.tool_id in self._strange or bool(given.outcome and given.outcome.untrusted)
+        untrusted = made.body.tool_id in self._untrusted_tools or bool(given.outcome and given.outcome.untrusted)
         text = describe_value(reply.value if reply.ok else f"{reply.error_code}: {reply.error_message}")
         failed = "ambiguous" if reply.error_code == "ambiguous" else "error"
         return ToolResultBody(
@@ -545,7 +545,7 @@ class ProgramCalls:
             status="ok" if reply.ok else failed,
             text=text,
             duration_ms=int((self._monotonic() - made.began_s) * 1000),
-            untrusted=strange and reply.ok,
+            untrusted=untrusted and reply.ok,
             data=_address_data(given) if reply.ok else None,
             parent=made.body.parent,
         )
