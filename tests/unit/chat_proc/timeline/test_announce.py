@@ -74,7 +74,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         run=RunLimits(),
         hotset=(HotMemory("mem_1", "likes short\nanswers", ("style",), pinned=True),),
         notices=("older turns are summarized in su:turn_1.conv.range.summary",),
-        limits="one file 64 MB",
+        limits="one file 64 MiB",
     )
     assert text == (
         "[ANNOUNCE]\nIteration 2/16\n\n"
@@ -86,7 +86,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         "[RUNTIME LIMITS]\ncode: programs run in bubblewrap\n"
         "limits of a program: 1024 MiB of memory, 240 s of processor time, "
         "files of at most 64 MiB, at most 64 output files, 64 MiB in total\n"
-        "workspace: one file 64 MB\n\n"
+        "workspace: one file 64 MiB\n\n"
         "[TEMPORAL CONTEXT]\nuser timezone: unknown\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
         "[OPEN PLANS]\nplan_id=plan_a (current)\n  ✓ [1] collect\n  □ [2] draft\n\n"
         "[LIVE TURN EVENTS]\n- user.followup ar:turn_1.external.followup.sig_1: also the median\n\n"

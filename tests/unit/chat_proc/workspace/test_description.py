@@ -40,13 +40,13 @@ def test_local_files_pulled_roots_and_earlier_turns_are_listed() -> None:
 
     assert lines == [
         "this turn writes to turn_2/files/ and turn_2/outputs/",
-        "local, editable: 2 of 500 files in files/, 1 in outputs/, 6 bytes; written in this turn 5 of 250 MB",
+        "local, editable: 2 of 500 files in files/, 1 in outputs/, 6 bytes; written in this turn 5 of 250 MiB",
         "- fi:turn_2.files/lib.py (text/plain, 1 bytes), checked out from fi:turn_1.files/lib.py",
         "- fi:turn_2.files/app.py (text/plain, 2 bytes), checked out from fi:turn_1.files/app.py, modified",
         "- fi:turn_2.outputs/chart.png (image/png, 3 bytes)",
         "local, attached by the user:",
         "- fi:turn_2.user.attachments/sales.csv (3 bytes)",
-        "local, pulled, read-only: 5 of 500 files, 10 bytes of 256 MB",
+        "local, pulled, read-only: 5 of 500 files, 10 bytes of 256 MiB",
         "- turn_0/files/ (4 files, 9 bytes)",
         "- turn_1/outputs/x (1 bytes)",
         "not local; the last turns with files/, newest first, for react.checkout or react.pull:",

@@ -99,7 +99,7 @@ async def test_what_a_turn_may_write_in_all_is_bounded(call_tool, timeline, obje
 
     outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "x"})
 
-    assert "would exceed 250 MB" in outcome.text
+    assert "would exceed 250 MiB" in outcome.text
 
 
 async def test_the_number_of_files_in_the_workspace_is_bounded(call_tool, timeline, objects) -> None:
