@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import socket
+import threading
 from functools import partial
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from everturn.core.page_server import (
     MAX_CONNECTIONS,
@@ -142,6 +143,17 @@ async def test_the_page_has_the_metrics_of_its_registry_and_no_others() -> None:
 
     assert b"trial_things_total 1.0" in page
     assert b"everturn_" not in page
+
+
+async def test_the_metrics_are_rendered_beside_the_event_loop() -> None:
+    on_loop: list[bool] = []
+    registry = CollectorRegistry()
+    thread = Gauge("trial_thread", "Things.", registry=registry)
+    thread.set_function(lambda: on_loop.append(threading.current_thread() is threading.main_thread()) or 0.0)
+
+    assert b"trial_thread 0.0" in (await build_metrics_page(registry)).body
+
+    assert on_loop == [False]
 
 
 async def test_a_port_in_use_is_reported_with_a_remedy() -> None:

@@ -1,5 +1,6 @@
 """Which parts of a request a provider's cache could serve, and which texts can be rebuilt."""
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +14,7 @@ from everturn.timeline.manifests import Manifest, ManifestSegment
 from everturn.timeline.rendering import render_block
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import TimelineBuilder
+from ingress.conversations import round_context
 from ingress.conversations.round_context import RoundContexts, judge_cache
 
 ANN = Principal("acme", "support", "ann")
@@ -91,3 +93,34 @@ async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None
         "the content of a file, which can be read by its ref",
         "not kept",
     ]
+
+
+async def test_a_round_is_read_and_rebuilt_beside_the_event_loop(
+    prompt: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_loop: dict[str, bool] = {}
+
+    def replace_with_noted(name: str) -> None:
+        function = getattr(round_context, name)
+
+        def call_and_note(*args: object) -> object:
+            on_loop[name] = threading.current_thread() is threading.main_thread()
+            return function(*args)
+
+        monkeypatch.setattr(round_context, name, call_and_note)
+
+    for name in ("judge_cache", "try_rebuild_text"):
+        replace_with_noted(name)
+    segments = (part(render_block(prompt), seq=prompt.seq, form="full"),)
+    objects = MemoryObjects()
+    for number in (1, 2):
+        manifest = Manifest(
+            version=1, turn_id=TURN, round=number, model="m", sent_at="", max_output_tokens=1, tokens=1,
+            segments=segments,
+        )  # fmt: skip
+        await objects.save(manifest_key(CONVERSATION, TURN, number), manifest.model_dump_json().encode())
+
+    contexts = RoundContexts(OneTurn([prompt]), objects)  # type: ignore[arg-type]
+    await contexts.load(ANN, CONVERSATION, TURN, 2, cursor=None, limit=100)
+
+    assert on_loop == {"judge_cache": False, "try_rebuild_text": False}

@@ -51,8 +51,9 @@ async def build_live_page() -> Page:
 
 
 async def build_metrics_page(registry: CollectorRegistry = REGISTRY) -> Page:
-    """All metrics of this registry: by default those of this process."""
-    return Page(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+    """All metrics of this registry: by default those of this process. Rendered in a thread, because many labels take
+    tens of milliseconds."""
+    return Page(200, CONTENT_TYPE_LATEST, await asyncio.to_thread(generate_latest, registry))
 
 
 @contextlib.asynccontextmanager

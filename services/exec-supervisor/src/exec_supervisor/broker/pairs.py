@@ -130,8 +130,8 @@ class Pairs:
         self.end(warm.pair, force=True)
 
     def count(self, state: PairState) -> int:
-        """The number of pairs in a state; also called by the metrics page."""
-        return sum(pair.state == state for pair in self._pairs.values())
+        """The number of pairs in a state. The metrics page calls it in a thread, so it counts a copy."""
+        return sum(pair.state == state for pair in self._pairs.copy().values())
 
     def end(self, pair: Pair, *, force: bool = False) -> "asyncio.Future[None]":
         """Start to end a pair; the future is done when it has ended. A repeated call returns the same ending."""

@@ -140,7 +140,9 @@ async def get_step(
     return await _answer(await service.load_step(me, conversation_id, turn_id, step))
 
 
-@turn_router.get("/{conversation_id}/turns/{turn_id}/rounds/{number}/context", responses=problems())
+@turn_router.get(
+    "/{conversation_id}/turns/{turn_id}/rounds/{number}/context", responses=problems(), response_model=RoundContextOut
+)
 async def get_round_context(
     *,
     me: Me,
@@ -150,9 +152,10 @@ async def get_round_context(
     number: Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round, from 1.", examples=[1])],
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of parts on a page.")] = 200,
     cursor: Annotated[str | None, Query(description="The `next_cursor` of the previous page.")] = None,
-) -> RoundContextOut:
+) -> Response:
     """The model's input in a round, part by part: origin, tokens, cache state and text."""
-    return await contexts.load(me, conversation_id, turn_id, number, cursor=cursor, limit=limit)
+    view = await contexts.load(me, conversation_id, turn_id, number, cursor=cursor, limit=limit)
+    return await _answer(view, exclude_none=False)
 
 
 @turn_router.post("/{conversation_id}/turns-with-feedbacks", responses=problems(408, 413, 415), response_model=TurnsOut)

@@ -1,5 +1,6 @@
 """The exact model input of a round: its manifest, with each text rebuilt from blocks and verified by its hash."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
@@ -98,49 +99,36 @@ class RoundContexts:
         """One page of a round's input. Raises 404 if it does not belong to the caller or is not stored."""
         start = 0 if cursor is None else _read_start(cursor)
         await self._turns.load_ordinal(principal, conversation_id, turn_id)
-        manifest = await self._try_manifest(conversation_id, turn_id, number)
+        raw = await self._try_object(manifest_key(conversation_id, turn_id, number))
+        raw_before = await self._try_object(manifest_key(conversation_id, turn_id, number - 1)) if number > 1 else None
+        # A manifest and the texts of a page can have megabytes, so threads read and build them.
+        manifest, states = await asyncio.to_thread(_read_manifests, raw, raw_before)
         if manifest is None:
             raise absent("The input of this round is not stored.")
-        before = await self._try_manifest(conversation_id, turn_id, number - 1) if number > 1 else None
-        states = judge_cache(manifest.segments, before.segments if before else None)
         wanted = manifest.segments[start : start + limit]
         blocks = await self._turns.load_blocks(principal, conversation_id, [part.seq for part in wanted if part.seq])
-        texts = _Texts(
-            {block.seq: block for block in blocks}, await self._load_system(conversation_id, turn_id, wanted)
-        )
-        segments = _build_page(wanted, states[start:], start, texts)
-        end = start + len(segments)
-        return RoundContextOut(
-            conversation_id=conversation_id,
-            turn_id=turn_id,
-            round=manifest.round,
-            model=manifest.model,
-            sent_at=manifest.sent_at,
-            max_output_tokens=manifest.max_output_tokens,
-            tokens=manifest.tokens,
-            segments_total=len(manifest.segments),
-            segments=segments,
-            next_cursor=build_cursor(_CURSOR, str(end)) if end < len(manifest.segments) else None,
-        )
+        preamble = None
+        if any(part.origin == "system" for part in wanted):
+            preamble = await self._try_object(manifest_key(conversation_id, turn_id, PREAMBLE_ROUND))
 
-    async def _try_manifest(self, conversation_id: ConversationId, turn_id: TurnId, number: int) -> Manifest | None:
-        raw = await self._try_object(manifest_key(conversation_id, turn_id, number))
-        try:
-            return None if raw is None else Manifest.model_validate_json(raw, extra="ignore")
-        except ValidationError:
-            # Of another version, or damaged: treat it as missing.
-            return None
+        def build() -> RoundContextOut:
+            texts = _Texts({block.seq: block for block in blocks}, _read_system(preamble))
+            segments = _build_page(wanted, states[start:], start, texts)
+            end = start + len(segments)
+            return RoundContextOut(
+                conversation_id=conversation_id,
+                turn_id=turn_id,
+                round=manifest.round,
+                model=manifest.model,
+                sent_at=manifest.sent_at,
+                max_output_tokens=manifest.max_output_tokens,
+                tokens=manifest.tokens,
+                segments_total=len(manifest.segments),
+                segments=segments,
+                next_cursor=build_cursor(_CURSOR, str(end)) if end < len(manifest.segments) else None,
+            )
 
-    async def _load_system(
-        self, conversation_id: ConversationId, turn_id: TurnId, wanted: Sequence[ManifestSegment]
-    ) -> str:
-        if not any(part.origin == "system" for part in wanted):
-            return ""
-        raw = await self._try_object(manifest_key(conversation_id, turn_id, PREAMBLE_ROUND))
-        try:
-            return "" if raw is None else Preamble.model_validate_json(raw, extra="ignore").system
-        except ValidationError:
-            return ""
+        return await asyncio.to_thread(build)
 
     async def _try_object(self, key: str) -> bytes | None:
         try:
@@ -152,6 +140,30 @@ class RoundContexts:
 def round_contexts(request: Request) -> RoundContexts:
     """The service of this application."""
     return cast(RoundContexts, request.app.state.round_contexts)
+
+
+def _read_manifests(raw: bytes | None, raw_before: bytes | None) -> tuple[Manifest | None, list[CacheState]]:
+    """The manifest of a round, and what a cache could do with its parts after the round before."""
+    manifest = _try_manifest(raw)
+    if manifest is None:
+        return None, []
+    before = _try_manifest(raw_before)
+    return manifest, judge_cache(manifest.segments, before.segments if before else None)
+
+
+def _try_manifest(raw: bytes | None) -> Manifest | None:
+    try:
+        return None if raw is None else Manifest.model_validate_json(raw, extra="ignore")
+    except ValidationError:
+        # Of another version, or damaged: treat it as missing.
+        return None
+
+
+def _read_system(raw: bytes | None) -> str:
+    try:
+        return "" if raw is None else Preamble.model_validate_json(raw, extra="ignore").system
+    except ValidationError:
+        return ""
 
 
 def judge_cache(segments: Sequence[ManifestSegment], before: Sequence[ManifestSegment] | None) -> list[CacheState]:
