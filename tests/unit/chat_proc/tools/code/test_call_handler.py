@@ -1,6 +1,7 @@
 """How calls of one run share a worker, and what becomes of tools that don't listen. The replies: see test_calls."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import BaseModel
 from turn_harness.programs import ScriptedTool, build_parts
 from turn_harness.tools import DeafTool, DemoTool
 
+from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import ToolContext, ToolOutcome
 from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, ProgramDependencies, ProgramTools
 from everturn.core.cancellation import Stragglers
@@ -19,7 +21,9 @@ from everturn.turns.ports import EffectKey
 from everturn_testing.files.stored_files import OWNER
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
+from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.live_turn import RecordingTurn
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 def build_answerer(tool: DemoTool, parts: ProgramDependencies) -> CallHandler:
@@ -63,6 +67,31 @@ async def test_a_program_gets_a_reply_if_a_tool_ignores_cancellation() -> None:
     assert (reply.error_code, leftovers.count) == ("timeout", 1)
     tool.go_on.set()
     await leftovers.close(1.0)
+
+
+async def test_the_runs_of_a_turn_read_its_earlier_blocks_once() -> None:
+    reader = MemoryConversationReader(MemoryPlatform())
+    parts = ProgramDependencies(build_parts().ledger, CallPolicy(AddressRules(), reader))
+    prompt = BlockDraft(TurnId("turn_1"), 0, BlockType.USER_PROMPT, "ar:x", PromptBody(text="Go on."), NOW)
+    context = ToolContext(
+        OWNER,
+        ConversationId("conv_1"),
+        TurnId("turn_1"),
+        1,
+        chain_blocks([prompt], next_seq=7, last_hash=""),
+        NOW,
+        MemorySourcePool(),
+        live=RecordingTurn(),
+    )
+    tools = ProgramTools([ScriptedTool(addresses=("text",))], parts)
+    runs = [CallHandler(tools, replace(context, round=number)) for number in (1, 2)]
+    key = EffectKey(TurnId("turn_1"), CallId("call_1"), "demo.echo", "a" * 64, 1)
+    request = GatewayCall(1, "demo.echo", {"text": "https://a.example"})
+
+    given = [await run.answer(request, key, CallId("call_1-1")) for run in runs for _ in range(2)]
+
+    assert {each.reply.error_code for each in given} == {"not_allowed"}
+    assert reader.reads == 1
 
 
 class StrictParams(BaseModel):
