@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ async def run(settings: WorkerSettings, bounds: Bounds) -> None:
             os.close(settings.ready_fd)
 
     async with open_worker(settings, bounds=bounds) as (worker, readiness):
+        # A collection of everything that is loaded by now takes 50 to 100 ms, in which no turn goes on.
+        gc.collect()
+        gc.freeze()
         await worker.run(report_ready)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import json
 import math
 import os
@@ -122,6 +123,9 @@ async def run_ingress(settings: IngressSettings, bounds: Bounds) -> None:
     """Serve until SIGTERM or SIGINT."""
     async with open_parts(settings, bounds) as parts:
         app = build_app(parts)
+        # A collection of everything that is loaded by now takes 50 to 100 ms, in which no stream goes on.
+        gc.collect()
+        gc.freeze()
         config = uvicorn.Config(
             app,
             host=settings.host,
