@@ -20,7 +20,6 @@ const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
   "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or rephrase the question." },
   "output-limit": { what: "The model used up its output limit before it answered.", advice: "Ask for less in one message, or split the question." },
-  "attachment-unreadable": { what: "An attachment couldn’t be read.", advice: "Try again, or attach the file again." },
   "turn-given-up": { what: "The server could not finish this answer.", advice: "Try again." },
 };
 

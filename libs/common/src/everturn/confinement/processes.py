@@ -6,19 +6,13 @@ A request is a JSON line with `size` and other fields, then that many bytes. An 
 
 import asyncio
 import json
-import os
-import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, BinaryIO
-
-import structlog
 
 from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
 from everturn.core.errors import Unavailable
-from everturn.core.subprocesses import wait_for_end, wait_for_start
-
-_log = structlog.get_logger(__name__)
+from everturn.core.subprocesses import kill_group, wait_for_start
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """The processes inherit no variables of ours, least of all passwords."""
@@ -63,7 +57,7 @@ class ConfinedProcesses:
 
     async def close(self) -> None:
         while self._idle:
-            await _end(self._idle.pop())
+            await kill_group(self._idle.pop())
 
     async def _exchange(
         self, process: asyncio.subprocess.Process, fields: Mapping[str, Any], data: bytes
@@ -85,7 +79,7 @@ class ConfinedProcesses:
             yield process
         except BaseException:
             # It may still be busy with this request, and its answer would be mistaken for that to the next one.
-            await _end(process)
+            await kill_group(process)
             raise
         self._idle.append(process)
 
@@ -104,7 +98,7 @@ class ConfinedProcesses:
                     env=_ENVIRONMENT,
                     start_new_session=True,
                 ),
-                _end,
+                kill_group,
             )
         except OSError as error:
             raise Unavailable(f"The process that {self._purpose} could not be started.") from error
@@ -126,12 +120,3 @@ def _run(
     work: Callable[[Mapping[str, Any], bytes], bytes], fields: Mapping[str, Any], data: bytes, limits: ForkLimits
 ) -> ForkResult:
     return run_confined(lambda: work(fields, data), limits)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Also kills the fork that may still be running: they are one process group."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if not await wait_for_end(process):
-        _log.error("A killed process that read untrusted bytes did not end", pid=process.pid)

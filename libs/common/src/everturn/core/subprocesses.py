@@ -1,8 +1,10 @@
 """Child processes that are never lost: not while they start, nor because their pipes stay open."""
 
 import asyncio
+import os
+import signal
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -52,3 +54,39 @@ async def wait_for_end(process: Process, limit_s: float = END_WITHIN_S) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def kill_group(process: Process) -> None:
+    """Kill a process that was started in a session of its own, with all that it has started, and wait for its end."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if not await wait_for_end(process):
+        _log.error("A killed process did not end", pid=process.pid, timeout_s=END_WITHIN_S)
+
+
+async def run_command(
+    command: Sequence[str], data: bytes = b"", *, timeout_s: float
+) -> tuple[int | None, bytes, bytes]:
+    """The exit status, output and error output of a program that gets `data` as input. Raises OSError if it does not
+    start. After `timeout_s` it is killed, and TimeoutError raised.
+
+    What it writes is not limited: run only programs that write little.
+    """
+    process = await wait_for_start(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        ),
+        kill_group,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate(data)
+        return process.returncode, output, errors
+    finally:
+        if process.returncode is None:
+            await kill_group(process)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
-from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, LocalLauncher, load_interpreter, run_command
+from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, LocalLauncher, load_interpreter
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
+from everturn.core.subprocesses import run_command
 from everturn.execution.messages import UidRange
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -21,7 +20,7 @@ import structlog
 from chat_proc.sandbox.launching import UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.core.subprocesses import END_WITHIN_S, wait_for_end, wait_for_start
+from everturn.core.subprocesses import END_WITHIN_S, run_command, wait_for_end, wait_for_start
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
@@ -167,38 +166,6 @@ async def _query(python: Path, timeout_s: float) -> tuple[str, str, str, bool]:
     if status != 0:
         raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
-
-
-async def run_command(command: Sequence[str], *, timeout_s: float) -> tuple[int | None, bytes, bytes]:
-    """The exit status, output and error output of a program of this machine. Raises OSError if it does not start.
-
-    After `timeout_s` it is killed, and TimeoutError raised.
-    """
-    process = await wait_for_start(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        ),
-        _kill,
-    )
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate()
-        return process.returncode, output, errors
-    finally:
-        if process.returncode is None:
-            await _kill(process)
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    # With its group: the end of a wrapper script alone would leave the pipes open.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if not await wait_for_end(process):
-        _log.error("A killed program did not end", pid=process.pid, timeout_s=END_WITHIN_S)
 
 
 @contextlib.asynccontextmanager

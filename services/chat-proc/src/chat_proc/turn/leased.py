@@ -24,6 +24,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, SignalId, TurnId
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
+from everturn.core.threads import call_sized
 from everturn.events.model import AnyEvent, ConvStatus, ConvTitle
 from everturn.events.turn_view import (
     TurnRecord,
@@ -54,9 +55,6 @@ from everturn.turns.model import (
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
-
-MAX_VIEWED_ON_LOOP_CHARS = 1_000_000
-"""Of the blocks of a turn, whose state takes 2 to 3 ms to build; that of a longer turn is built in a thread."""
 
 
 class TurnInbox:
@@ -521,12 +519,11 @@ class LeasedTurn:
         return await self._retries.call(lambda: self._timelines.load_source_text(*where, sid))
 
     async def _build_view(self) -> TurnView:
-        """The turn's state as it is now; of a long turn it is built in a thread."""
+        """The turn's state as it is now."""
         record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.signals)
         who = self.lease.principal
         build = partial(build_turn_view, record, tenant=who.tenant, project=who.project)
-        is_long = sum(len(block.body_json) for block in record.blocks) > MAX_VIEWED_ON_LOOP_CHARS
-        return await asyncio.to_thread(build) if is_long else build()
+        return await call_sized(sum(len(block.body_json) for block in record.blocks), build)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)

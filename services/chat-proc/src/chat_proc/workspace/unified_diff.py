@@ -4,14 +4,14 @@ Headers are not trusted: counts are derived from the lines of a hunk, and a hunk
 is applied at the nearest place after the previous hunk where all of its context matches exactly.
 """
 
-import asyncio
-import contextlib
 import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from everturn.core.subprocesses import run_command
 
 _HEADER = re.compile(r"@@+(?: -(\d{1,9})(?:,(\d{1,9}))?)?(?: \+\d{1,9}(?:,\d{1,9})?)? ?(?:@@.*)?", re.DOTALL)
 _NO_NEWLINE = "\\"
@@ -370,20 +370,10 @@ def _check_json(data: bytes) -> str | None:
 
 
 async def _check_python(data: bytes) -> str | None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", _PARSE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
     try:
-        async with asyncio.timeout(LIMIT_S):
-            said, _ = await process.communicate(data)
+        status, said, _ = await run_command((sys.executable, "-I", "-S", "-c", _PARSE), data, timeout_s=LIMIT_S)
     except TimeoutError:
         return f"it could not be parsed within {LIMIT_S:g} s"
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode:
+    if status:
         return "it is nested too deeply to be parsed"
     return said.decode("utf-8", "replace").strip()[:300] or None
