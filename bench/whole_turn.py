@@ -15,114 +15,23 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
-from urllib.parse import urlsplit
+from typing import Final
 
 import aiohttp
 from helpers.goals import Goal, build_goal, run_goals
+from helpers.whole_turns import LIMIT_S, MARK, TOKENS, Client, PlatformClient, Turn, build_script, drive, load_cpu
 
 from everturn_local.ports import LOOPBACK, load_free_port
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.supervision.platform import Platform
 
-TOKENS, MARK = 200, b"~"
 TEXT_BYTES = 5 * TOKENS
 CROWDS: Final = {1: 20, 10: 80, 40: 160}
 """Turns by the number of clients that take them side by side."""
-LIMIT_S = 60.0
-SCRIPT = f"""
-[[scripts]]
-when = ""
-[[scripts.rounds]]
-chunk_chars = 5
-reply = '''<channel:action>{{"action": "complete", "notes": "", "tool_call": null, "final_answer": "{"tok~ " * TOKENS}",
-"suggested_followups": null}}</channel:action>'''
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Seconds from sending a message until it was accepted, until each token, and until the end; bytes received."""
-
-    accepted_s: float
-    tokens_s: Sequence[float]
-    ended_s: float
-    received: int
-
-
-class Client(Protocol):
-    async def open(self) -> None: ...
-
-    async def run_turn(self) -> Turn: ...
-
-    async def close(self) -> None: ...
-
-
-class PlatformClient:
-    """Sends over one connection and follows over another, as a browser does."""
-
-    def __init__(self, url: str, user: str) -> None:
-        parts = urlsplit(url)
-        self._host, self._port, self._user = parts.hostname, parts.port, user
-        self._base = "/conversations/default/default"
-        self._conversation = ""
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def open(self) -> None:
-        self._requests, self._send = await self._connect()
-        self._stream, follow = await self._connect()
-        self._conversation = json.loads(await self._request("POST", self._base, b"{}"))["conversation_id"]
-        follow.write(self._head("GET", f"{self._base}/{self._conversation}/events"))
-        await self._stream.readuntil(b"ready")
-
-    async def run_turn(self) -> Turn:
-        began = time.perf_counter()
-        accepting = asyncio.create_task(
-            self._request("POST", f"{self._base}/{self._conversation}/messages", b'{"text":"Hi"}')
-        )
-        tokens: list[float] = []
-        received, rest, is_complete = 0, b"", False
-        # A notice of the turn before can still come, so only the one after this turn's end counts.
-        while not is_complete or b'{"state":"idle"}' not in rest:
-            data = await self._stream.read(1 << 18)
-            assert data, "the stream ended"
-            received += len(data)
-            # The end repeats the answer.
-            tokens += [time.perf_counter() - began] * min(data.count(MARK), TOKENS - len(tokens))
-            rest = rest[-64:] + data
-            if not is_complete:
-                _, found, after = rest.partition(b'"type":"chat.complete"')
-                is_complete, rest = bool(found), after if found else rest
-        ended = time.perf_counter() - began
-        await accepting
-        return Turn(self._accepted - began, tokens, ended, received)
-
-    async def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(self._host, self._port, limit=1 << 22)
-        self._writers.append(writer)
-        return reader, writer
-
-    async def _request(self, method: str, path: str, body: bytes) -> bytes:
-        self._send.write(self._head(method, path, body))
-        head = await self._requests.readuntil(b"\r\n\r\n")
-        self._accepted = time.perf_counter()
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        answer = await self._requests.readexactly(int(length.split(b":")[1]))
-        assert head.split()[1] in (b"201", b"202"), (head, answer)
-        return answer
-
-    def _head(self, method: str, path: str, body: bytes = b"") -> bytes:
-        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nX-Dev-User: {self._user}\r\n"
-        head += "Accept: text/event-stream, application/json\r\n"
-        return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 class PeerClient:
@@ -257,7 +166,7 @@ def measure(blocks: int) -> list[Goal]:
 
 async def measure_in(folder: Path, blocks: int) -> list[Goal]:
     script = folder / "script.toml"
-    script.write_text(SCRIPT)
+    script.write_text(build_script())
     env = {"EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": "16"}
     async with AsyncExitStack() as stack:
         platform = await stack.enter_async_context(Platform(folder / "home", env=env, workers=2))
@@ -352,53 +261,6 @@ async def wait_until_it_answers(build: Callable[[int], Client]) -> None:
                 return
             finally:
                 await client.close()
-
-
-async def drive(clients: Sequence[Client], turns: int) -> tuple[list[Turn], float]:
-    """Let the clients take so many turns in all, after one each that doesn't count."""
-    left = turns
-    found: list[Turn] = []
-
-    async def run_lane(client: Client) -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            found.append(await client.run_turn())
-
-    async with asyncio.timeout(LIMIT_S):
-        for client in clients:
-            await client.open()
-        await clients[0].run_turn()
-        began = time.perf_counter()
-        await asyncio.gather(*(run_lane(client) for client in clients))
-        took_s = time.perf_counter() - began
-    for client in clients:
-        await client.close()
-    return found, took_s
-
-
-def load_cpu(platform: Platform) -> dict[str, float]:
-    """CPU seconds so far of each part of the platform, with its children."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    spent: dict[int, float] = {}
-    parent: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        spent[int(folder.name)] = (int(fields[11]) + int(fields[12])) / ticks
-        parent[int(folder.name)] = int(fields[1])
-    parts = ("postgres", "redis", *platform.reports)
-    names = {platform.pid(name): name.partition("-")[0] for name in parts}
-    sums = dict.fromkeys(names.values(), 0.0)
-    for pid, seconds in spent.items():
-        at = pid
-        while at not in names and at in parent:
-            at = parent[at]
-        if at in names:
-            sums[names[at]] += seconds
-    return sums
 
 
 def build_goals(figures: dict[tuple[str, int], Figures], cpu_s: dict[str, float]) -> list[Goal]:

@@ -84,7 +84,7 @@ async def test_a_wall_that_vanishes_fails_the_run_and_comes_back_with_the_wall(s
     reported = {
         WITHOUT_SECCOMP: "no seccomp filter is loaded",
         # Or it can not even read the interpreter, where that lies in a closed home.
-        WITHOUT_ANY: "the sandbox is not closed|Permission denied",
+        WITHOUT_ANY: "the sandbox is not isolated|Permission denied",
         REFUSING: "PR_SET_SECCOMP",
         None: "bwrap",
     }

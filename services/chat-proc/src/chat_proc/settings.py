@@ -103,7 +103,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         le=256,
         validation_alias="WORKER_SLOTS",
         description="Turns that one worker runs at once. It can run as many again, for users who have none "
-        "running and while its own turns wait for a program or a silent model.",
+        "running, or while its own turns wait for a program or a silent model.",
     )
     user_running_max: int = Field(
         default=3,

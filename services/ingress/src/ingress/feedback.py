@@ -81,9 +81,9 @@ class PeriodIn(JsonBody):
     """A period: `from` is included, `to` is not. `scope` is `own`, or for admins `project`, their default."""
 
     since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
-    """The beginning of the period, included, in ISO 8601 with its zone."""
+    """The beginning of the period, inclusive, in ISO 8601 with a time zone."""
     until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
-    """The end of the period, not included, in ISO 8601 with its zone."""
+    """The end of the period, exclusive, in ISO 8601 with a time zone."""
     cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the previous page.")
     limit: int = Field(default=50, ge=1, le=100, description="Maximum number of rows on a page.")
     scope: Scope | None = None

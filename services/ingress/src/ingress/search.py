@@ -77,9 +77,9 @@ class SearchIn(JsonBody):
         ),
     )
     since: Moment | None = Field(default=None, alias="from", strict=False)
-    """The beginning of the period, included, in ISO 8601 with its zone."""
+    """The beginning of the period, inclusive, in ISO 8601 with a time zone."""
     until: Moment | None = Field(default=None, alias="to", strict=False)
-    """The end of the period, not included, in ISO 8601 with its zone."""
+    """The end of the period, exclusive, in ISO 8601 with a time zone."""
     cursor: Cursor | None = Field(
         default=None, description="The `next_cursor` of the previous page; valid for an hour."
     )

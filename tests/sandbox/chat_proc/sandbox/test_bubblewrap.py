@@ -157,5 +157,5 @@ exec {shutil.which("bwrap")} "$@"
         fake.chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-        with pytest.raises(SandboxUnavailable, match=f"the sandbox is not closed: {message}"):
+        with pytest.raises(SandboxUnavailable, match=f"the sandbox is not isolated: {message}"):
             await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python", PROFILES)

@@ -63,6 +63,17 @@ def test_pictures_of_all_modes_are_made_smaller(mode: str) -> None:
     assert try_read_size(shrink_picture(out.getvalue())) == (2000, 7)
 
 
+def test_sixteen_bits_of_grey_are_scaled() -> None:
+    grey = Image.new("I;16", (3000, 1))
+    grey.putdata([x * 65_535 // 3000 for x in range(3000)])
+    file = io.BytesIO()
+    grey.save(file, "PNG")
+
+    shrunk = Image.open(io.BytesIO(shrink_picture(file.getvalue())))
+
+    assert [shrunk.getpixel((x, 0)) for x in (0, 500, 1000, 1500)] == [0, 64, 128, 192]
+
+
 def test_a_photo_is_upright_and_a_noisy_picture_small_enough() -> None:
     out, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = 6

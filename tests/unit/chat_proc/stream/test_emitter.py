@@ -36,7 +36,8 @@ class HeldEvents(MemoryEvents):
         self.open.set()
         self.entries: list[Entry] = []
         self.calls = 0
-        self.fail_before: list[Exception] = []
+        self.fail_before: list[Exception | None] = []
+        """Raised by the next calls, from the last one; None is a call that succeeds."""
         self.fail_after: list[Exception] = []
 
     async def publish(
@@ -49,8 +50,8 @@ class HeldEvents(MemoryEvents):
     ) -> None:
         self.calls += 1
         await self.open.wait()
-        if self.fail_before:
-            raise self.fail_before.pop()
+        if self.fail_before and (error := self.fail_before.pop()):
+            raise error
         await super().publish(conversation_id, entry, after=after)
         if entry not in self.entries:
             self.entries.append(entry)
@@ -302,6 +303,21 @@ async def test_events_during_the_preparation_of_a_rewind_follow_it(stream: HeldE
 
     assert stream.texts_sent[0] == "rewind"
     assert stream.texts_sent.count("a") == 1
+
+
+async def test_a_title_that_a_rewind_sends_again_outlives_the_next_rewind(
+    stream: HeldEvents, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chat_proc.stream.emitter.MAX_ENTRY_BYTES", 10)  # each event has an entry of its own
+    stream.fail_before = [Unavailable("Redis"), None, EventsLost(CONVERSATION)]
+    emitter.emit(ConvTitle(title="A title"))
+    await until(lambda: stream.calls == 3)
+    assert stream.texts_sent == ["rewind"]
+    emitter.rewind()
+
+    assert await emitter.flush(5)
+
+    assert stream.texts_sent == ["rewind", "rewind", "A title"]
 
 
 async def test_a_second_rewind_while_the_first_is_encoded_sends_nothing_twice(

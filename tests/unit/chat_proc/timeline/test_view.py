@@ -199,7 +199,7 @@ def test_a_history_summary_replaces_its_blocks_and_comes_first() -> None:
     assert shown(view) == [("conv.range.summary", "full"), ("turn.header", "full"), ("user.prompt", "full")]
     assert view.items[0].text == (
         "[COMPACTED PRIOR CONVERSATION MEMORY]\n"
-        "path=su:turn_1.conv.range.summary; stands for the turns before\n"
+        "path=su:turn_1.conv.range.summary; stands for the earlier turns\n"
         "They asked about beavers.\n"
         "Anchors:\n"
         "- ar:turn_0.round.1.note: [P] metric units\n\n"

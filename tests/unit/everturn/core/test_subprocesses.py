@@ -4,10 +4,12 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from everturn.core.subprocesses import wait_for_end, wait_for_start
+from everturn.core.subprocesses import run_command, wait_for_end, wait_for_start
 
 
 async def end(process: Process) -> None:
@@ -65,3 +67,25 @@ async def test_a_pipe_that_another_process_holds_does_not_delay_the_end_forever(
 
     os.killpg(process.pid, signal.SIGKILL)
     assert await wait_for_end(process)
+
+
+async def test_a_command_that_takes_too_long_leaves_nothing_behind_that_it_started() -> None:
+    started = "sleep 51 & echo $!; exit"
+
+    with pytest.raises(TimeoutError):
+        await run_command(("sh", "-c", f"{started} >&2"), timeout_s=0.3)
+
+    assert "sleep\x0051" not in "".join(read_arguments())
+
+
+async def test_a_command_gets_its_input_and_returns_its_output() -> None:
+    assert await run_command(("sh", "-c", "cat; echo no >&2; exit 3"), b"yes", timeout_s=10) == (3, b"yes", b"no\n")
+
+
+def read_arguments() -> list[str]:
+    """Of all processes."""
+    found: list[str] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(file.read_text(errors="replace"))
+    return found

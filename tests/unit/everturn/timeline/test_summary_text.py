@@ -27,7 +27,7 @@ def lines_of(scope: str) -> list[str]:
 
 def test_a_summary_has_text_chapters_requests_and_anchors() -> None:
     assert lines_of("history") == [
-        "path=su:turn_4.conv.range.summary; stands for the turns before",
+        "path=su:turn_4.conv.range.summary; stands for the earlier turns",
         "## Done",
         "- it",
         "Earlier turns; each of these lists its turns:",

@@ -42,7 +42,7 @@ async def test_the_supervisor_is_attached_before_it_is_started(engine, pairs: Pa
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (Finished("not_started", "the sandbox is not closed", 0, None), "the sandbox is not closed"),
+        (Finished("not_started", "the sandbox is not isolated", 0, None), "the sandbox is not isolated"),
         (b"", "no such module"),
         (encode_raw(b"tar"), "single Ready frame"),
         (encode_frame({"kind": "stop", "reason": "timeout"}), "invalid frame"),

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
 from everturn.core.errors import Unavailable
 from everturn.core.subprocesses import kill_group, wait_for_start
+from everturn.core.transports import CheckedWriter
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """The processes inherit no variables of ours, least of all passwords."""
@@ -64,9 +65,10 @@ class ConfinedProcesses:
     ) -> ForkResult:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("The process was started without pipes.")
-        process.stdin.write(json.dumps({**fields, "size": len(data)}).encode() + b"\n")
-        process.stdin.write(data)
-        await process.stdin.drain()
+        requests = CheckedWriter(process.stdin)
+        requests.write(json.dumps({**fields, "size": len(data)}).encode() + b"\n")
+        requests.write(data)
+        await requests.drain()
         head: dict[str, Any] = json.loads(await process.stdout.readline())
         if head["size"] > self._answer_bytes:
             raise ValueError("the answer is too long")

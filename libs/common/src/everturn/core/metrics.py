@@ -174,7 +174,7 @@ TURNS_INDEXED = Counter(
 )
 SNIPPETS_INDEXED = Counter("everturn_snippets_indexed", "Snippets added to the memory search index.")
 SANDBOXES_TAKEN = Counter(
-    "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold or booted ahead.", ["kind"]
+    "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold, or warm (booted ahead).", ["kind"]
 )
 SANDBOXES_DISCARDED = Counter(
     "everturn_sandboxes_discarded", "Sandboxes booted ahead and discarded unused, by reason.", ["reason"]

@@ -24,7 +24,7 @@ class Part:
 
 
 class PartOut(ApiModel):
-    """How a part is."""
+    """The state of a part."""
 
     ok: bool
     """Whether it responds."""

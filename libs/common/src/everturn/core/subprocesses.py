@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -56,9 +57,13 @@ async def wait_for_end(process: Process, limit_s: float = END_WITHIN_S) -> bool:
     return True
 
 
-async def kill_group(process: Process) -> None:
-    """Kill a process that was started in a session of its own, with all that it has started, and wait for its end."""
-    if process.returncode is None:
+async def kill_group(process: Process, *, has_just_ended: bool = False) -> None:
+    """Kill a process that was started in a session of its own, with all that it has started, and wait for its end.
+
+    One that has ended is left alone, because its number can be another process's by now, unless it `has_just_ended`:
+    then what it has started is killed.
+    """
+    if process.returncode is None or has_just_ended:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     if not await wait_for_end(process):
@@ -73,20 +78,24 @@ async def run_command(
 
     What it writes is not limited: run only programs that write little.
     """
-    process = await wait_for_start(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        ),
-        kill_group,
-    )
+    with tempfile.TemporaryFile() as source:  # a pipe would have to be written, also for a program that has ended
+        await asyncio.to_thread(source.write, data)
+        source.seek(0)
+        process = await wait_for_start(
+            asyncio.create_subprocess_exec(
+                *command,
+                stdin=source,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            ),
+            kill_group,
+        )
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate(data)
-        return process.returncode, output, errors
-    finally:
-        if process.returncode is None:
-            await kill_group(process)
+            output, errors = await process.communicate()
+    except BaseException:
+        # What the program has started may hold its pipes.
+        await kill_group(process, has_just_ended=True)
+        raise
+    return process.returncode, output, errors

@@ -15,7 +15,7 @@ class NoRoom(Unavailable):
 class WorkSlots:
     """Runs `at_once` jobs, lets `waiting` jobs wait, for at most `longest_wait_s`, and rejects all others with `why`.
 
-    A job has an owner, such as a owner or a tenant. Owners take turns: each free slot goes to the next owner, not to
+    A job has an owner, such as a person or a tenant. Owners take turns: each free slot goes to the next owner, not to
     the next job. One owner uses at most `at_once_of_owner` slots, so slow jobs of one never hold all of them. When the
     queue is full, an owner with at least two more waiting jobs than the new job's owner loses the last of them.
     """

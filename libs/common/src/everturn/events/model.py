@@ -35,7 +35,7 @@ class Ready(ApiModel):
 
 
 class ConvStatus(ApiModel):
-    """The conversation's state changed. `position` is how many turns are claimed before a queued one, 0 for the next.
+    """The conversation's state changed. `position` is the number of turns ahead of a queued one, 0 if it is next.
 
     Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
     """

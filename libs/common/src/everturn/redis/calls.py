@@ -54,7 +54,8 @@ async def limited(limit_s: float) -> AsyncGenerator[None]:
         with keep_cancellation():
             async with answered_within(limit_s):
                 yield
-    except (RedisError, OSError, TimeoutError) as error:
+    # uvloop raises RuntimeError for a write to a connection that has just closed.
+    except (RedisError, OSError, TimeoutError, RuntimeError) as error:
         raise Unavailable(f"Redis: {error or type(error).__name__}") from error
 
 

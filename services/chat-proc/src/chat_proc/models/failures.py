@@ -52,7 +52,7 @@ _TOO_LONG_PHRASES = (
     "context window",
 )
 _SENTENCES: Mapping[FailureKind, str] = {
-    "unauthorized": "The provider refused the key or the permission",
+    "unauthorized": "The provider rejected the API key or denied access",
     "no_credit": "The provider's account has no credit left",
     "rate_limited": "The provider's rate limit is reached",
     "overloaded": "The provider is overloaded",

@@ -32,7 +32,12 @@ def shrink_picture(data: bytes, side_px: int = MAX_SIDE_PX) -> bytes:
         if opened.mode in ("1", "P", "I", "F") or opened.mode.startswith("I;"):
             # Averaging below needs colours; this many pixels are enough to convert.
             opened.thumbnail((2 * side_px, 2 * side_px), Image.Resampling.NEAREST)
-        image = opened.convert(_choose_mode(opened)) if opened.mode not in ("L", "RGB", "RGBA") else opened
+        image = opened
+        if opened.mode == "I" or opened.mode.startswith("I;"):
+            # Sixteen bits of grey, which a conversion would cut off at 255 instead of scaling them.
+            image = opened.point(lambda grey: grey / 256).convert("L")
+        elif opened.mode not in ("L", "RGB", "RGBA"):
+            image = opened.convert(_choose_mode(opened))
         image.thumbnail((side_px, side_px), Image.Resampling.BOX)
         upright = ImageOps.exif_transpose(image)
     if form == "JPEG" and upright.mode == "RGBA":
@@ -45,7 +50,7 @@ def shrink_picture(data: bytes, side_px: int = MAX_SIDE_PX) -> bytes:
 
 
 def _choose_mode(image: Image.Image) -> str:
-    if image.mode in ("1", "I", "F") or image.mode.startswith("I;"):
+    if image.mode in ("1", "F"):
         return "L"
     return "RGBA" if image.has_transparency_data else "RGB"
 

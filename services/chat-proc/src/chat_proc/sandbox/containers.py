@@ -22,6 +22,7 @@ from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox, UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.errors import Invalid
+from everturn.core.transports import CheckedWriter
 from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
     KEEPALIVE,
@@ -115,13 +116,14 @@ class BrokerConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._checked = CheckedWriter(writer)
 
     async def request(self, request: MessageClass, expected: type[AnswerT], *, timeout_s: float) -> AnswerT:
         """Send a request and return the reply. Raises BrokerRefused, BrokerUnreachable."""
         try:
             async with asyncio.timeout(timeout_s):
-                self._writer.write(encode_frame(build_message(request), BROKER_FRAME_BYTES))
-                await self._writer.drain()
+                self._checked.write(encode_frame(build_message(request), BROKER_FRAME_BYTES))
+                await self._checked.drain()
                 answer = parse_message(decode_message(await self._read_body()), expected, BrokerRefusal)
         except TimeoutError as error:
             raise BrokerUnreachable(f"the broker did not answer {request.kind} within {timeout_s:g} s") from error
@@ -133,7 +135,7 @@ class BrokerConnection:
 
     def into_stream(self) -> FrameStream:
         """The supervisor's stream, once the broker has attached it. Nothing is lost: `request` reads no extra bytes."""
-        return FrameStream(self._reader, self._writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        return FrameStream(self._reader, self._checked, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
 
     def is_quiet(self) -> bool:
         """Whether the peer is still connected."""

@@ -21,6 +21,7 @@ from chat_proc.sandbox.launching import UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.subprocesses import END_WITHIN_S, run_command, wait_for_end, wait_for_start
+from everturn.core.transports import CheckedWriter
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
@@ -178,7 +179,7 @@ async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise ValueError("the supervisor needs all three pipes")
         output, errors = process.stdout, process.stderr
-        stream = FrameStream(output, process.stdin, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        stream = FrameStream(output, CheckedWriter(process.stdin), FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
         posture = await boot_over(stream, boot, errors)
         yield BootedSupervisor(
             stream,

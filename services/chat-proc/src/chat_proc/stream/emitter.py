@@ -181,6 +181,12 @@ class UncommittedEvents:
             else:
                 del self._pieces[key]
 
+    def renumber(self, event_id: EventCursor, event: UncommittedEvent) -> None:
+        """Note the new id of an event that is sent again: one about the conversation is not published until then. The
+        turn's events keep their ids, because a commit that is being written can cover them."""
+        if isinstance(event.data, ConvStatus | ConvTitle):
+            self._pieces[event.round, event.data.type, ""] = [(event_id, event.data)]
+
     def merged(self) -> tuple[UncommittedEvent, ...]:
         """The events to send again, in the order in which each began."""
         return tuple(UncommittedEvent(_merge([data for _, data in each]), key[0]) for key, each in self._pieces.items())
@@ -369,7 +375,8 @@ class Emitter:
             REWINDS.inc()
             self._enqueue(ChatRewind(turn=view), None)
         for event in self._uncommitted.merged():
-            self._enqueue(event.data, event.round)
+            event_id = self._enqueue(event.data, event.round)
+            self._uncommitted.renumber(event_id, event)
         if view is not None:
             # The state of a turn with many large messages takes a moment.
             await asyncio.to_thread(self._pending[0].encode)

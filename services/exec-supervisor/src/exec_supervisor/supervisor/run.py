@@ -147,7 +147,7 @@ class ExecutorLine:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             booted = await self.receive(Booted)
         if booted.failures:
-            raise Silent(f"the sandbox is not closed: {', '.join(booted.failures)}")
+            raise Silent(f"the sandbox is not isolated: {', '.join(booted.failures)}")
         return booted.python
 
     async def receive_report(self) -> Report:

@@ -67,7 +67,7 @@ class MessageIn(JsonBody):
 class EventIn(JsonBody):
     """What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
 
-    The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KB as JSON.
+    The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KiB as JSON.
     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
     """
 

@@ -76,7 +76,7 @@ def read_a_home_folder(around: Surroundings) -> str:
     }
     if extra := [name for name in names if name not in way]:
         return extra[0]
-    raise Denied("nothing there but the way to the interpreter")
+    raise Denied("they contain only the path to the interpreter")
 
 
 @READING.attempt

@@ -77,7 +77,7 @@ def find_a_setuid_program(around: Surroundings) -> str:
     for path in _find_marked():
         if not os.statvfs(path).f_flag & os.ST_NOSUID:
             return path
-    raise Denied("there is none, or not where the bit counts")
+    raise Denied("there is none where the setuid bit takes effect")
 
 
 @PRIVILEGES.attempt
