@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
-from everturn.files.filesystem import FileObjects
+from everturn.files.filesystem import THREADS, FileObjects
 from everturn.files.objects import CHUNK_BYTES, AlteredObject
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of
 
@@ -141,18 +141,32 @@ def is_open(path: Path) -> bool:
 
 
 async def test_a_reader_that_leaves_early_closes_the_file_without_waiting(objects: FileObjects, tmp_path: Path) -> None:
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    objects._threads = ThreadPoolExecutor(1)
     data, busy = b"a" * (2 * CHUNK_BYTES), threading.Event()
     path = tmp_path / "objects" / key_of(data)
     await objects.save(key_of(data), data)
     reading = objects.load_range(key_of(data), start=0, end=len(data))
     await anext(reading)
-    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, 30)
+    working = objects._threads.submit(busy.wait, 30)
 
     await reading.aclose()
 
     assert not working.done()
     assert is_open(path)
     busy.set()
-    await asyncio.to_thread(busy.wait, 30)  # the pool's one thread runs it after all that was waiting
+    await objects.check()  # the pool's one thread runs it after all that was waiting
     assert not is_open(path)
+
+
+async def test_a_store_that_hangs_takes_no_threads_of_other_work(
+    objects: FileObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(objects, "_load", lambda *_: go_on.wait(30))
+    hanging = [asyncio.create_task(objects.load(key_of(b"a"), max_bytes=1)) for _ in range(2 * THREADS)]
+    try:
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: True)
+    finally:
+        go_on.set()
+        await asyncio.gather(*hanging)

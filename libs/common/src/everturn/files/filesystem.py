@@ -5,12 +5,14 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
@@ -28,6 +30,10 @@ from everturn.files.objects import (
     check_limit,
     is_key,
 )
+
+THREADS: Final = 16
+"""Calls at once; more wait."""
+Result = TypeVar("Result")
 
 
 def open_files(url: str) -> "FileObjects":
@@ -51,33 +57,34 @@ class FileObjects:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._temporary = root / "tmp"
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
 
     async def save(self, key: str, data: bytes) -> None:
-        await asyncio.to_thread(self._save, key, data)
+        await self._run(self._save, key, data)
 
     async def load(self, key: str, *, max_bytes: int) -> bytes:
-        return await asyncio.to_thread(self._load, key, max_bytes)
+        return await self._run(self._load, key, max_bytes)
 
     async def load_stream(self, key: str) -> AsyncGenerator[bytes]:
-        size = await asyncio.to_thread(self._size, key)
+        size = await self._run(self._size, key)
         async with aclosing(self.load_range(key, start=0, end=size)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
-        file = await asyncio.to_thread(self._open_checked, key)
+        file = await self._run(self._open_checked, key)
         try:
             file.seek(start)
-            while start < end and (chunk := await asyncio.to_thread(_read, file, min(CHUNK_BYTES, end - start))):
+            while start < end and (chunk := await self._run(_read, file, min(CHUNK_BYTES, end - start))):
                 start += len(chunk)
                 yield chunk
         finally:
             # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
-            asyncio.get_running_loop().run_in_executor(None, file.close)
+            asyncio.get_running_loop().run_in_executor(self._threads, file.close)
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)
-        return await asyncio.to_thread(self._load_page, prefix, cursor or "", limit)
+        return await self._run(self._load_page, prefix, cursor or "", limit)
 
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
         """None: files have no URL."""
@@ -85,13 +92,17 @@ class FileObjects:
         return None
 
     async def delete(self, keys: Sequence[str]) -> int:
-        return await asyncio.to_thread(self._delete, keys)
+        return await self._run(self._delete, keys)
 
     async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
-        return await asyncio.to_thread(self._delete_conversation, conversation_id, frozenset(keep))
+        return await self._run(self._delete_conversation, conversation_id, frozenset(keep))
 
     async def check(self) -> None:
-        await asyncio.to_thread(self._check)
+        await self._run(self._check)
+
+    async def _run(self, call: Callable[..., Result], *args: object) -> Result:
+        """In threads of its own: a store that hangs keeps them, and must not take those of all other work."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     def prepare(self) -> None:
         """Create the folders, and remove the unfinished files of killed processes, whose locks are released."""

@@ -19,6 +19,7 @@ from chat_proc.turn.leased import LeasedTurn
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace
+from everturn.core.cancellation import run_until
 from everturn.core.clock import try_build_local_time
 from everturn.core.errors import Unavailable
 from everturn.core.ids import TurnId
@@ -216,7 +217,9 @@ class TurnPrompts:
         if wanted != self._wanted:
             # Once in a round: the wait for files that can't be loaded now is not repeated when the request is built.
             self._wanted = wanted
-            await self._media.load(wanted[1])
+            loading = self._media.load(wanted[1])
+            # A cancel or a steer ends the wait: the model call that follows sees it too.
+            await (run_until(turn.inbox.wait_for_control(), loading) if wanted[1] else loading)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
