@@ -191,9 +191,9 @@ GRANT EXECUTE ON FUNCTION queue_positions TO everturn_ingress;
 -- the tenant on the lane, and of the user, whose rows the caller sees.
 --
 -- Until the commit, this blocks all other accepts of the tenant on this lane, and of everybody while more than
--- p_total_unlocked turns wait, so that no two take the last place. What the tenant has on all lanes is counted only when
--- it can matter: at 1,300 waiting turns it takes 5 ms instead of 1. So of_tenant counts only this lane while at most
--- p_tenant_unlocked turns wait.
+-- p_total_unlocked turns wait, so that no two take the last place of the tenant on the lane, or of the queue. What the
+-- tenant has on all lanes is counted only when it can matter: at 1,300 waiting turns it takes 5 ms instead of 1. So
+-- of_tenant counts only this lane while at most p_tenant_unlocked turns wait.
 CREATE OR REPLACE FUNCTION enter_queue(
     p_turn text, p_conversation text, p_tenant text, p_project text, p_user text, p_lane text, p_lanes text[],
     p_share integer, p_total_unlocked bigint, p_tenant_unlocked bigint, p_most integer

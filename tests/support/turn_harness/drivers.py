@@ -18,7 +18,7 @@ from everturn.turns.model import Commit, Lease, TurnStart
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
-from everturn_testing.turns.memory_rows import MemoryPlatform
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]

@@ -49,13 +49,13 @@ from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.models.scripted_model import Script, ScriptedModel
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 from turn_harness.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 

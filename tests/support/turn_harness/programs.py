@@ -10,9 +10,9 @@ from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from everturn.turns.model import Effect
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.effects import MemoryEffects
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 Act = Callable[[ToolCall], ToolOutcome]
 

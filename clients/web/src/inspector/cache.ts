@@ -29,7 +29,7 @@ export function sumByCache(segments: readonly ContextSegment[]): readonly { cach
 const TURN_REF = /^([a-z]{2}):(?:.*?)(turn_[0-9A-Za-z-]+)\.(.+)$/;
 const KINDS: Readonly<Record<string, string>> = { fi: "File", tc: "Tool call", so: "Source", su: "Summary", ws: "Working summary", ks: "Knowledge", sk: "Skill" };
 /** Names for the parts of a timeline; other parts are shown by their own name. */
-const MAX_STREAMS: readonly (readonly [pattern: RegExp, name: string])[] = [
+const PART_NAMES: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^user\.prompt$/, "Your message"],
   [/^(?:user\.)?attachments?[./](.+)$/, "Attachment $1"],
   [/^external\.(.+)$/, "Added message $1"],
@@ -65,7 +65,7 @@ export function nameSegment(segment: ContextSegment, turnId: string, tools: Tool
   const found = TURN_REF.exec(ref);
   const [, kind = "", turn, place = ""] = found ?? [];
   if (found === null) return `${ORIGINS[origin]} ${ref}`;
-  const known = MAX_STREAMS.find(([pattern]) => pattern.test(place));
+  const known = PART_NAMES.find(([pattern]) => pattern.test(place));
   const name =
     nameCall(place, tools) ??
     (known === undefined ? `${KINDS[kind] ?? ORIGINS[origin]} ${place}` : place.replace(known[0], known[1])).replace(ID, "");

@@ -72,7 +72,7 @@ SERVE_HELP = "Serve requests until SIGTERM; the default command."
 
 class DrainingServer(uvicorn.Server):
     """Announces when it listens, and ends open streams before it waits for requests to finish; both together take at
-    most `drain_timeout_s`, and then a second to cancel what is left."""
+    most `drain_timeout_s` and two seconds."""
 
     def __init__(
         self,

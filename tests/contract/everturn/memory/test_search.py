@@ -19,8 +19,8 @@ from everturn_testing.memory.search_contract import (
     said,
 )
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):

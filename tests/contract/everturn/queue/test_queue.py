@@ -10,11 +10,11 @@ from everturn.queue.postgres import PostgresQueue
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
 from everturn_testing.queue.queue_scenario import SHARE, Action, QueueScenario
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class TestPostgresQueue(QueueContract):

@@ -14,6 +14,7 @@ from everturn.turns.ports import Approvals, Ring
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals, expire_approvals
 from everturn_testing.turns.approvals_contract import (
     LONG_S,
@@ -26,7 +27,6 @@ from everturn_testing.turns.approvals_contract import (
     status_of,
 )
 from everturn_testing.turns.harness import Harness, closing
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyRe
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox, claim_key, save_response
 from everturn_testing.database_roles import Roles
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.harness import ANN, Harness, closing
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract
 from everturn_testing.turns.receipts_contract import ReceiptsContract
 

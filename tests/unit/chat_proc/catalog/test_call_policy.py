@@ -23,9 +23,9 @@ from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
 from everturn.turns.model import Effect
 from everturn.turns.ports import BlockPage
 from everturn_testing.core import FixedClock
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 ANN = Principal("acme", "main", "ann")
 CONVERSATION = ConversationId("conv_1")

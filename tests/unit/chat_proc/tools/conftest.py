@@ -16,11 +16,11 @@ from everturn.timeline.bodies import CheckoutBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Play = Callable[..., Awaitable[ToolOutcome]]

@@ -14,8 +14,8 @@ from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Approval, Lease
 from everturn.turns.ports import Ring
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class ApprovalsBehindABrokenLink(MemoryApprovals):

@@ -9,8 +9,8 @@ from everturn.core.identity import Principal
 from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, SnippetQuery
 from everturn_testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Boundless(MemorySnippets):

@@ -8,12 +8,12 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.queue.ports import QueueDepth
 from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 

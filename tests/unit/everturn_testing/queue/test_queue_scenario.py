@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from everturn.core.ids import ConversationId
 from everturn_testing.core import SequentialIds
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_scenario import SHARE, Action, QueueScenario, Step
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 STEPS = st.lists(st.tuples(st.sampled_from(get_args(Action)), st.integers(0, 20)), max_size=40)

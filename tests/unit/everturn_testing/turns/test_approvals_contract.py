@@ -4,12 +4,12 @@ import pytest
 
 from everturn.turns.model import Lease
 from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.approvals_contract import ApprovalsContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 

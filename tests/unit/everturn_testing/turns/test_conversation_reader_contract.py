@@ -5,10 +5,10 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import ANN, Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Greedy(MemoryConversationReader):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.turns.model import Commit, Lease
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 

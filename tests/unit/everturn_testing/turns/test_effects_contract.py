@@ -4,10 +4,10 @@ import pytest
 
 from everturn.turns.model import Effect, Lease
 from everturn.turns.ports import EffectKey
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Forgetful(MemoryEffects):

@@ -6,10 +6,10 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.timeline.turns import ExternalEvent
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Dull(MemoryInbox):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Forgetful(MemoryInbox):

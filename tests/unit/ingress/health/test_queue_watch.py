@@ -6,8 +6,8 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.ports import LaneDepth
 from everturn_testing.core import FixedClock
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from ingress.health.endpoints import KEEP_S, QueueWatch
 from ingress.metrics import IngressMetrics
 

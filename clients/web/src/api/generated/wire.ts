@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 63dff79525228e6a40ba568c59b09e5a51d84ff361f043682322aeb83d800b22
-// Types 19f1a1c221d030138cd24213d7e33b909fa5363f71648f664e14181a666dc20d
+// Schemas 66c0df584e3ce22418072328ccfd3757c9b59743373cc09d6f047de6893b6d4e
+// Types 8d6005bd5ebca645fa0f7c792fbee2955893de110eadd241906a36d791a688d5
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -528,7 +528,7 @@ export interface components {
          * EventIn
          * @description What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
          *
-         *     The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KB as JSON.
+         *     The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KiB as JSON.
          *     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
          */
         readonly EventIn: {
@@ -1238,7 +1238,7 @@ export interface components {
         };
         /**
          * PartOut
-         * @description How a part is.
+         * @description The state of a part.
          */
         readonly PartOut: {
             /**
@@ -1265,7 +1265,7 @@ export interface components {
             /**
              * From
              * Format: date-time
-             * @description The beginning of the period, included, in ISO 8601 with its zone.
+             * @description The beginning of the period, inclusive, in ISO 8601 with a time zone.
              * @example 2026-03-01T00:00:00Z
              */
             readonly from: string;
@@ -1283,7 +1283,7 @@ export interface components {
             /**
              * To
              * Format: date-time
-             * @description The end of the period, not included, in ISO 8601 with its zone.
+             * @description The end of the period, exclusive, in ISO 8601 with a time zone.
              * @example 2026-04-01T00:00:00Z
              */
             readonly to: string;
@@ -1544,7 +1544,7 @@ export interface components {
             readonly cursor?: string | null;
             /**
              * From
-             * @description The beginning of the period, included, in ISO 8601 with its zone.
+             * @description The beginning of the period, inclusive, in ISO 8601 with a time zone.
              */
             readonly from?: string | null;
             /**
@@ -1573,7 +1573,7 @@ export interface components {
             readonly targets?: readonly ("user" | "assistant" | "summary" | "notes" | "attachment")[] | null;
             /**
              * To
-             * @description The end of the period, not included, in ISO 8601 with its zone.
+             * @description The end of the period, exclusive, in ISO 8601 with a time zone.
              */
             readonly to?: string | null;
         };
@@ -3663,7 +3663,7 @@ export interface components {
         };
         /**
          * ConvStatus
-         * @description The conversation's state changed. `position` is how many turns are claimed before a queued one, 0 for the next.
+         * @description The conversation's state changed. `position` is the number of turns ahead of a queued one, 0 if it is next.
          *
          *     Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
          */

@@ -16,7 +16,7 @@ const FAST = { ...TIMINGS, silenceMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
 const LIMIT_MS = 4_000;
 const leaveNothing = () => () => undefined;
 const ONLINE: Network = { isOnline: () => true, onReturn: leaveNothing, isVisible: () => true, onVisibilityChange: leaveNothing };
-const MAX_STREAMS: StreamSlots = { run: (work) => work() };
+const FREE_SLOTS: StreamSlots = { run: (work) => work() };
 const AT_ONCE: Frames = {
   request: (draw) => {
     const timer = setTimeout(draw, 0);
@@ -71,7 +71,7 @@ class Watch {
 
   constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; slots?: StreamSlots } = {}) {
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings: options.timings ?? FAST });
-    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.slots ?? MAX_STREAMS);
+    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.slots ?? FREE_SLOTS);
     followed.push(this.stream.subscribe(() => this.seen.push(this.stream.getSnapshot())));
   }
 

@@ -28,7 +28,7 @@ from everturn.memory.search import (
 from everturn.memory.words import find_words
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import AttachmentBody
-from everturn_testing.turns.memory_rows import MemoryPlatform, TurnRow, same_owner
+from everturn_testing.memory_rows import MemoryPlatform, TurnRow, same_owner
 
 RANK_K = 60
 COMMON_ROWS = 50

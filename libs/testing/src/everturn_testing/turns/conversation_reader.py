@@ -8,7 +8,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import PlanBody
 from everturn.turns.ports import BLOCK_PAGE_BYTES, BlockPage
-from everturn_testing.turns.memory_rows import MemoryPlatform
+from everturn_testing.memory_rows import MemoryPlatform
 
 
 class MemoryConversationReader:

@@ -42,9 +42,7 @@ from everturn.turns.inbox import (
     UploadTooLate,
     check_reason,
 )
-from everturn_testing.queue.queue import find_position
-from everturn_testing.turns.approvals import answer_approval, wake_turn
-from everturn_testing.turns.memory_rows import (
+from everturn_testing.memory_rows import (
     ConversationRow,
     MemoryPlatform,
     SignalRow,
@@ -52,6 +50,8 @@ from everturn_testing.turns.memory_rows import (
     UsedKey,
     build_request_events,
 )
+from everturn_testing.queue.queue import find_position
+from everturn_testing.turns.approvals import answer_approval, wake_turn
 
 
 class MemoryInbox:

@@ -8,7 +8,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform, TurnRow
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
 
 
 class MemoryLeases:

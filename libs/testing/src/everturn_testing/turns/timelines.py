@@ -24,8 +24,7 @@ from everturn.turns.model import (
     TurnStart,
 )
 from everturn.turns.ports import InboxMoved
-from everturn_testing.timeline import first_broken_link
-from everturn_testing.turns.memory_rows import (
+from everturn_testing.memory_rows import (
     ApprovalRow,
     ConversationRow,
     MemoryPlatform,
@@ -33,6 +32,7 @@ from everturn_testing.turns.memory_rows import (
     build_request_events,
     same_owner,
 )
+from everturn_testing.timeline import first_broken_link
 
 
 class MemoryTimelines:

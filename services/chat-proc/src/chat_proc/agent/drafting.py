@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from chat_proc.agent.round_texts import RoundTexts
 from chat_proc.catalog.tool import ToolRegistry, ToolSpec
 from chat_proc.channels.actions import Action, Decision, Problem
 from chat_proc.channels.actions import ToolCall as DecidedCall
-from chat_proc.stream.emitter import RoundTexts
 from chat_proc.turn.leased import CommitContent
 from everturn.core.errors import Invalid
 from everturn.core.ids import CallId, TurnId

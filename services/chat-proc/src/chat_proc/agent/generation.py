@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.round_texts import RoundTexts
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -28,7 +29,6 @@ from chat_proc.models.calls import build_usage_event, describe_reply, describe_t
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.pricing import price_usage
 from chat_proc.models.roles import DECISION
-from chat_proc.stream.emitter import RoundTexts
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.events.model import ChatPhase

@@ -5,8 +5,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolEvents, ToolOutcome, ToolSpec
-from chat_proc.tools.code.inputs import load_local
 from chat_proc.tools.context.resolve import FoundFile, Missing, ReadPorts, Resolver
+from chat_proc.tools.stored_files import load_local
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import select_files
 from everturn.core.errors import Invalid

@@ -1,5 +1,5 @@
-"""Stores files that tools produce, detects their types, and describes them; a repeated call returns the same
-artifact."""
+"""The files of a call's turn: loads them, and stores those that tools produce, with their types and descriptions. A
+repeated call returns the same artifact."""
 
 import asyncio
 import hashlib
@@ -12,6 +12,16 @@ from uuid import UUID
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.timeline.attachments import is_text
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
+from chat_proc.workspace.local import (
+    MAX_DELTA_BYTES,
+    MAX_TEXT_BYTES,
+    MAX_WORKSPACE_FILES,
+    MIB,
+    Workspace,
+    find_clash,
+    is_workspace_file,
+)
 from everturn.core.errors import Invalid
 from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref
@@ -266,3 +276,26 @@ def _birth_ms(call_id: CallId, now: str) -> int:
         return UUID(call_id.removeprefix("call_")).int >> 80
     except ValueError:
         return int(datetime.fromisoformat(now).timestamp() * 1000)
+
+
+async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspace:
+    """The local files of the tool call's turn. Raises Unavailable."""
+    owner = Owner(context.principal, context.conversation_id)
+    return await load_workspace(history, owner, context.blocks, context.turn_id)
+
+
+def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+    """Raise Invalid, with a sentence for the model, if a file of `size` bytes can't be stored there."""
+    if size > max_bytes:
+        raise Invalid(f"The content has {size} bytes; at most {max_bytes} are allowed. Write less.")
+    if workspace.written_bytes + size > MAX_DELTA_BYTES:
+        raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MiB.")
+    path = f"{workspace.turn_id}/{destination.folder_path}"
+    if path in workspace.files:
+        return
+    clash = find_clash([path, *(file.path for file in workspace.own)])
+    if clash:
+        raise Invalid(f"{clash} would be both a file and a folder; choose another path.")
+    present = sum(is_workspace_file(file) for file in workspace.own)
+    if destination.kind is ArtifactKind.FILE and present >= MAX_WORKSPACE_FILES:
+        raise Invalid(f"files/ of this turn already has {present} files, which is the limit.")

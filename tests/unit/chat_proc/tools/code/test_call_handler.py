@@ -19,11 +19,11 @@ from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import PromptBody
 from everturn.turns.ports import EffectKey
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 def build_answerer(tool: DemoTool, parts: ProgramDependencies) -> CallHandler:

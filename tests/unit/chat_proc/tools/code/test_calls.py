@@ -15,10 +15,10 @@ from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
 from everturn.timeline.bodies import ToolCallBody, ToolResultBody
 from everturn.turns.model import Effect
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 SECRET = "sk-very-secret-value"
 

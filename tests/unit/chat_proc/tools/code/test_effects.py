@@ -9,9 +9,9 @@ from everturn.core.lease_timing import LeaseTiming
 from everturn.execution.messages import ToolReply
 from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 GOOD = ToolReply(7, True, {"sent": 1, "raw": b"\x00"})

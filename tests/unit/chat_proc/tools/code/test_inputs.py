@@ -4,7 +4,8 @@ import pytest
 
 from chat_proc.catalog.tool import ToolContext
 from chat_proc.tools.code import inputs as inputs_module
-from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
+from chat_proc.tools.code.inputs import InputLoader, Inputs
+from chat_proc.tools.stored_files import load_local
 from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.ids import ConversationId

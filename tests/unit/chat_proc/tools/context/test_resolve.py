@@ -34,11 +34,11 @@ from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 from everturn.timeline.sources import Source
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")

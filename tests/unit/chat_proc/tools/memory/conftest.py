@@ -9,13 +9,13 @@ from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.memory.search_contract import MemoryDesk
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Call = Callable[..., Awaitable[ToolOutcome]]

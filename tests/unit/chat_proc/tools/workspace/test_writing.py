@@ -2,8 +2,8 @@
 
 import pytest
 
-from chat_proc.tools.stored_files import Destination
-from chat_proc.tools.workspace.write import check_room, choose_visibility
+from chat_proc.tools.stored_files import Destination, check_room
+from chat_proc.tools.workspace.write import choose_visibility
 from chat_proc.workspace.local import Workspace
 from everturn.core.ids import TurnId
 from everturn.files.model import ArtifactKind

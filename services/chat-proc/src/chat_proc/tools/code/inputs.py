@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ToolContext
-from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace, pulled_file
+from chat_proc.workspace.loading import WorkspaceHistory, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace, turn_target
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
 from everturn.core.errors import EverturnError, Invalid
@@ -100,12 +100,6 @@ class InputLoader:
 
     async def _load_one(self, artifact: Artifact) -> bytes:
         return await self._objects.load(artifact.object_key, max_bytes=artifact.size)
-
-
-async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspace:
-    """The local files of the tool call's turn. Raises Unavailable."""
-    owner = Owner(context.principal, context.conversation_id)
-    return await load_workspace(history, owner, context.blocks, context.turn_id)
 
 
 def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:

@@ -11,10 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
-from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
+from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
-from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file, save_log
-from chat_proc.tools.workspace.write import check_room
+from chat_proc.tools.stored_files import (
+    Destination,
+    ProducedFile,
+    check_room,
+    load_local,
+    read_destination,
+    save_file,
+    save_log,
+)
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_FILE_BYTES, Workspace, own_file
 from everturn.core.errors import EverturnError, Invalid

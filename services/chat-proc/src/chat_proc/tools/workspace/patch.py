@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.timeline.attachments import is_text
-from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
-from chat_proc.tools.workspace.write import Channel, Kind, check_room, choose_visibility
+from chat_proc.tools.stored_files import Destination, ProducedFile, check_room, read_destination, save_file
+from chat_proc.tools.workspace.write import Channel, Kind, choose_visibility
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import MAX_TEXT_BYTES, LocalFile, Workspace
 from chat_proc.workspace.naming import find_similar, render_result

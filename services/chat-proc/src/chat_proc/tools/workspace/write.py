@@ -9,16 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.channels.citations import find_used_sids, index_sources
-from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
+from chat_proc.tools.stored_files import ProducedFile, check_room, read_destination, save_file
 from chat_proc.workspace.local import (
-    MAX_DELTA_BYTES,
-    MAX_TEXT_BYTES,
-    MAX_WORKSPACE_FILES,
-    MIB,
-    Workspace,
-    find_clash,
     fold_workspace,
-    is_workspace_file,
 )
 from everturn.core.errors import Invalid
 from everturn.core.refs import named_artifact_ref
@@ -42,23 +35,6 @@ _WHERE = {
     "timeline_text": "and shown in the conversation",
     "internal": "for later use; the user does not see it",
 }
-
-
-def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
-    """Raise Invalid, with a sentence for the model, if a file of `size` bytes can't be stored there."""
-    if size > max_bytes:
-        raise Invalid(f"The content has {size} bytes; at most {max_bytes} are allowed. Write less.")
-    if workspace.written_bytes + size > MAX_DELTA_BYTES:
-        raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MiB.")
-    path = f"{workspace.turn_id}/{destination.folder_path}"
-    if path in workspace.files:
-        return
-    clash = find_clash([path, *(file.path for file in workspace.own)])
-    if clash:
-        raise Invalid(f"{clash} would be both a file and a folder; choose another path.")
-    present = sum(is_workspace_file(file) for file in workspace.own)
-    if destination.kind is ArtifactKind.FILE and present >= MAX_WORKSPACE_FILES:
-        raise Invalid(f"files/ of this turn already has {present} files, which is the limit.")
 
 
 def choose_visibility(channel: Channel, kind: Kind) -> Literal["internal", "external"]:
