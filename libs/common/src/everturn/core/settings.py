@@ -87,8 +87,8 @@ class CommonSettings(BaseSettings):
         ge=10,
         le=300,
         validation_alias="DRAIN_TIMEOUT_S",
-        description="Seconds that a process may take to drain after SIGTERM, before it exits: an ingress finishes the requests "
-        "it has begun, and a worker hands its turns over at the next round boundary.",
+        description="Seconds that a process may take to drain after SIGTERM, before it exits: an ingress finishes the "
+        "requests it has begun, and a worker hands its turns over at the next round boundary.",
     )
     secrets_dir: Path | None = Field(
         default=None,
