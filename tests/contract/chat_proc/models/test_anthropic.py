@@ -253,7 +253,7 @@ async def test_a_rate_limit_says_how_long_to_wait(provider: WireProvider, model:
 async def test_a_refused_key_is_not_repeated_in_the_message(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_error(401, {"type": "error", "error": {"type": "authentication_error", "message": "bad test-key"}})
 
-    with pytest.raises(ModelFailed, match="refused the key") as raised:
+    with pytest.raises(ModelFailed, match="rejected the API key") as raised:
         await collect_pieces(model, build_request())
 
     assert "test-key" not in str(raised.value)

@@ -39,7 +39,7 @@ async def test_a_booted_executor_names_its_runtime_and_then_reports():
 
 
 async def test_an_unconfined_executor_does_not_boot():
-    with pytest.raises(Silent, match="not closed: it runs as root"):
+    with pytest.raises(Silent, match="not isolated: it runs as root"):
         await line_of(Booted("cpython", ("it runs as root",))).boot()
 
 
