@@ -257,7 +257,6 @@ class BenchWorker:
             announcer=self.build_announcer(NoSweeps()),
             clock=bench.clock,
             retries=RetryPolicy(),
-            gather_s=0.0,
         )
 
     def build_announcer(self, sweeps: Sweeps) -> Announcer:

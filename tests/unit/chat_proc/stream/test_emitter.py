@@ -6,7 +6,6 @@ import pytest
 from turn_harness.harness import until
 
 from chat_proc.stream.emitter import (
-    GATHER_S,
     MAX_ENTRY_BYTES,
     MAX_MERGED_CHARS,
     MAX_PENDING_EVENTS,
@@ -456,37 +455,3 @@ async def test_a_new_fence_counts_from_one(stream: HeldEvents) -> None:
     say(emitter, "a")
 
     assert emitter.cursor == EventCursor(4, 1)
-
-
-async def test_pieces_of_a_fast_model_gather_in_few_entries(stream: HeldEvents, emitter: Emitter) -> None:
-    for _ in range(200):
-        say(emitter, "tok ")
-        await asyncio.sleep(0)
-    await emitter.flush(5)
-
-    assert "".join(stream.texts_sent) == "tok " * 200
-    # Without a wait the entries would be as many as the pieces, because this stream takes no time.
-    assert len(stream.entries) < 50
-
-
-async def test_a_piece_that_comes_late_enough_does_not_wait(stream: HeldEvents, emitter: Emitter) -> None:
-    for text in "abcd":
-        say(emitter, text)
-        await asyncio.sleep(GATHER_S * 2)
-
-        assert "".join(stream.texts_sent).endswith(text)
-    assert len(stream.entries) == 4
-
-
-async def test_only_text_waits_for_more_text(stream: HeldEvents, emitter: Emitter) -> None:
-    emitter.emit(ConvTitle(title="A title"), None)
-    say(emitter, "a")
-    await until(lambda: stream.texts_sent == ["A title", "a"])
-
-    say(emitter, "b")
-    await asyncio.sleep(0)
-    emitter.emit(ConvTitle(title="Another"), None)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-
-    assert stream.texts_sent == ["A title", "a", "b", "Another"]

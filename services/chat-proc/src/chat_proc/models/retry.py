@@ -1,4 +1,4 @@
-"""Wraps a LanguageModel with time limits, a size limit and retries.
+"""Wraps a LanguageModel with time limits, a size limit and retries, and gathers the pieces of a fast one.
 
 `ModelRetryLimits` holds the limits of one call and of the replies of a round. What a summary tries again is in
 `agent/compaction.py`.
@@ -7,13 +7,14 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import structlog
 
-from everturn.core.cancellation import keep_cancellation
+from everturn.core.cancellation import end_tasks
 from everturn.models.port import (
     LanguageModel,
     ModelFailed,
@@ -31,7 +32,15 @@ _log = structlog.get_logger(__name__)
 MAX_PIECE_CHARS = 2_048
 """A longer piece is split: processing one part takes at most about 4 ms, whatever its content."""
 MAX_HELD_S = 0.005
-"""How long available pieces are yielded before the event loop runs other turns of the worker and its heartbeat."""
+"""How long available pieces are read or yielded before the event loop runs other turns of the worker and its
+heartbeat."""
+GATHER_S = 0.004
+"""A piece is yielded at the earliest this long after the one before it, and those that arrive meanwhile are joined to
+it. The pieces of a model that writes 50 tokens a second come every 20 ms, so they don't wait."""
+FAST_GATHER_S = 0.016
+"""The same while a model writes faster than anybody can read: a screen is refreshed about as often."""
+FAST_PIECES = 4
+"""A model that sends so many pieces while they gather is fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +85,6 @@ class RetryTiming:
     chance: Callable[[], float] = random.random
 
 
-@dataclass(slots=True)
-class _Reply:
-    """What one attempt has yielded to the caller."""
-
-    deadline_s: float
-    pieces: int = 0
-    chars: int = field(default=0)
-
-
 class RetryingModel:
     """`model` with limits and retries.
 
@@ -109,18 +109,12 @@ class RetryingModel:
         """Stream one reply, after as many attempts as the limits allow."""
         began_s = self._timing.clock()
         failed_at_s: float | None = None
-        paused_at_s = began_s
         timeouts = likely_permanent = 0
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
                 async with aclosing(self._generate_once(request)) as pieces:
-                    while (piece := await _next_of(pieces)) is not None:
-                        for part in _cut(piece):
-                            # Otherwise a provider that is faster than this worker would block the event loop.
-                            if self._timing.clock() - paused_at_s > MAX_HELD_S:
-                                await asyncio.sleep(0)
-                                paused_at_s = self._timing.clock()
-                            yield part
+                    async for piece in pieces:
+                        yield piece
                 return
             except ModelFailed as failure:
                 failed_at_s = self._timing.clock() if failed_at_s is None else failed_at_s
@@ -166,50 +160,125 @@ class RetryingModel:
 
     async def _generate_once(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """One attempt under the time and size limits; every failure states whether pieces were yielded."""
-        reply = _Reply(self._timing.clock() + self._limits.reply_timeout_s)
-        async with aclosing(self._model.generate(request)) as pieces:
-            try:
-                while True:
-                    piece = await self._next_piece(pieces, reply)
-                    reply.pieces += 1
+        attempt = _Attempt(self._model, request, self._limits, self._timing)
+        reading = asyncio.create_task(attempt.read(), name="model-reply")
+        held_since_s = self._timing.clock()
+        try:
+            while not attempt.is_taken:
+                await self._wait_for_pieces(attempt)
+                for piece in attempt.take():
+                    if self._timing.clock() - held_since_s > MAX_HELD_S:
+                        await asyncio.sleep(0)
+                        held_since_s = self._timing.clock()
                     yield piece
-                    if isinstance(piece, ReplyFinished):
-                        return
-            except ModelFailed as failure:
-                failure.partial = reply.pieces > 0
-                raise
+            await reading
+        except ModelFailed as failure:
+            failure.partial = attempt.has_yielded
+            raise
+        finally:
+            await end_tasks(reading)
+            if reading.done() and not reading.cancelled():
+                reading.exception()  # retrieved: an adapter may fail in place of its cancellation
 
-    async def _next_piece(self, pieces: AsyncGenerator[ModelPiece, None], reply: _Reply) -> ModelPiece:
+    async def _wait_for_pieces(self, attempt: "_Attempt") -> None:
         limits = self._limits
-        idle_s = limits.idle_timeout_s if reply.pieces else limits.first_piece_timeout_s
-        left_s = reply.deadline_s - self._timing.clock()
+        idle_s = limits.idle_timeout_s if attempt.has_yielded else limits.first_piece_timeout_s
+        left_s = attempt.deadline_s - self._timing.clock()
         try:
             async with asyncio.timeout(min(idle_s, left_s)):
-                piece = await anext(pieces)
+                await attempt.arrived.wait()
         except TimeoutError as error:
             raise ModelFailed(
                 "The reply took too long." if left_s <= idle_s else f"The model was silent for {idle_s:g} s.",
                 kind="timeout",
                 retryable=left_s > idle_s,
             ) from error
-        except StopAsyncIteration as error:
-            raise ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True) from error
-        if isinstance(piece, TextDelta | ReasoningDelta):
-            reply.chars += len(piece.text)
-        if reply.chars > limits.max_reply_chars:
-            raise ModelFailed(f"The reply is longer than {limits.max_reply_chars} characters.", kind="reply_too_long")
-        return piece
+        await attempt.gather()
 
 
-def _cut(piece: ModelPiece) -> Iterator[ModelPiece]:
-    if not isinstance(piece, TextDelta | ReasoningDelta) or len(piece.text) <= MAX_PIECE_CHARS:
-        yield piece
-        return
-    for at in range(0, len(piece.text), MAX_PIECE_CHARS):
-        yield replace(piece, text=piece.text[at : at + MAX_PIECE_CHARS])
+class _Attempt:
+    """One request, whose reply is read by a task of its own, and taken by the caller: what arrives while the caller is
+    busy, or soon after it took something, is joined."""
+
+    def __init__(
+        self, model: LanguageModel, request: ModelRequest, limits: ModelRetryLimits, timing: RetryTiming
+    ) -> None:
+        self._model = model
+        self._request = request
+        self._max_chars = limits.max_reply_chars
+        self._clock = timing.clock
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[ModelPiece] = []
+        self._gather_until_s = 0.0
+        self._ended = asyncio.Event()
+        self.deadline_s = timing.clock() + limits.reply_timeout_s
+        self.arrived = asyncio.Event()
+        """Set while pieces wait to be taken, and when the reply has ended."""
+        self.has_yielded = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the reply has ended and all its pieces were taken."""
+        return self._ended.is_set() and not self._pieces
+
+    async def read(self) -> None:
+        """Read the reply to its end. Raises ModelFailed."""
+        try:
+            finish = await self._read_texts()
+            # Only once the model's generator is closed, because the caller cancels what is left when it has this.
+            self._add(finish)
+        finally:
+            self._ended.set()
+            self.arrived.set()
+
+    async def _read_texts(self) -> ReplyFinished:
+        chars = 0
+        held_since_s = self._clock()
+        async with aclosing(self._model.generate(self._request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ReplyFinished):
+                    return piece
+                if isinstance(piece, TextDelta | ReasoningDelta):
+                    chars += len(piece.text) or 1
+                if chars > self._max_chars:
+                    detail = f"The reply is longer than {self._max_chars} characters."
+                    raise ModelFailed(detail, kind="reply_too_long")
+                self._add(piece)
+                # Otherwise a provider that is faster than this worker would block the event loop.
+                if self._clock() - held_since_s > MAX_HELD_S:
+                    await asyncio.sleep(0)
+                    held_since_s = self._clock()
+        raise ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True)
+
+    def _add(self, piece: ModelPiece) -> None:
+        self._pieces.append(piece)
+        self.arrived.set()
+
+    async def gather(self) -> None:
+        """Wait until what has arrived may be taken."""
+        left_s = self._gather_until_s - self._loop.time()
+        if left_s > 0 and not self._ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._ended.wait()
+
+    def take(self) -> Iterator[ModelPiece]:
+        """The pieces that have arrived, with texts joined."""
+        taken, self._pieces = self._pieces, []
+        if not self._ended.is_set():
+            self.arrived.clear()
+        self.has_yielded = self.has_yielded or bool(taken)
+        gather_s = FAST_GATHER_S if len(taken) >= FAST_PIECES else GATHER_S
+        self._gather_until_s = self._loop.time() + gather_s
+        return _join(taken)
 
 
-async def _next_of(pieces: AsyncGenerator[ModelPiece, None]) -> ModelPiece | None:
-    """The next piece, None at the end. An adapter's error in place of a cancellation is not retried."""
-    with keep_cancellation():
-        return await anext(pieces, None)
+def _join(pieces: Sequence[ModelPiece]) -> Iterator[ModelPiece]:
+    """Join the texts of neighbours of the same kind, and split those that are too long."""
+    for kind, group in groupby(pieces, type):
+        if kind is TextDelta or kind is ReasoningDelta:
+            text = "".join(piece.text for piece in group if isinstance(piece, TextDelta | ReasoningDelta))
+            for at in range(0, max(1, len(text)), MAX_PIECE_CHARS):
+                yield kind(text[at : at + MAX_PIECE_CHARS])
+        else:
+            yield from group

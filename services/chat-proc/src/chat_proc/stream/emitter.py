@@ -8,7 +8,6 @@ it once. If events were lost, clients get the committed state again (a rewind) a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -44,9 +43,6 @@ MAX_PENDING_EVENTS = 10_000
 MAX_ENTRY_BYTES = 256 * 1024
 """Size of one entry in Redis; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
-GATHER_S = 0.004
-"""Text is sent at the earliest this long after the text before it. Pieces of a model that writes 50 tokens a second
-come every 20 ms, so they don't wait; those of a faster model gather, which makes a turn cheaper."""
 
 
 class UnsentEvent:
@@ -200,16 +196,8 @@ class Emitter:
     """Owned by one turn runner; `run` is its publishing task. Every task of the turn may `emit` at any time, also while
     a commit is being written: the commit covers the events up to its cursor."""
 
-    def __init__(
-        self,
-        writer: EventWriter,
-        numbering: EventNumbering,
-        owner: Principal | None = None,
-        *,
-        gather_s: float = GATHER_S,
-    ) -> None:
+    def __init__(self, writer: EventWriter, numbering: EventNumbering, owner: Principal | None = None) -> None:
         self._writer = writer
-        self._gather_s = gather_s
         self._owner = owner
         self._numbering = numbering
         self._conversation_id = numbering.conversation_id
@@ -223,8 +211,6 @@ class Emitter:
         self._needs_rewind = False
         self._closed = False
         self._wake = asyncio.Event()
-        self._urgent = asyncio.Event()
-        self._text_sent_s = float("-inf")
         self._drained = asyncio.Event()
         self._drained.set()
         self.stale = asyncio.Event()
@@ -262,14 +248,12 @@ class Emitter:
         """Replace the clients' view of the turn with its committed state; events since the last commit are void."""
         self._uncommitted.forget(self._numbering.cursor, published=self._published)
         self._needs_rewind = True
-        self._urgent.set()
         self._notify()
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until all events are published; returns False on a timeout or if the lease is lost."""
         if self.stale.is_set():
             return False
-        self._urgent.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._drained.wait()
@@ -280,13 +264,11 @@ class Emitter:
     def close(self) -> None:
         """Emit nothing more; `run` returns when pending events are sent or given up."""
         self._closed = True
-        self._urgent.set()
         self._notify()
 
     def abandon(self) -> None:
         """Publish nothing more, because the lease is lost."""
         self.stale.set()
-        self._urgent.set()
         self._notify()
 
     async def run(self) -> None:
@@ -302,9 +284,6 @@ class Emitter:
                 if self._closed:
                     return
                 continue
-            await self._gather()
-            if self.stale.is_set():
-                break
             is_published = False
             try:
                 with guarded("emitter", passing=(StaleFence, EventsLost, Unavailable)):
@@ -329,17 +308,6 @@ class Emitter:
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
         self._drained.set()
 
-    async def _gather(self) -> None:
-        """Let the pieces of a fast model gather. Nothing else waits: no other event, and nothing that somebody waits
-        for."""
-        left_s = self._text_sent_s + self._gather_s - asyncio.get_running_loop().time()
-        if left_s > 0 and not self._urgent.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._urgent.wait()
-        if not self._closed:
-            self._urgent.clear()
-
     def _has_work(self) -> bool:
         return self._needs_rewind or bool(self._pending) or self._sending is not None
 
@@ -351,8 +319,6 @@ class Emitter:
                 return
             self._sending = Entry(self._published, self._next_batch())
         entry = self._sending
-        if entry.events[-1].type == "chat.delta":
-            self._text_sent_s = asyncio.get_running_loop().time()
         after = None if self._unchecked else entry.prev
         await self._writer.publish(self._conversation_id, entry, after=after, owner=self._owner)
         self._published, self._unchecked = entry.events[-1].id, False
@@ -412,8 +378,6 @@ class Emitter:
             self._numbering.note(data)
         else:
             self._pending.append(self._numbering.begin(data, round_number))
-        if not isinstance(data, ChatDelta):
-            self._urgent.set()
         self._notify()
         return self._pending[-1].id
 

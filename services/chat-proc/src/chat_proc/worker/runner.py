@@ -16,7 +16,7 @@ from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.agent.titling import run_title_call
-from chat_proc.stream.emitter import GATHER_S, Emitter, EventNumbering
+from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
@@ -214,7 +214,6 @@ class RunnerDependencies:
     clock: Clock
     retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
-    gather_s: float = GATHER_S
 
 
 class _Result(Enum):
@@ -383,7 +382,7 @@ class ClaimedTurn:
         numbering = self._numbering = EventNumbering(
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
-        emitter = Emitter(self._parts.writer, numbering, lease.principal, gather_s=self._parts.gather_s)
+        emitter = Emitter(self._parts.writer, numbering, lease.principal)
         manifests = ManifestKeeper(self._parts.loop.objects, self._claim.lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
