@@ -209,7 +209,9 @@ REVOKE ALL ON FUNCTION renew_leases FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION renew_leases TO everturn_worker;
 
 
--- Releases a lease. With p_requeue the open turn goes back to the queue as if its doorbell had just been rung.
+-- Releases a lease, if it is held. With p_requeue the open turn goes back to the queue as if its doorbell had just been
+-- rung. Returns whether the conversation has work for a worker, unless another has claimed it since: what was accepted
+-- while it was leased has rung for workers that could not claim it, and an accept waits for the row that is locked here.
 CREATE OR REPLACE FUNCTION release_lease(p_conversation text, p_owner text, p_fence bigint, p_requeue boolean)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -219,17 +221,17 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM lease l WHERE l.conversation_id = p_conversation AND l.owner = p_owner AND l.fence = p_fence;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    IF p_requeue THEN
+    IF FOUND AND p_requeue THEN
         UPDATE turn t SET status = 'queued', doorbell_at = clock_timestamp(), rings = 1
          WHERE t.conversation_id = p_conversation AND t.status = 'running';
         IF FOUND THEN
             UPDATE conversation c SET state = 'queued' WHERE c.id = p_conversation;
         END IF;
     END IF;
-    RETURN true;
+    RETURN EXISTS (
+        SELECT FROM turn t
+         WHERE t.conversation_id = p_conversation
+           AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL AND t.status <> 'waiting'));
 END
 $$;
 

@@ -55,3 +55,6 @@ async def test_calls_of_a_turn(postgres_harness: Harness, calls: list[str]) -> N
     async with at_most(calls, 2):  # in a transaction of the driver
         end = closing(claim, seen_inbox=claim.inbox_seq, after=think(claim, "a"))
         await harness.timelines.commit(claim.lease, end)
+
+    async with at_most(calls, 1):
+        await harness.leases.release(claim.lease, requeue=False)

@@ -2,18 +2,16 @@
 
 from datetime import datetime
 
-from turn_harness.drivers import NoSweeps
 from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId, TurnId
+from everturn.core.ids import TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Approval, Lease
-from everturn.turns.ports import Ring
 from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals
 
@@ -46,18 +44,6 @@ class ApprovalsBehindABrokenLink(MemoryApprovals):
             raise Unavailable("Postgres")
 
 
-class NotedSweeps(NoSweeps):
-    """Notes what the turn was each time that a place on its lane was filled."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.seen: list[TurnStatus] = []
-
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
-        self.seen.append(self.bench.turn_rows[0].status)
-        return ()
-
-
 def build() -> Bench:
     send = DemoTool("demo.send", requires_approval=True)
     return Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
@@ -75,15 +61,3 @@ async def test_a_turn_is_parked_although_the_answers_of_the_database_are_lost() 
     assert approvals.lost == {"load_deadline", "load_of_turn", "try_park"}
     assert bench.turn_rows[0].status is TurnStatus.WAITING
     assert bench.platform.conversations[bench.conversation_id].lease_owner is None
-
-
-async def test_a_turn_that_is_parked_rings_for_the_next_one_of_its_tenant() -> None:
-    bench = build()
-    await bench.say("Send it.")
-    worker = bench.hire()
-    sweeps = NotedSweeps(bench)
-    worker.change(announcer=worker.build_announcer(sweeps))
-
-    await worker.work()
-
-    assert sweeps.seen == [TurnStatus.RUNNING, TurnStatus.WAITING]

@@ -139,6 +139,28 @@ async def test_what_is_seen_is_what_was_known_before_the_read(rows: Rows, inbox:
     assert inbox.seen_seq == 7
 
 
+async def test_rows_are_read_again_only_after_a_ring(rows: Rows) -> None:
+    inbox = TurnInbox(rows, ANN, TURN, 5, has_signals=False, report=rows.reported.append, retries=RetryPolicy((0.0,)))
+
+    await inbox.load_unseen()
+    assert (rows.reads, inbox.seen_seq) == (0, 5)
+    rows.signals = [say(SignalKind.FOLLOWUP)]
+    inbox.notice_seq(6)
+    found = await inbox.load_unseen()
+
+    assert await inbox.load_unseen() == found == tuple(rows.signals)
+    assert (rows.reads, inbox.seen_seq) == (1, 6)
+
+
+async def test_a_read_that_failed_is_made_again(rows: Rows, inbox: TurnInbox) -> None:
+    rows.signals, rows.failures = [say(SignalKind.FOLLOWUP)], 2
+
+    with pytest.raises(Unavailable):
+        await inbox.load_unseen()
+
+    assert await inbox.load_unseen() == tuple(rows.signals)
+
+
 async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, inbox: TurnInbox) -> None:
     rows.failures = 1
     rows.signals = [say(SignalKind.CANCEL)]
@@ -167,6 +189,7 @@ async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: Turn
     retracted = replace(edited, state=SignalState.RETRACTED)
 
     for rows.signals in ([said], [said], [edited], [retracted], [retracted]):
+        inbox.ring()
         await inbox.load_unseen()
 
     assert rows.reported == [said, edited, retracted]
@@ -178,6 +201,7 @@ async def test_a_read_before_a_commit_does_not_report_settled_signals(rows: Rows
     rows.signals = [say(SignalKind.FOLLOWUP)]
     await inbox.load_unseen()
     rows.during_read.clear()
+    inbox.ring()
     reading = asyncio.create_task(inbox.load_unseen())
     await settle()
 

@@ -47,6 +47,8 @@ class TurnStart:
     """The conversation's, by `sid`, without their full texts."""
     feedback: tuple[Feedback, ...]
     """On turns of this conversation, if no block contains it yet; oldest first."""
+    has_signals: bool
+    """Whether signals of the turn have arrived, answered or not."""
 
 
 @dataclass(frozen=True, slots=True)

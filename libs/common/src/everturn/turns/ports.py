@@ -125,7 +125,8 @@ class Leases(Protocol):
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
         """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
 
-        Returns False when the lease was already lost. Without `requeue` no turn may be running.
+        Returns whether the conversation has work, so that its doorbell must be rung: doorbells rung while it was leased
+        were in vain. False if another worker has claimed it since. Without `requeue` no turn may be running.
         """
         ...
 
@@ -172,7 +173,8 @@ class Sweeps(Protocol):
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
-        """After a turn of this conversation ended: the tenant's next queued turn without a doorbell, marked as rung."""
+        """After a turn of this conversation was claimed: the tenant's next queued turn without a doorbell, marked as
+        rung."""
         ...
 
 

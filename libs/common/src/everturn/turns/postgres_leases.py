@@ -73,10 +73,10 @@ class PostgresLeases:
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
         async with self._database.connection() as connection:
-            released = await connection.fetchval(
+            has_work = await connection.fetchval(
                 "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
             )
-        return bool(released)
+        return bool(has_work)
 
     def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
         roles = read_roles(row["roles"] or ()) or frozenset({Role.REGISTERED})

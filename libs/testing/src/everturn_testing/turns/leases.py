@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from everturn.conversations.model import ConversationState
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
+from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
@@ -24,14 +24,7 @@ class MemoryLeases:
         now_s = self._platform.clock.monotonic()
         if row is None or (row.lease_owner is not None and row.lease_ends_s > now_s):
             return None
-        # A turn that waits for a person can't be claimed.
-        found = self._platform.open_turn(conversation_id)
-        open_turn = None if found and found.turn.status is TurnStatus.WAITING else found
-        unannounced = tuple(
-            ended.turn.id
-            for ended in self._platform.turns_of(conversation_id)
-            if not ended.turn.status.is_open and not ended.announced
-        )
+        open_turn, unannounced = self._find_work(conversation_id)
         if open_turn is None and not unannounced:
             self._platform.end_lease(row)
             return None
@@ -64,15 +57,27 @@ class MemoryLeases:
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
         row = self._platform.conversations.get(lease.conversation_id)
-        if row is None or not self._holds(row, lease.fence):
+        if row is None or row.fence != lease.fence:
             return False
-        self._platform.end_lease(row)
+        is_held = self._holds(row, lease.fence)
+        if is_held:
+            self._platform.end_lease(row)
         open_turn = self._platform.open_turn(lease.conversation_id)
-        if requeue and open_turn is not None:
+        if is_held and requeue and open_turn is not None:
             open_turn.turn = replace(open_turn.turn, status=TurnStatus.QUEUED)
             self._platform.ring(open_turn)
             row.state = ConversationState.QUEUED
-        return True
+        return any(self._find_work(lease.conversation_id))
+
+    def _find_work(self, conversation_id: ConversationId) -> tuple[TurnRow | None, tuple[TurnId, ...]]:
+        """The open turn, unless it waits for a person, and the ended turns that were not announced."""
+        found = self._platform.open_turn(conversation_id)
+        unannounced = tuple(
+            ended.turn.id
+            for ended in self._platform.turns_of(conversation_id)
+            if not ended.turn.status.is_open and not ended.announced
+        )
+        return None if found and found.turn.status is TurnStatus.WAITING else found, unannounced
 
     def _start(self, row: TurnRow) -> None:
         turn = row.turn

@@ -66,6 +66,21 @@ class LeasesContract:
             await harness.expire_lease(claim.lease.conversation_id)
             assert (await harness.claim(claim.lease.conversation_id)).attempt == attempt
 
+    async def test_a_release_returns_whether_work_is_left(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        conversation_id = claim.lease.conversation_id
+        assert claim.turn_id is not None
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+
+        assert not await harness.leases.release(claim.lease, requeue=False)
+        await harness.say("Next.", conversation_id)
+        # A release whose answer was lost is repeated.
+        assert await harness.leases.release(claim.lease, requeue=False)
+        claim = await harness.claim(conversation_id)
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        assert await harness.leases.release(claim.lease, requeue=False), "the end is not announced"
+
     async def test_requeueing_does_not_count_as_an_attempt(self, harness: Harness) -> None:
         claim = await harness.start_turn()
         assert claim.turn_id is not None
@@ -125,7 +140,7 @@ class LeasesContract:
 
         assert await harness.rival.try_claim(conversation_id) is None
 
-    async def test_a_lost_lease_cannot_be_released(self, harness: Harness) -> None:
+    async def test_a_lost_lease_can_not_be_released(self, harness: Harness) -> None:
         claim = await harness.start_turn()
         await harness.expire_lease(claim.lease.conversation_id)
         taken = await harness.rival.try_claim(claim.lease.conversation_id)

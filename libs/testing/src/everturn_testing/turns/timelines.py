@@ -50,6 +50,7 @@ class MemoryTimelines:
             self._sum_usage(principal, turn_id),
             await self.load_sources(principal, conversation_id),
             self._find_fresh_feedback(principal, conversation_id),
+            has_signals=any(row.signal.turn_id == turn_id for row in self._platform.signals.values()),
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

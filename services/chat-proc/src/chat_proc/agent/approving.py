@@ -161,6 +161,7 @@ class ApprovalGate:
                 return MayNot(CommitContent(), _STOPPED)
 
     async def _receipt(self, turn: LeasedTurn, row: Approval, context: RoundContext) -> CommitContent:
+        turn.inbox.ring()  # the row can be newer than the last read of the inbox
         signals = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
         return fold_signals(signals, context, turn.show_files).content
 

@@ -58,9 +58,10 @@ _log = structlog.get_logger(__name__)
 
 
 class TurnInbox:
-    """The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals.
+    """The inbox of a running turn: a notification, the heartbeat or a commit wakes it, and it reads the signals again.
 
-    Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
+    Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers. Without
+    `has_signals` there were none after `inbox_seq` was read, so the rows are not read until something wakes it.
 
     `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints can
     get lost. A turn ends only when its last read is still current, so no change of an open turn is missed.
@@ -73,6 +74,7 @@ class TurnInbox:
         turn_id: TurnId,
         inbox_seq: int,
         *,
+        has_signals: bool = True,
         report: Callable[[Signal], None],
         retries: RetryPolicy,
     ) -> None:
@@ -85,9 +87,13 @@ class TurnInbox:
         self._known: dict[SignalId, Signal] = {}
         self._settled: set[SignalId] = set()
         """Settled by this worker's commits; a read that began earlier does not show that."""
+        self._rings = 0
+        self._rings_answered = 0
+        """A read answers the rings before it, not those that come during it."""
         self._rung = asyncio.Event()
-        self._rung.set()
         self.seen_seq = inbox_seq
+        if has_signals:
+            self.ring()
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -96,13 +102,14 @@ class TurnInbox:
 
     def ring(self) -> None:
         """A signal may have arrived; the ring does not say which."""
+        self._rings += 1
         self._rung.set()
 
     def notice_seq(self, inbox_seq: int) -> None:
         """The database's inbox_seq is at least this."""
         if inbox_seq > self._latest_seq:
             self._latest_seq = inbox_seq
-            self._rung.set()
+            self.ring()
 
     def settle(self, changes: Sequence[SignalChange]) -> None:
         """A commit has settled these."""
@@ -118,16 +125,21 @@ class TurnInbox:
                 self._keep_settled(promoted)
 
     async def load_unseen(self) -> tuple[Signal, ...]:
-        """Signals that no commit has answered yet, oldest first."""
-        # The number is read before the rows: a signal that arrives in between is read again rather than missed.
-        covered = self._latest_seq
+        """Signals that no commit has answered yet, oldest first. Reads the rows if they may have changed."""
+        if self._rings > self._rings_answered:
+            await self._read()
+        return tuple(signal for signal in self._known.values() if signal.state is SignalState.ACCEPTED)
+
+    async def _read(self) -> None:
+        # Both numbers are taken before the rows: a signal that arrives in between is read again rather than missed.
+        rings, covered = self._rings, self._latest_seq
         signals = await self._retries.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
+        self._rings_answered = max(self._rings_answered, rings)
         self.seen_seq = max(self.seen_seq, covered)
         for signal in signals:
             if signal.id not in self._settled and self._known.get(signal.id) != signal:
                 self._known[signal.id] = signal
                 self._report(signal)
-        return tuple(signal for signal in self._known.values() if signal.state is SignalState.ACCEPTED)
 
     def _keep_settled(self, signal: Signal) -> None:
         self._known[signal.id] = signal
@@ -501,6 +513,7 @@ class LeasedTurn:
             inbox_seq = await self._retries.call(lambda: self._timelines.commit(self._claim.lease, commit))
         except InboxMoved as moved:
             self.inbox.notice_seq(moved.inbox_seq)
+            self.inbox.ring()
             raise
         self.activity.note_progress()
         self._sources.settle(commit.sources)

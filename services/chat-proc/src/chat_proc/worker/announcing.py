@@ -220,23 +220,20 @@ class Announcer:
             )
 
     async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
-        """Release the lease, and ring for the next waiting turns, here and in the tenant's other conversations.
-
-        The conversation's own doorbell is rung even if nothing may wait: a message accepted between the end of the turn
-        and this release has already rung, for a worker that found the conversation held.
-        """
+        """Release the lease. With `ring_own`, ring for what is left to do in its conversation."""
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
-        await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
+        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
+        if not (has_work and ring_own):
+            return
         try:
-            if ring_own:
-                await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
             _log.warning("Could not ring the doorbell", error=str(error))
-        await self.ring_next(lease.conversation_id)
 
     async def ring_next(self, conversation_id: ConversationId) -> None:
-        """Ring for the next turns of the conversation's tenant, after one was claimed or has ended."""
+        """Ring for the next turns of the conversation's tenant, after one was claimed and left its place on the
+        lane."""
         try:
             # It runs concurrently with a turn, and none of its errors may end that turn.
             with guarded("next_turn_ring", passing=(EverturnError,), conversation_id=conversation_id):

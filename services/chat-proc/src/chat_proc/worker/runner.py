@@ -338,7 +338,6 @@ class ClaimedTurn:
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
-            await self._parts.announcer.ring_next(self._claim.lease.conversation_id)
             return False
         await self._parts.announcer.release(self._claim.lease, requeue=requeue, ring_own=has_progress)
         return result is _Result.ENDED
@@ -500,7 +499,13 @@ class ClaimedTurn:
         who = lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
         self._inbox = TurnInbox(
-            timelines, who, turn_id, self._claim.inbox_seq, report=report, retries=self._parts.retries
+            timelines,
+            who,
+            turn_id,
+            self._claim.inbox_seq,
+            has_signals=start.has_signals,
+            report=report,
+            retries=self._parts.retries,
         )
         self._turn = LeasedTurn(
             self._claim,
