@@ -26,7 +26,7 @@ from ingress.bounds import Bounds as IngressBounds
 
 DRIVERS = {
     "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.redis_drivers"),
-    "chat_proc": ("everturn_testing.models.scripted_file", "everturn.memory.encoders.bert"),
+    "chat_proc": ("everturn_testing.models.scripted_file",),
 }
 """What a service imports when it has read its settings, with the libraries below: the longest part of that.
 

@@ -1,6 +1,7 @@
 """The retrying model follows its limits, and never repeats text that was already shown."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -380,6 +381,23 @@ async def test_a_piece_that_comes_late_enough_does_not_wait() -> None:
             gate.set()
             assert await anext(pieces) == TextDelta("a")
             await asyncio.sleep(2 * GATHER_S)
+
+
+async def test_on_a_busy_event_loop_more_pieces_are_joined() -> None:
+    async def keep_busy() -> None:
+        while True:
+            time.sleep(0.02)  # noqa: ASYNC251 - work of other turns
+            await asyncio.sleep(0)
+
+    busy = asyncio.create_task(keep_busy())
+    pieces = await collect_pieces(
+        RetryingModel(ScriptedModel(["tok~ " * 60], chunk_chars=5), limits=ModelRetryLimits()), build_request()
+    )
+    busy.cancel()
+
+    # Each piece comes in an iteration of its own, later than the pieces of a slow model.
+    assert join_text(pieces) == "tok~ " * 60
+    assert len(pieces) < 30
 
 
 async def test_text_that_has_arrived_is_yielded_before_its_failure() -> None:

@@ -23,7 +23,7 @@ STARTING_S = 30.0
 
 class ConfinedProcesses:
     """At most `processes` of them; more requests wait. They start on demand; one that failed during a request is
-    replaced."""
+    replaced, and all end when there was no request for `idle_s`."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class ConfinedProcesses:
         limits: ForkLimits,
         purpose: str,
         starting_s: float = STARTING_S,
+        idle_s: float | None = None,
     ) -> None:
         """`purpose` completes "The process that ..." in errors."""
         self._command = command
@@ -41,6 +42,9 @@ class ConfinedProcesses:
         self._answer_bytes = limits.answer_bytes
         self._timeout_s = limits.wall_s + starting_s
         self._idle: list[asyncio.subprocess.Process] = []
+        self._idle_s = idle_s
+        self._ending: asyncio.TimerHandle | None = None
+        self._ends: set[asyncio.Task[None]] = set()
 
     async def request(self, fields: Mapping[str, Any], data: bytes) -> ForkResult:
         """Raises Unavailable when no process answers."""
@@ -57,8 +61,27 @@ class ConfinedProcesses:
             return
 
     async def close(self) -> None:
+        self._keep()
         while self._idle:
             await kill_group(self._idle.pop())
+        if self._ends:
+            await asyncio.wait(self._ends)
+
+    def _keep(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+    def _end_later(self) -> None:
+        self._keep()
+        if self._idle_s is not None:
+            self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
+
+    def _end_idle(self) -> None:
+        while self._idle:
+            ending = asyncio.create_task(kill_group(self._idle.pop()))
+            self._ends.add(ending)
+            ending.add_done_callback(self._ends.discard)
 
     async def _exchange(
         self, process: asyncio.subprocess.Process, fields: Mapping[str, Any], data: bytes
@@ -76,6 +99,7 @@ class ConfinedProcesses:
 
     @asynccontextmanager
     async def _process(self) -> AsyncGenerator[asyncio.subprocess.Process]:
+        self._keep()
         process = await self._take()
         try:
             yield process
@@ -84,6 +108,7 @@ class ConfinedProcesses:
             await kill_group(process)
             raise
         self._idle.append(process)
+        self._end_later()
 
     async def _take(self) -> asyncio.subprocess.Process:
         while self._idle:

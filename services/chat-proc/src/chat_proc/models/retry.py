@@ -41,6 +41,10 @@ FAST_GATHER_S = 0.016
 """The same while a model writes faster than anybody can read: a screen is refreshed about as often."""
 FAST_PIECES = 4
 """A model that sends so many pieces while they gather is fast."""
+GATHER_PER_DELAY = 4
+"""While the event loop is busy, pieces gather this many times as long as they were taken too late, so that a reply
+takes fewer of its iterations."""
+MAX_GATHER_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,7 @@ class _Attempt:
         self._clock = timing.clock
         self._loop = asyncio.get_running_loop()
         self._pieces: list[ModelPiece] = []
+        self._arrived_s = 0.0
         self._gather_until_s = 0.0
         self._ended = asyncio.Event()
         self.deadline_s = timing.clock() + limits.reply_timeout_s
@@ -251,8 +256,10 @@ class _Attempt:
         raise ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True)
 
     def _add(self, piece: ModelPiece) -> None:
+        if not self._pieces:
+            self._arrived_s = self._loop.time()
+            self.arrived.set()
         self._pieces.append(piece)
-        self.arrived.set()
 
     async def gather(self) -> None:
         """Wait until what has arrived may be taken."""
@@ -268,8 +275,10 @@ class _Attempt:
         if not self._ended.is_set():
             self.arrived.clear()
         self.has_yielded = self.has_yielded or bool(taken)
+        now_s = self._loop.time()
+        delay_s = now_s - max(self._arrived_s, self._gather_until_s)
         gather_s = FAST_GATHER_S if len(taken) >= FAST_PIECES else GATHER_S
-        self._gather_until_s = self._loop.time() + gather_s
+        self._gather_until_s = now_s + max(gather_s, min(MAX_GATHER_S, GATHER_PER_DELAY * delay_s))
         return _join(taken)
 
 

@@ -1,120 +1,121 @@
+"""The local encoder through its process, with the real weights."""
+
 import asyncio
+import os
+import signal
 import subprocess
 import sys
-import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable
-from everturn.memory.encoders.minilm import MAX_TEXTS, MiniLmEmbedder, build_embedder
+from everturn.memory.encoders.minilm import MAX_TEXT_CHARS, MAX_TEXTS, NICENESS, MiniLmEmbedder
 
 
-class Weights:
-    """One text a batch; its vector begins with its length."""
-
-    def __init__(self) -> None:
-        self.threads: set[str] = set()
-        self.passes: list[int] = []
-
-    def tokenize(self, texts):
-        return [[1] * len(text) for text in texts]
-
-    def batches(self, lengths):
-        return [[index] for index in sorted(range(len(lengths)), key=lambda index: lengths[index])]
-
-    def encode(self, batch):
-        self.threads.add(threading.current_thread().name)
-        self.passes.append(len(batch[0]))
-        return [(float(len(ids)), *[0.0] * (DIMENSIONS - 1)) for ids in batch]
+@pytest.fixture
+async def embedder() -> AsyncIterator[MiniLmEmbedder]:
+    embedder = MiniLmEmbedder()
+    yield embedder
+    await embedder.close()
 
 
-async def test_vectors_come_in_the_order_of_the_texts() -> None:
-    weights = Weights()
-    embedder = MiniLmEmbedder(lambda: weights)
-
-    found = await embedder.embed(["long text", "a", "some"])
-
-    assert [vector[0] for vector in found] == [9.0, 1.0, 4.0]
-    assert threading.main_thread().name not in weights.threads
+def similarity(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-async def test_weights_are_loaded_once_and_not_before_they_are_needed() -> None:
-    loads: list[Weights] = []
+def find_encoders() -> dict[int, int]:
+    """The encoders that this process has started, with their niceness."""
+    ours = Path("/proc/self/task").glob("*/children")
+    pids = [int(pid) for children in ours for pid in children.read_text().split()]
+    started = [pid for pid in pids if b"everturn.memory.encoders.minilm" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return {pid: os.getpriority(os.PRIO_PROCESS, pid) for pid in started}
 
-    def load() -> Weights:
-        loads.append(Weights())
-        return loads[-1]
 
-    embedder = MiniLmEmbedder(load)
-    assert loads == []
+async def wait_until_gone(pid: int) -> None:
+    async with asyncio.timeout(30):
+        while pid in find_encoders():  # noqa: ASYNC110 - nothing notifies of it
+            await asyncio.sleep(0.05)
+
+
+async def test_vectors_come_in_the_order_of_the_texts(embedder: MiniLmEmbedder) -> None:
+    texts = ["a cat", "", "many words " * 2_000, "\ud800", "a kitten", "x" * MAX_TEXT_CHARS, "a cat"]
+
+    vectors = await embedder.embed(texts)
+
+    alone = [(await embedder.embed([text]))[0] for text in texts]
+    assert [similarity(*pair) for pair in zip(vectors, alone, strict=True)] == pytest.approx([1.0] * 7, abs=1e-4)
+    assert vectors[0] == pytest.approx(vectors[-1], abs=1e-5)
+    assert 0.6 < similarity(vectors[0], vectors[4]) < 1
     assert await embedder.embed([]) == ()
-    await asyncio.gather(embedder.embed(["a"]), embedder.embed(["b"]))
-
-    assert len(loads) == 1
 
 
-async def test_a_short_call_runs_between_passes_of_a_long_call() -> None:
-    weights = Weights()
-    embedder = MiniLmEmbedder(lambda: weights)
-    await embedder.embed(["warm"])
+async def test_a_short_call_runs_between_the_requests_of_a_long_one(embedder: MiniLmEmbedder) -> None:
+    await embedder.embed(["start"])
+    long = asyncio.create_task(embedder.embed(["many words " * MAX_TEXT_CHARS] * 5))
+    await asyncio.sleep(0)
 
-    await asyncio.gather(embedder.embed(["x" * n for n in range(10, 60)]), embedder.embed(["q"]))
+    await embedder.embed(["short"])
 
-    assert weights.passes.index(1) < 10
+    assert not long.done()
+    assert len(await long) == 5
 
 
-async def test_weights_that_can_not_be_loaded_are_tried_again() -> None:
-    tries = iter([EmbedderUnavailable("no weights"), Weights()])
+async def test_the_process_has_a_low_priority_and_ends_when_it_is_idle() -> None:
+    embedder = MiniLmEmbedder(idle_s=0.3)
+    assert find_encoders() == {}
+    await embedder.embed(["a"])
 
-    def load() -> Weights:
-        found = next(tries)
-        if isinstance(found, Exception):
-            raise found
-        return found
+    ((pid, niceness),) = find_encoders().items()
+    assert niceness == os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
+    await wait_until_gone(pid)
+    assert len(await embedder.embed(["again"])) == 1
+    await embedder.close()
+    assert find_encoders() == {}
 
-    embedder = MiniLmEmbedder(load)
+
+async def test_a_process_that_was_killed_is_replaced(embedder: MiniLmEmbedder) -> None:
+    await embedder.embed(["a"])
+    (pid,) = find_encoders()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until_gone(pid)
+
+    with suppress(EmbedderUnavailable):  # if it is not noticed before the request
+        await embedder.embed(["b"])
+    assert len(await embedder.embed(["c"])) == 1
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_the_next(embedder: MiniLmEmbedder) -> None:
+    impatient = asyncio.create_task(embedder.embed(["a"]))
+    await asyncio.sleep(0.1)
+    impatient.cancel()
+    await asyncio.gather(impatient, return_exceptions=True)
+
+    assert len(await embedder.embed(["b"])) == 1
+
+
+@pytest.mark.parametrize("program", ["raise SystemExit(1)", "print('no answer', flush=True)"])
+async def test_an_encoder_that_does_not_work_is_unavailable(program: str) -> None:
+    embedder = MiniLmEmbedder([sys.executable, "-c", program])
+
     with pytest.raises(EmbedderUnavailable):
         await embedder.embed(["a"])
 
-    assert len(await embedder.embed(["a"])) == 1
+    await embedder.close()
 
 
-async def test_a_caller_that_gives_up_leaves_the_loading_to_the_next() -> None:
-    loads: list[Weights] = []
-    begun, loaded = threading.Event(), threading.Event()
+async def test_many_short_texts_are_several_requests(embedder: MiniLmEmbedder) -> None:
+    vectors = await embedder.embed(["x"] * (2 * MAX_TEXTS + 1))
 
-    def load() -> Weights:
-        loads.append(Weights())
-        begun.set()
-        assert loaded.wait(timeout=10)
-        return loads[-1]
-
-    embedder = MiniLmEmbedder(load)
-    impatient = asyncio.create_task(embedder.embed(["a"]))
-    await asyncio.to_thread(begun.wait, 10)
-    impatient.cancel()
-    patient = asyncio.create_task(embedder.embed(["b"]))
-    await asyncio.gather(impatient, return_exceptions=True)
-    loaded.set()
-
-    assert len(await patient) == 1
-    assert len(loads) == 1
+    assert len(vectors) == 2 * MAX_TEXTS + 1
+    assert len(vectors[-1]) == DIMENSIONS
 
 
-async def test_too_many_texts_at_once_are_refused() -> None:
-    with pytest.raises(ValueError, match="at most 512"):
-        await MiniLmEmbedder(Weights).embed(["a"] * (MAX_TEXTS + 1))
-
-
-async def test_the_built_encoder_uses_the_real_weights() -> None:
-    one, other = await build_embedder().embed(["a cat", "a kitten"])
-
-    assert 0.6 < sum(a * b for a, b in zip(one, other, strict=True)) < 1
-
-
-def test_building_it_imports_no_numpy() -> None:
+def test_the_service_imports_no_numpy() -> None:
     program = (
-        "import sys; from everturn.memory.encoders.minilm import build_embedder; build_embedder();"
+        "import sys; from everturn.memory.encoders.minilm import MiniLmEmbedder; MiniLmEmbedder();"
         "sys.exit('numpy' in sys.modules or 'tokenizers' in sys.modules)"
     )
 

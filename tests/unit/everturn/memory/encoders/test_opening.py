@@ -1,5 +1,3 @@
-import asyncio
-import threading
 from contextlib import AsyncExitStack
 
 import pytest
@@ -32,15 +30,6 @@ async def test_encoders_have_different_names_and_one_size(monkeypatch: pytest.Mo
 
         assert len({embedder.name for embedder in opened}) == len(CHOICES)
         assert [embedder.lexical_only for embedder in opened] == [False, True, False, False]
-
-
-async def test_the_thread_of_the_local_encoder_ends_with_it() -> None:
-    async with open_embedder(EmbedderChoice("minilm", "", "")) as embedder:
-        await embedder.embed(["a cat"])
-        (thread,) = [each for each in threading.enumerate() if each.name.startswith("minilm")]
-
-    await asyncio.to_thread(thread.join, 30)
-    assert not thread.is_alive()
 
 
 def test_the_local_weights_are_installed_with_the_platform() -> None:

