@@ -158,7 +158,7 @@ class MiniLm:
         tokens = [found.ids for found in self._tokenizer.encode_batch(cleaned)]
         vectors: dict[int, Vector] = {}
         for batch in batch_by_length([len(ids) for ids in tokens]):
-            rows = self._encoder.encode([tokens[index] for index in batch]).tolist()
+            rows: list[list[float]] = self._encoder.encode([tokens[index] for index in batch]).tolist()
             vectors.update(zip(batch, map(tuple, rows), strict=True))
         return [vectors[index] for index in range(len(texts))]
 
