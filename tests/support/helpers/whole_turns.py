@@ -14,6 +14,8 @@ from everturn_local.supervision.platform import Platform
 
 TOKENS, MARK = 200, b"~"
 LIMIT_S = 60.0
+IDLE_CHECK_S, IDLE_SHARE, IDLE_LIMIT_S = 1.0, 0.1, 180.0
+ENCODER = b"everturn.memory.encoders.minilm"
 
 
 def build_script(tokens: int = TOKENS, *, pause_ms: int = 0) -> str:
@@ -138,8 +140,18 @@ async def drive(clients: Sequence[Client], turns: int) -> tuple[list[Turn], floa
     return found, took_s
 
 
+async def wait_until_idle(platform: Platform) -> None:
+    """Wait until the platform does nothing any more, such as indexing the turns that ended."""
+    async with asyncio.timeout(IDLE_LIMIT_S):
+        used_s = IDLE_CHECK_S
+        while used_s > IDLE_SHARE * IDLE_CHECK_S:
+            before_s = sum(load_cpu(platform).values())
+            await asyncio.sleep(IDLE_CHECK_S)
+            used_s = sum(load_cpu(platform).values()) - before_s
+
+
 def load_cpu(platform: Platform) -> dict[str, float]:
-    """CPU seconds so far of each part of the platform, with its children."""
+    """CPU seconds so far of each part of the platform, with its children; the encoders of memory search are a part."""
     ticks = os.sysconf("SC_CLK_TCK")
     spent: dict[int, float] = {}
     parent: dict[int, int] = {}
@@ -148,10 +160,12 @@ def load_cpu(platform: Platform) -> dict[str, float]:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        spent[int(folder.name)] = (int(fields[11]) + int(fields[12])) / ticks
+        # Of the process, and of the children that it has waited for.
+        spent[int(folder.name)] = sum(map(int, fields[11:15])) / ticks
         parent[int(folder.name)] = int(fields[1])
     parts = ("postgres", "redis", *platform.reports)
     names = {platform.pid(name): name.partition("-")[0] for name in parts}
+    names |= {pid: "encoder" for pid in spent if is_encoder(pid)}
     sums = dict.fromkeys(names.values(), 0.0)
     for pid, seconds in spent.items():
         at = pid
@@ -160,3 +174,10 @@ def load_cpu(platform: Platform) -> dict[str, float]:
         if at in names:
             sums[names[at]] += seconds
     return sums
+
+
+def is_encoder(pid: int) -> bool:
+    try:
+        return ENCODER in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
