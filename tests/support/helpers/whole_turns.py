@@ -103,13 +103,18 @@ class PlatformClient:
         return reader, writer
 
     async def _request(self, method: str, path: str, body: bytes) -> bytes:
-        self._send.write(self._head(method, path, body))
-        head = await self._requests.readuntil(b"\r\n\r\n")
-        self._accepted = time.perf_counter()
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        answer = await self._requests.readexactly(int(length.split(b":")[1]))
-        assert head.split()[1] in (b"201", b"202"), (head, answer)
-        return answer
+        """The answer; while the server is too busy to accept, again when it says."""
+        while True:
+            self._send.write(self._head(method, path, body))
+            head = await self._requests.readuntil(b"\r\n\r\n")
+            self._accepted = time.perf_counter()
+            status, *lines = head.lower().split(b"\r\n")
+            headers = dict(line.split(b": ", 1) for line in lines if line)
+            answer = await self._requests.readexactly(int(headers[b"content-length"]))
+            if status.split()[1] in (b"201", b"202"):
+                return answer
+            assert status.split()[1] == b"503", (head, answer)
+            await asyncio.sleep(float(headers[b"retry-after"]))
 
     def _head(self, method: str, path: str, body: bytes = b"") -> bytes:
         head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nX-Dev-User: {self._user}\r\n"
@@ -166,7 +171,7 @@ def load_cpu(platform: Platform) -> dict[str, float]:
     parts = ("postgres", "redis", *platform.reports)
     names = {platform.pid(name): name.partition("-")[0] for name in parts}
     names |= {pid: "encoder" for pid in spent if is_encoder(pid)}
-    sums = dict.fromkeys(names.values(), 0.0)
+    sums = dict.fromkeys((*names.values(), "encoder"), 0.0)
     for pid, seconds in spent.items():
         at = pid
         while at not in names and at in parent:

@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -428,7 +428,7 @@ def build_worker(
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     slots = Slots(settings.worker_slots, extra=settings.worker_slots)
-    indexer = build_indexer(drivers, failpoints)
+    indexer = build_indexer(drivers, failpoints, is_busy=lambda: slots.running > 0)
     heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -450,7 +450,7 @@ def build_worker(
     return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
-def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
+def build_indexer(drivers: Drivers, failpoints: Failpoints, *, is_busy: Callable[[], bool]) -> Indexer:
     """The indexer that makes ended turns searchable."""
     return Indexer(
         index=PostgresSnippetIndex(drivers.database),
@@ -458,6 +458,7 @@ def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
         objects=drivers.objects,
         reads_as_text=is_text,
         failpoints=failpoints,
+        is_busy=is_busy,
     )
 
 

@@ -72,6 +72,14 @@ class BrokenEmbedder(HashedEmbedder):
         raise EmbedderUnavailable("down")
 
 
+class SlowEmbedder(HashedEmbedder):
+    TAKES_S = 0.02
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        await asyncio.sleep(self.TAKES_S)
+        return await super().embed(texts)
+
+
 class Desk:
     def __init__(self, index: Index, **parts) -> None:
         self.index, self.objects = index, MemoryObjects()
@@ -101,6 +109,17 @@ async def test_all_waiting_turns_are_indexed_one_after_another() -> None:
 
     assert [each.snippet.text for each in desk.index.saved["turn_2"]] == ["Hello there."]
     assert all(each.vector is not None for each in desk.index.saved["turn_1"])
+
+
+async def test_while_turns_run_indexing_takes_a_part_of_the_time_only() -> None:
+    desk = Desk(Index(*(job(f"turn_{n}") for n in range(1, 100))), is_busy=lambda: True, embedder=SlowEmbedder())
+    task = asyncio.create_task(desk.indexer.run())
+    await asyncio.sleep(SlowEmbedder.TAKES_S * 20)
+
+    # Twenty fit in without a rest, and four with it.
+    assert 1 <= len(desk.index.saved) <= 10
+    desk.indexer.drain()
+    await asyncio.wait_for(task, 5)
 
 
 async def test_a_turn_that_ends_here_is_indexed_at_once() -> None:

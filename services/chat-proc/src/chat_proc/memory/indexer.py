@@ -4,7 +4,9 @@ Turns are claimed from a queue in the database, so a worker that dies meanwhile 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -28,13 +30,17 @@ SWEEP_EVERY_S = 5.0
 """How long a turn can wait if it was ended by another worker, or by one that died."""
 RETRY_S = 2.0
 JOB_TIMEOUT_S = 120.0
+BUSY_REST = 4
+"""While turns run, the indexer rests this many times as long as it worked, so encoding takes at most a fifth of one
+processor from them. That is enough for about two turns of 1,000 characters a second."""
+MAX_REST_S = 10.0
 MAX_FILE_BYTES = 64 * 1024
 """Bytes read of an attached file; about as much as its snippets can hold."""
 MAX_FILES = 20
 
 
 class Indexer:
-    """One of the worker's tasks. It indexes one turn at a time."""
+    """One of the worker's tasks. It indexes one turn at a time, and slowly while `is_busy`: turns come first."""
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class Indexer:
         objects: Objects,
         reads_as_text: Callable[[str], bool],
         failpoints: Failpoints,
+        is_busy: Callable[[], bool] = lambda: False,
         sweep_every_s: float = SWEEP_EVERY_S,
     ) -> None:
         self._index = index
@@ -51,6 +58,7 @@ class Indexer:
         self._objects = objects
         self._reads_as_text = reads_as_text
         self._failpoints = failpoints
+        self._is_busy = is_busy
         self._sweep_every_s = sweep_every_s
         self._draining = asyncio.Event()
         self._rung = asyncio.Event()
@@ -69,6 +77,7 @@ class Indexer:
         while not self._draining.is_set():
             self._rung.clear()
             worked = False
+            began_s = time.monotonic()
             try:
                 with guarded("indexer_queue", passing=(Unavailable,)) as guard:
                     worked = await self._index_next()
@@ -80,6 +89,13 @@ class Indexer:
                 await self._wait(RETRY_S)
             elif not worked:
                 await self._wait(self._sweep_every_s)
+            elif self._is_busy():
+                await self._rest(min(MAX_REST_S, BUSY_REST * (time.monotonic() - began_s)))
+
+    async def _rest(self, limit_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._draining.wait()
 
     async def _wait(self, limit_s: float) -> None:
         if self._draining.is_set():

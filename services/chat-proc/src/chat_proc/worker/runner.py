@@ -457,11 +457,11 @@ class ClaimedTurn:
             # A rewind shows the signals too.
             await turn.inbox.load_unseen()
             emitter.rewind()
+            turn.emit(_running(turn))
         elif (end := await self._open(turn, given_up=given_up)) is not None:
             return await self._loop(turn).close(turn, end)
         if given_up:
             return await self._loop(turn).close(turn, _given_up())
-        turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
         async with run_title_call(turn, self._kit(turn), self._parts.loop.tracing) as settle_title:
             left = await self._run_loop(turn, emitter)
             if isinstance(left, Parked):
@@ -534,6 +534,7 @@ class ClaimedTurn:
         if given_up:
             # What killed the workers may be an attachment: none is read.
             return replace(_given_up(), content=draft_opening(row, feedback, {}, turn.now(), show))
+        turn.emit(_running(turn))  # sent together with the start
         request = row.request
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
         previews = await load_previews(self._parts.loop.objects, files)
@@ -583,6 +584,10 @@ async def _clear_objects(parts: RunnerDependencies, lease: Lease) -> None:
 
 def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: str) -> None:
     emitter.emit(build_signal_event(build_signal_view(signal, tenant=tenant, project=project)))
+
+
+def _running(turn: LeasedTurn) -> ConvStatus:
+    return ConvStatus(state="running", turn_id=turn.turn_id)
 
 
 def _given_up() -> TurnEnd:
