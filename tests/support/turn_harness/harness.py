@@ -14,7 +14,6 @@ from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
-from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.tools.context.hide import HideTool
@@ -39,6 +38,7 @@ from everturn.events.model import Envelope, parse_envelope
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_state
 from everturn.events.views import StateView
 from everturn.files.model import Upload
+from everturn.models.tokens import LearnedRatios
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn

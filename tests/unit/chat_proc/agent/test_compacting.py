@@ -15,14 +15,13 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent import compaction as compacting
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.tool import ToolCall, ToolOutcome
-from chat_proc.models.estimate import estimate_request
 from chat_proc.timeline.compaction import cut
 from chat_proc.timeline.present import current_plan
 from chat_proc.timeline.view import TimelineView
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
 from everturn.models.port import ContextLimitExceeded, ModelFailed, TextPart
-from everturn.models.tokens import CharsPerToken
+from everturn.models.tokens import CharsPerToken, estimate_request
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import CompletionBody, RangeSummaryBody
 from everturn.timeline.turns import Outcome, SignalKind

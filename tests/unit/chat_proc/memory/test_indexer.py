@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,6 +119,26 @@ async def test_while_turns_run_indexing_takes_a_part_of_the_time_only() -> None:
 
     # Twenty fit in without a rest, and four with it.
     assert 1 <= len(desk.index.saved) <= 10
+    desk.indexer.drain()
+    await asyncio.wait_for(task, 5)
+
+
+async def test_once_no_turn_runs_indexing_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = True
+
+    def clock() -> float:
+        """The first turn takes a hundred seconds, and then time stands still, so that a rest does not end by itself."""
+        return 100.0 * min(1, len(desk.index.saved))
+
+    monkeypatch.setattr("chat_proc.memory.indexer.time", SimpleNamespace(monotonic=clock))
+    desk = Desk(Index(job("turn_1"), job("turn_2")), is_busy=lambda: busy)
+    task = asyncio.create_task(desk.indexer.run())
+    await desk.index.until(lambda: len(desk.index.saved) == 1)
+    await asyncio.sleep(0)
+
+    busy = False
+    await desk.index.until(lambda: len(desk.index.saved) == 2)
+
     desk.indexer.drain()
     await asyncio.wait_for(task, 5)
 

@@ -5,7 +5,7 @@ from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage, last_round
-from chat_proc.turn.records import ManifestKeeper
+from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.worker.runner import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy

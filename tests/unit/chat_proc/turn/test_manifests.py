@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.records import MAX_WAITING, ManifestKeeper
+from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
 from everturn_testing.files.objects import MemoryObjects

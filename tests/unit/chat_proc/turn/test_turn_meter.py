@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.records import TurnMeter, count_usage
+from chat_proc.turn.meter import TurnMeter, count_usage
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN

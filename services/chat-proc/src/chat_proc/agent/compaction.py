@@ -19,7 +19,6 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
-from chat_proc.models.estimate import estimate_request
 from chat_proc.models.roles import SUMMARY
 from chat_proc.timeline.compaction.conditions import Shrunk, cover, shrink_by_rules
 from chat_proc.timeline.compaction.cut import (
@@ -53,6 +52,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
+from everturn.models.tokens import estimate_request
 from everturn.timeline.blocks import BlockDraft
 from everturn.timeline.bodies import RangeSummaryBody
 from everturn.turns.model import UsageEvent

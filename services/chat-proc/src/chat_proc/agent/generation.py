@@ -26,7 +26,6 @@ from chat_proc.channels.decision_stream import (
     ThinkingText,
 )
 from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
-from chat_proc.models.estimate import estimate_request
 from chat_proc.models.pricing import price_usage
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
@@ -46,6 +45,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
 )
+from everturn.models.tokens import estimate_request
 from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)

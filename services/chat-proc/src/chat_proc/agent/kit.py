@@ -10,7 +10,6 @@ from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
-from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
 from chat_proc.pictures.fitting import PictureFitter
@@ -24,6 +23,7 @@ from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.execution.messages import RunLimits
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
+from everturn.models.tokens import LearnedRatios
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from chat_proc.agent.kit import TurnKit
 from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.attachments import AttachedMedia, TurnMedia
-from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
+from chat_proc.turn.manifests import RequestRecord, build_manifest, build_preamble
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace

@@ -11,7 +11,6 @@ import structlog
 
 from chat_proc.agent.kit import TurnKit
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
-from chat_proc.models.estimate import estimate_request
 from chat_proc.models.roles import TITLE
 from chat_proc.turn.leased import LeasedTurn
 from chat_proc.turn.titling import make_title, title_source
@@ -28,7 +27,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
-from everturn.models.tokens import CharsPerToken
+from everturn.models.tokens import CharsPerToken, estimate_request
 from everturn.timeline.turns import Turn
 from everturn.turns.model import UsageEvent
 

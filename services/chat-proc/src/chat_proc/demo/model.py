@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 
 from chat_proc.demo.prompt import read_conversation
 from chat_proc.demo.rules import Answer, ToolRequest, decide
-from chat_proc.models.estimate import estimate_usage
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, ReplyFinished, TextDelta
+from everturn.models.tokens import estimate_usage
 
 _TRAITS = ModelTraits(name="offline", context_tokens=200_000, images=False, documents=False)
 _PIECE_CHARS, _MAX_PIECES = 24, 100

@@ -34,6 +34,8 @@ BUSY_REST = 4
 """While turns run, the indexer rests this many times as long as it worked, so encoding takes at most a fifth of one
 processor from them. That is enough for about two turns of 1,000 characters a second."""
 MAX_REST_S = 10.0
+REST_CHECK_S = 0.25
+"""How soon it goes on once no turn runs."""
 MAX_FILE_BYTES = 64 * 1024
 """Bytes read of an attached file; about as much as its snippets can hold."""
 MAX_FILES = 20
@@ -93,9 +95,11 @@ class Indexer:
                 await self._rest(min(MAX_REST_S, BUSY_REST * (time.monotonic() - began_s)))
 
     async def _rest(self, limit_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await self._draining.wait()
+        end_s = time.monotonic() + limit_s
+        while self._is_busy() and not self._draining.is_set() and (left_s := end_s - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, REST_CHECK_S)):
+                    await self._draining.wait()
 
     async def _wait(self, limit_s: float) -> None:
         if self._draining.is_set():

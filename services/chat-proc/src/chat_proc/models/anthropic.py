@@ -10,7 +10,6 @@ import anthropic.types as sdk
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import (
     MALFORMED,
     TRANSPORT,
@@ -37,6 +36,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
+from everturn.models.tokens import estimate_usage
 
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""

@@ -26,7 +26,6 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.estimate import estimate_usage
 from chat_proc.models.failures import (
     MALFORMED,
     TRANSPORT,
@@ -52,6 +51,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
+from everturn.models.tokens import estimate_usage
 
 _OFFICIAL_HOST = "api.openai.com"
 

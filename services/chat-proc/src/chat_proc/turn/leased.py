@@ -15,7 +15,8 @@ import structlog
 from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.stream.emitter import Emitter
-from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
+from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.meter import TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import RunningTitleCall, draft_gate, make_title, title_source
 from everturn.core.clock import Clock, iso

@@ -20,7 +20,7 @@ from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
-from chat_proc.turn.records import ManifestKeeper
+from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.worker.announcing import Announcer, build_crash_end
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock

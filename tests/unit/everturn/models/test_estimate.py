@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from chat_proc.models.estimate import count_chars, count_media_tokens, estimate_request
 from everturn.models.port import MediaPart
-from everturn.models.tokens import CharsPerToken
+from everturn.models.tokens import CharsPerToken, count_chars, count_media_tokens, estimate_request
 from everturn_testing.models.model_contract import build_request
 
 

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from chat_proc.models.estimate import LearnedRatios
 from everturn.models.port import MediaPart, ModelUsage
-from everturn.models.tokens import CharsPerToken
+from everturn.models.tokens import CharsPerToken, LearnedRatios
 from everturn_testing.models.model_contract import build_request
 
 

@@ -1,22 +1,16 @@
-"""Records of a turn in addition to its blocks: the manifests of its requests, and metrics. Failures are counted."""
+"""Metrics of a turn and of its usage."""
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
 from everturn.core.clock import Clock
-from everturn.core.errors import EverturnError
 from everturn.core.identity import lane_of
-from everturn.core.ids import ConversationId, TurnId
-from everturn.core.loops import guarded
 from everturn.core.metrics import (
     CACHED_TOKENS,
     COST_USD,
     FIRST_ANSWER_SECONDS,
     FIRST_TOKEN_SECONDS,
-    MANIFESTS_LOST,
     QUEUE_SECONDS,
     TOKENS,
     TURN_SECONDS,
@@ -24,75 +18,10 @@ from everturn.core.metrics import (
     UNPRICED_CALLS,
 )
 from everturn.events.model import AnyEvent, ChatDelta
-from everturn.files.model import manifest_key
-from everturn.files.objects import Objects
 from everturn.timeline.turns import Outcome, Turn
 from everturn.turns.model import Claim, UsageEvent
 
 _log = structlog.get_logger(__name__)
-
-MAX_WAITING = 4
-SAVE_S = 2.0
-"""Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
-
-Build = Callable[[], bytes]
-
-
-class ManifestKeeper:
-    """`keep` is called by the turn's own task; `run` is owned by the turn's runner and ends after `close`."""
-
-    def __init__(self, objects: Objects, conversation_id: ConversationId, turn_id: TurnId) -> None:
-        self._objects = objects
-        self._conversation_id = conversation_id
-        self._turn_id = turn_id
-        self._waiting: deque[tuple[int, Build]] = deque()
-        self._bell = asyncio.Event()
-        self._closed = False
-
-    def keep(self, round_number: int, build: Build) -> None:
-        """Queue the manifest of a round for saving; `build` runs in a thread."""
-        if len(self._waiting) >= MAX_WAITING:
-            self._count_lost(round_number, "too many wait")
-            return
-        self._waiting.append((round_number, build))
-        self._bell.set()
-
-    def close(self) -> None:
-        """Accept no more manifests: `run` ends once the queued ones are saved."""
-        self._closed = True
-        self._bell.set()
-
-    def abandon(self) -> None:
-        """Save no more, because the lease is lost. A saved manifest may by now be another worker's."""
-        self._waiting.clear()
-
-    async def run(self) -> None:
-        while self._waiting or not self._closed:
-            await self._bell.wait()
-            self._bell.clear()
-            while self._waiting:
-                await self._save(*self._waiting.popleft())
-
-    async def _save(self, round_number: int, build: Build) -> None:
-        # An error that left this task would end the turn too.
-        with guarded("manifests", turn_id=self._turn_id, round=round_number) as guard:
-            try:
-                await self._store(round_number, build)
-            except (EverturnError, TimeoutError) as error:
-                self._count_lost(round_number, repr(error))
-        if guard.error is not None:
-            self._count_lost(round_number, repr(guard.error))
-
-    async def _store(self, round_number: int, build: Build) -> None:
-        async with asyncio.timeout(SAVE_S):
-            await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
-
-    def _key(self, round_number: int) -> str:
-        return manifest_key(self._conversation_id, self._turn_id, round_number)
-
-    def _count_lost(self, round_number: int, why: str) -> None:
-        MANIFESTS_LOST.inc()
-        _log.warning("Could not save the manifest of the request", turn_id=self._turn_id, round=round_number, why=why)
 
 
 class TurnMeter:

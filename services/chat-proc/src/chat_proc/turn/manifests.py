@@ -1,19 +1,37 @@
-"""The manifest of a request: the origin, form, length and caching of each part.
+"""The manifests of a turn's requests: the origin, form, length and caching of each part. Saved concurrently with the
+turn.
 
-It contains only the text that is in no block: the tail. The system text is stored once for a turn.
+A manifest contains only the text that is in no block: the tail. The system text is stored once for a turn.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import structlog
+
 from chat_proc.timeline.view import VisibleBlock
+from everturn.core.errors import EverturnError
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.loops import guarded
+from everturn.core.metrics import MANIFESTS_LOST
+from everturn.files.model import manifest_key
+from everturn.files.objects import Objects
 from everturn.models.port import MediaPart, ModelRequest, Part, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_media_tokens
 from everturn.timeline.forms import hash_text
 from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble
 
+_log = structlog.get_logger(__name__)
+
+MAX_WAITING = 4
+SAVE_S = 2.0
+"""Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
+
+Build = Callable[[], bytes]
 _Origin = Literal["system", "block", "media", "tail"]
 
 
@@ -95,3 +113,60 @@ def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: Char
                 sha256=hashlib.sha256(data).hexdigest(),
                 cache_point=False,
             )
+
+
+class ManifestKeeper:
+    """`keep` is called by the turn's own task; `run` is owned by the turn's runner and ends after `close`."""
+
+    def __init__(self, objects: Objects, conversation_id: ConversationId, turn_id: TurnId) -> None:
+        self._objects = objects
+        self._conversation_id = conversation_id
+        self._turn_id = turn_id
+        self._waiting: deque[tuple[int, Build]] = deque()
+        self._bell = asyncio.Event()
+        self._closed = False
+
+    def keep(self, round_number: int, build: Build) -> None:
+        """Queue the manifest of a round for saving; `build` runs in a thread."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._count_lost(round_number, "too many wait")
+            return
+        self._waiting.append((round_number, build))
+        self._bell.set()
+
+    def close(self) -> None:
+        """Accept no more manifests: `run` ends once the queued ones are saved."""
+        self._closed = True
+        self._bell.set()
+
+    def abandon(self) -> None:
+        """Save no more, because the lease is lost. A saved manifest may by now be another worker's."""
+        self._waiting.clear()
+
+    async def run(self) -> None:
+        while self._waiting or not self._closed:
+            await self._bell.wait()
+            self._bell.clear()
+            while self._waiting:
+                await self._save(*self._waiting.popleft())
+
+    async def _save(self, round_number: int, build: Build) -> None:
+        # An error that left this task would end the turn too.
+        with guarded("manifests", turn_id=self._turn_id, round=round_number) as guard:
+            try:
+                await self._store(round_number, build)
+            except (EverturnError, TimeoutError) as error:
+                self._count_lost(round_number, repr(error))
+        if guard.error is not None:
+            self._count_lost(round_number, repr(guard.error))
+
+    async def _store(self, round_number: int, build: Build) -> None:
+        async with asyncio.timeout(SAVE_S):
+            await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
+
+    def _key(self, round_number: int) -> str:
+        return manifest_key(self._conversation_id, self._turn_id, round_number)
+
+    def _count_lost(self, round_number: int, why: str) -> None:
+        MANIFESTS_LOST.inc()
+        _log.warning("Could not save the manifest of the request", turn_id=self._turn_id, round=round_number, why=why)

@@ -4,8 +4,8 @@ import hashlib
 import json
 from typing import Any
 
-from chat_proc.timeline.manifest import RequestRecord, build_manifest
 from chat_proc.timeline.view import PromptRenderer
+from chat_proc.turn.manifests import RequestRecord, build_manifest
 from everturn.models.port import ModelRequest, ModelTraits
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import BlockType
