@@ -33,6 +33,9 @@ class Turn:
     def stalled_for_s(self) -> float:
         return self.stalled_s
 
+    def describe(self) -> str:
+        return "turn_1: model call for 3 s; last progress 3 s ago"
+
     def ring_inbox(self) -> None:
         self.rung += 1
 
@@ -353,3 +356,14 @@ async def test_a_renewal_that_a_stalled_process_missed_is_no_outage(
     await stalled.beat()
 
     assert not stalled.saw_outage(ONE, turn)
+
+
+async def test_what_turns_and_tasks_do_is_logged_on_request(heartbeat: Heartbeat) -> None:
+    heartbeat.hold(ONE, Turn(3), 0.0)
+
+    with capture_logs() as logs:
+        heartbeat.log_turns()
+
+    (line,) = logs
+    assert line["turns"] == ["conv_1 turn_1: model call for 3 s; last progress 3 s ago"]
+    assert any("test_what_turns_and_tasks_do" in task for task in line["tasks"])

@@ -468,6 +468,7 @@ async def test_a_turn_that_waits_for_its_model_is_not_stalled() -> None:
     bench.clock.advance(10 * STALL_S)
 
     assert turn.stalled_for_s() == 0
+    assert turn.describe() == f"{claim.turn_id}: model call for 1200 s; last progress 1200 s ago"
     go_on.set()
     assert await running
 

@@ -30,6 +30,9 @@ class Part:
         if self.hands_over:
             self.ended.set()
 
+    def log_turns(self) -> None:
+        self.calls.append("log")
+
     def interrupt(self) -> None:
         self.calls.append("cut")
         if self.obeys:
@@ -100,6 +103,18 @@ async def test_a_sigterm_begins_the_drain() -> None:
     await desk.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
     assert "drain" in desk.claiming.calls
+
+
+async def test_a_sigusr1_logs_the_turns() -> None:
+    desk = Desk()
+
+    def ask_and_stop() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        asyncio.get_running_loop().call_later(0.05, desk.worker.stop)
+
+    await desk.run(ask_and_stop)
+
+    assert desk.heartbeat.calls == ["run", "log", "cancelled"]
 
 
 async def test_turns_are_claimed_from_the_start_until_the_drain() -> None:

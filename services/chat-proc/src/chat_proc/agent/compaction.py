@@ -328,7 +328,7 @@ class TurnCompaction:
         await self._append(work, await _shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
 
     async def _await_result(self, work: _Work) -> Shrunk:
-        with self._turn.activity.open_call():
+        with self._turn.activity.open_call("summary"):
             return await _result_of(work)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:

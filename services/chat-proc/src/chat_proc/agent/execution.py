@@ -276,7 +276,7 @@ class ToolRunner:
     async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
         try:
-            with turn.activity.open_call():
+            with turn.activity.open_call(spec.tool_id):
                 return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
             # The exception is reported to the model, which can react to it.

@@ -227,7 +227,7 @@ class Generator:
         return build_usage_event(name, DECISION, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
-        with call.turn.activity.open_call(), WaitingNotice(call.turn, call.round) as notice:
+        with call.turn.activity.open_call("model call"), WaitingNotice(call.turn, call.round) as notice:
             await self._read(call, reply, notice)
 
     async def _read(self, call: "_Call", reply: "_Reply", notice: WaitingNotice) -> None:

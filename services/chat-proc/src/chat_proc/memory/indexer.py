@@ -31,11 +31,11 @@ SWEEP_EVERY_S = 5.0
 RETRY_S = 2.0
 JOB_TIMEOUT_S = 120.0
 BUSY_REST = 4
-"""While turns run, the indexer rests this many times as long as it worked, so encoding takes at most a fifth of one
+"""While several turns run, the indexer rests this many times as long as it worked, so encoding takes at most a fifth of one
 processor from them. That is enough for about two turns of 1,000 characters a second."""
 MAX_REST_S = 10.0
 REST_CHECK_S = 0.25
-"""How soon it goes on once no turn runs."""
+"""How soon it goes on when the turns have ended."""
 MAX_FILE_BYTES = 64 * 1024
 """Bytes read of an attached file; about as much as its snippets can hold."""
 MAX_FILES = 20

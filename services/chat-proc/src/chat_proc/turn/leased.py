@@ -212,7 +212,7 @@ class TurnEnd:
 
 
 class TurnActivity:
-    """When a turn last made progress, and how many calls of models and tools it has open.
+    """When a turn last made progress, and which calls of models and tools it has open.
 
     An open call can last as long as its own limits allow. All other waits of a turn end within seconds: a turn without
     progress and without an open call is stuck, and its worker releases it.
@@ -221,20 +221,29 @@ class TurnActivity:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._progress_at_s = monotonic()
-        self._open_calls = 0
+        self._open_calls: list[tuple[str, float]] = []
+        """What each is, and when it began."""
 
     def note_progress(self) -> None:
         self._progress_at_s = self._monotonic()
 
     @contextmanager
-    def open_call(self) -> Generator[None]:
-        """Wrap the call itself, not a wait for a task that should end it."""
-        self._open_calls += 1
+    def open_call(self, name: str) -> Generator[None]:
+        """Wrap the call itself, not a wait for a task that should end it. `name` is for the log."""
+        call = name, self._monotonic()
+        self._open_calls.append(call)
         try:
             yield
         finally:
-            self._open_calls -= 1
+            self._open_calls.remove(call)
             self.note_progress()
+
+    def describe(self) -> str:
+        """The open calls with their ages and the time since the last progress, such as `react.read for 12 s; last
+        progress 3 s ago`."""
+        now_s = self._monotonic()
+        calls = [f"{name} for {now_s - began_s:.0f} s" for name, began_s in self._open_calls]
+        return "; ".join([*calls, f"last progress {now_s - self._progress_at_s:.0f} s ago"])
 
     def stalled_for_s(self) -> float:
         """Seconds without progress; 0 while a call is open."""

@@ -72,6 +72,11 @@ class Heartbeat:
         if (turn := self._held.get(conversation_id)) is not None:
             turn.ring_inbox()
 
+    def log_turns(self) -> None:
+        """Log what each turn does and where each task waits, to find out why a turn is slow."""
+        turns = [f"{conversation_id} {turn.describe()}" for conversation_id, turn in self._held.items()]
+        _log.warning("The turns of this worker and its tasks", turns=turns, tasks=describe_tasks())
+
     async def run(self) -> None:
         """Renew until cancelled."""
         try:

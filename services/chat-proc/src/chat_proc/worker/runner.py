@@ -290,6 +290,11 @@ class ClaimedTurn:
         """Seconds without progress while no call of a model, a tool or a person is open."""
         return self._activity.stalled_for_s() if self._began else 0.0
 
+    def describe(self) -> str:
+        """What it does now, for the log."""
+        doing = self._activity.describe() if self._began else "waits to begin"
+        return f"{self._claim.turn_id or 'earlier ends'}: {doing}"
+
     def ring_inbox(self) -> None:
         if self._inbox is not None:
             self._inbox.ring()

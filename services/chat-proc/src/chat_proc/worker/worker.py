@@ -1,4 +1,5 @@
-"""A worker's lifecycle from ready to exit: on SIGTERM it stops claiming and hands over its turns in time."""
+"""A worker's lifecycle from ready to exit: on SIGTERM it stops claiming and hands over its turns in time. On SIGUSR1 it
+logs what its turns do."""
 
 import asyncio
 import signal
@@ -71,6 +72,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGUSR1, self._heartbeat.log_turns)
         async with asyncio.TaskGroup() as tasks:
             beating = tasks.create_task(run_guarded("heartbeat", self._heartbeat.run))
             sweeping = tasks.create_task(run_guarded("sweeper", self._sweeper.run))
