@@ -1,7 +1,8 @@
-"""Where the CPU time of turns goes, by function, in each service; and what a turn leaves in the stores.
+"""Where the CPU time of turns goes, by function, in each service.
 
 Records the services with py-spy, which PATH must have (`pip install py-spy`), while clients take turns on a platform of
-its own with one worker. Idle threads don't count. `make bench` leaves this script out: it has no goal.
+its own with one worker. Only threads that hold the interpreter's lock count. `make bench` leaves this script out,
+because it has no goal.
 """
 
 import argparse
@@ -21,12 +22,12 @@ IDLE = ("_worker (concurrent/futures/thread.py",)
 SHOWN = 40
 
 
-async def profile(tokens: int, clients: int, turns: int) -> None:
+async def profile(tokens: int, clients: int, turns: int, embedder: str) -> None:
     with tempfile.TemporaryDirectory(prefix="everturn-bench-") as name:
         folder = Path(name)
         script = folder / "script.toml"
         script.write_text(build_script(tokens))
-        env = {"EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": str(max(16, clients))}
+        env = {"EMBEDDER": embedder, "EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": str(max(16, clients))}
         async with Platform(folder / "home", env=env, workers=1) as platform:
             url = platform.urls[0]
             await drive([PlatformClient(url, f"early-{n}", tokens=tokens) for n in range(clients)], clients)
@@ -57,7 +58,9 @@ async def record(file: Path, pid: int) -> asyncio.subprocess.Process:
         "-f",
         "raw",
         "-r",
-        "200",
+        "100",
+        "--gil",
+        "--nonblocking",
         "-d",
         "600",
         "-o",
@@ -89,5 +92,6 @@ if __name__ == "__main__":
     arguments.add_argument("--tokens", type=int, default=200)
     arguments.add_argument("--clients", type=int, default=10)
     arguments.add_argument("--turns", type=int, default=300)
+    arguments.add_argument("--embedder", default="auto", help="as EMBEDDER")
     chosen = arguments.parse_args()
-    asyncio.run(profile(chosen.tokens, chosen.clients, chosen.turns))
+    asyncio.run(profile(chosen.tokens, chosen.clients, chosen.turns, chosen.embedder))
