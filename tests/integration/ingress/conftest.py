@@ -202,11 +202,14 @@ def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
 
 @pytest.fixture
 def keep_context(ingress_env: dict[str, str]) -> Iterator[Callable[..., Awaitable[None]]]:
-    """Save the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text."""
+    """Save the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text, which
+    `system_turn` stored."""
 
-    async def save(conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.") -> None:
+    async def save(
+        conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.", system_turn: str = ""
+    ) -> None:
         preamble = Preamble(system=system).model_dump_json().encode()
-        await objects.save(manifest_key(conversation, turn, PREAMBLE_ROUND), preamble)
+        await objects.save(manifest_key(conversation, system_turn or turn, PREAMBLE_ROUND), preamble)
         for number, texts in enumerate(rounds or [("[ANNOUNCE]",)], start=1):
             segments = (
                 build_segment("system", system, cache_point=True),
@@ -214,7 +217,7 @@ def keep_context(ingress_env: dict[str, str]) -> Iterator[Callable[..., Awaitabl
             )
             manifest = Manifest(
                 version=1, turn_id=turn, round=number, model="m", sent_at="2026-03-01T12:00:00.000Z",
-                max_output_tokens=100, tokens=2, segments=segments,
+                max_output_tokens=100, tokens=2, segments=segments, system_turn=system_turn or None,
             )  # fmt: skip
             await objects.save(manifest_key(conversation, turn, number), manifest.model_dump_json().encode())
 

@@ -32,6 +32,18 @@ async def test_the_input_of_a_round_is_shown_part_by_part(
     assert (begin["segments_total"], rest["next_cursor"]) == (3, None)
 
 
+async def test_the_system_text_can_be_that_of_an_earlier_turn(
+    client: httpx2.AsyncClient, chat: Any, keep_context: Any
+) -> None:
+    sent = await chat.send("hello")
+    await keep_context(sent["conversation_id"], sent["turn_id"], ("announce",), system="Be brief.", system_turn=ABSENT)
+
+    url = f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}/rounds/1/context"
+    shown = (await client.get(url)).json()
+
+    assert [part["text"] for part in shown["segments"]] == ["Be brief.", "announce"]
+
+
 @pytest.mark.parametrize(
     ("turn", "number", "status"),
     [("{turn}", "1", 404), ("{turn}", "0", 422), ("{turn}", "x", 422), ("{turn}", "9" * 30, 422), (ABSENT, "1", 404)],

@@ -29,7 +29,7 @@ def describe() -> tuple[ModelRequest, dict[str, Any]]:
     request = ModelRequest(renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"}), 1000)
     record = RequestRecord(
         request=request, items=tuple(renderer.view.items), starts=renderer.starts, turn_id="turn_1", round=2,
-        model="m", sent_at=NOW, ratio=CharsPerToken(2.0),
+        model="m", sent_at=NOW, ratio=CharsPerToken(2.0), system_turn="turn_1",
     )  # fmt: skip
     return request, json.loads(build_manifest(record))
 

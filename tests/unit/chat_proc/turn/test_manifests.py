@@ -1,16 +1,19 @@
 """Manifests are kept beside the turn: never waited for while it runs, and never its failure."""
 
 import asyncio
-from collections.abc import Callable
 
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
+from chat_proc.turn.manifests import MAX_PREAMBLES, MAX_WAITING, ManifestKeeper, RequestRecord, StoredPreambles
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
+from everturn.files.objects import Objects
+from everturn.models.port import ModelRequest, PromptMessage, TextPart
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.manifests import Manifest, Preamble
 from everturn_testing.files.objects import MemoryObjects
 
-CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
+CONVERSATION, TURN, LATER = ConversationId("conv_1"), TurnId("turn_1"), TurnId("turn_2")
 
 
 class SlowObjects(MemoryObjects):
@@ -27,8 +30,31 @@ class SlowObjects(MemoryObjects):
         await super().save(key, data)
 
 
-def build(text: str) -> Callable[[], bytes]:
-    return text.encode
+def open_keeper(objects: Objects, turn: TurnId = TURN, preambles: StoredPreambles | None = None) -> ManifestKeeper:
+    return ManifestKeeper(objects, preambles or StoredPreambles(), CONVERSATION, turn)
+
+
+def record(number: int, text: str = "x", *, starts: tuple[int, ...] = ()) -> RequestRecord:
+    request = ModelRequest((PromptMessage("user", (TextPart(text),)),), 100)
+    return RequestRecord(
+        request=request, items=(), starts=starts, turn_id=TURN, round=number, model="m",
+        sent_at="2026-03-01T12:00:00.000Z", ratio=CharsPerToken(2.0), system_turn=TURN,
+    )  # fmt: skip
+
+
+def texts(objects: MemoryObjects) -> dict[str, str | None]:
+    """The tail of each stored manifest, by the end of its key."""
+    stored = {key.rpartition("/")[2]: Manifest.model_validate_json(data) for key, data in objects.stored.items()}
+    return {key: manifest.segments[0].text for key, manifest in stored.items()}
+
+
+async def keep_preamble(objects: Objects, preambles: StoredPreambles, text: str, turn: TurnId) -> TurnId:
+    keeper = open_keeper(objects, turn, preambles)
+    stored_by = keeper.keep_preamble(text)
+    assert keeper.keep_preamble(text) == stored_by
+    keeper.close()
+    await keeper.run()
+    return stored_by
 
 
 def count_lost() -> float:
@@ -41,24 +67,62 @@ def count_unexpected() -> float:
 
 async def test_what_is_kept_is_saved_under_its_turn_and_round() -> None:
     objects = MemoryObjects()
-    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    keeper = open_keeper(objects)
     running = asyncio.create_task(keeper.run())
 
-    keeper.keep(1, build("one"))
-    keeper.keep(2, build("two"))
+    keeper.keep(record(1, "one"))
+    keeper.keep(record(2, "two"))
     keeper.close()
     await running
 
-    assert objects.stored == {"conv_1/manifests/turn_1.1": b"one", "conv_1/manifests/turn_1.2": b"two"}
+    assert texts(objects) == {"turn_1.1": "one", "turn_1.2": "two"}
+
+
+async def test_a_system_text_is_stored_once_for_the_turns_of_a_conversation() -> None:
+    objects, preambles = MemoryObjects(), StoredPreambles()
+
+    first = await keep_preamble(objects, preambles, "Be brief.", TURN)
+    second = await keep_preamble(objects, preambles, "Be brief.", LATER)
+
+    assert (first, second) == (TURN, TURN)
+    ((key, data),) = objects.stored.items()
+    assert (key, Preamble.model_validate_json(data).system) == ("conv_1/manifests/turn_1.0", "Be brief.")
+
+
+async def test_a_changed_system_text_is_stored_again() -> None:
+    objects, preambles = MemoryObjects(), StoredPreambles()
+
+    await keep_preamble(objects, preambles, "Be brief.", TURN)
+
+    assert await keep_preamble(objects, preambles, "Be exact.", LATER) == LATER
+    assert len(objects.stored) == 2
+
+
+async def test_a_system_text_that_was_not_saved_is_not_referred_to() -> None:
+    objects, preambles = MemoryObjects(), StoredPreambles()
+    objects.down = True
+    await keep_preamble(objects, preambles, "Be brief.", TURN)
+    objects.down = False
+
+    assert await keep_preamble(objects, preambles, "Be brief.", LATER) == LATER
+
+
+def test_only_the_conversations_served_last_are_remembered() -> None:
+    preambles = StoredPreambles()
+    for n in range(MAX_PREAMBLES + 1):
+        preambles.note(ConversationId(f"conv_{n}"), "Be brief.", TURN)
+
+    assert preambles.try_find(ConversationId("conv_0"), "Be brief.") is None
+    assert preambles.try_find(ConversationId("conv_1"), "Be brief.") == TURN
 
 
 async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
     objects = MemoryObjects()
     objects.down = True
-    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    keeper = open_keeper(objects)
     before, bugs = count_lost(), count_unexpected()
 
-    keeper.keep(1, build("one"))
+    keeper.keep(record(1, "one"))
     keeper.close()
     await keeper.run()
 
@@ -67,15 +131,12 @@ async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
 
 
 async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
-    def fail() -> bytes:
-        return "\ud800".encode()
-
     objects = MemoryObjects()
-    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    keeper = open_keeper(objects)
     before, bugs = count_lost(), count_unexpected()
 
-    keeper.keep(1, fail)
-    keeper.keep(2, build("two"))
+    keeper.keep(record(1, starts=(0,)))
+    keeper.keep(record(2, "two"))
     keeper.close()
     await keeper.run()
 
@@ -86,11 +147,11 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
 
 async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None:
     objects = SlowObjects()
-    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    keeper = open_keeper(objects)
     before = count_lost()
 
     for number in range(MAX_WAITING + 3):
-        keeper.keep(number, build("x"))
+        keeper.keep(record(number))
 
     assert count_lost() == before + 3
     objects.go_on.set()
@@ -101,10 +162,10 @@ async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None
 
 async def test_after_a_lost_lease_nothing_more_is_saved() -> None:
     objects = SlowObjects()
-    keeper = ManifestKeeper(objects, CONVERSATION, TURN)
+    keeper = open_keeper(objects)
     running = asyncio.create_task(keeper.run())
-    keeper.keep(1, build("on its way"))
-    keeper.keep(2, build("waiting"))
+    keeper.keep(record(1, "on its way"))
+    keeper.keep(record(2, "waiting"))
     await asyncio.wait_for(objects.asked.wait(), 5)
 
     keeper.abandon()

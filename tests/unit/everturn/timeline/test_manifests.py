@@ -9,9 +9,10 @@ OLD = (
 
 
 def test_a_tail_without_text_and_unknown_fields_are_accepted() -> None:
-    (segment,) = Manifest.model_validate_json(OLD).segments
+    manifest = Manifest.model_validate_json(OLD)
 
-    assert (segment.origin, segment.text) == ("tail", None)
+    (segment,) = manifest.segments
+    assert (segment.origin, segment.text, manifest.system_turn) == ("tail", None, None)
 
 
 def test_a_preamble_keeps_its_text() -> None:

@@ -116,27 +116,30 @@ class FileObjects:
         path = self._path(key)
         check_bytes(key, data)
         with _failures(), self._written(data) as temporary:
-            self._make_folder(path.parent)
             try:
                 temporary.rename(path)
-            except FileNotFoundError:  # a concurrent delete removed the folder with its last object
+            except FileNotFoundError:  # the folder is new, or a concurrent delete removed it with its last object
                 self._make_folder(path.parent)
                 temporary.rename(path)
             _sync_folder(path.parent)
 
     @contextmanager
     def _written(self, data: bytes) -> Generator[Path]:
-        """A temporary file with the data synced to disk; removed unless renamed. Locked while this process lives."""
+        """A temporary file with the data, synced to disk. Locked until the caller, which renames it, is done."""
         temporary = self._temporary / secrets.token_hex(16)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                yield temporary
-        finally:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+            yield temporary
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
 
     def _load(self, key: str, max_bytes: int) -> bytes:
         with self._open(key) as file, _failures():
@@ -224,8 +227,8 @@ class FileObjects:
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _check(self) -> None:
-        with _failures(), self._written(b"check"):
-            return
+        with _failures(), self._written(b"check") as temporary:
+            temporary.unlink()
 
     def _path(self, key: str) -> Path:
         check_key(key)

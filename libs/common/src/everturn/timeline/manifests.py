@@ -1,4 +1,4 @@
-"""What a worker stores of a model's input: a manifest of each round, and once for each turn the system text.
+"""What a worker stores of a model's input: a manifest of each round and, where it changes, the system text.
 
 Manifests do not contain texts of blocks, which can be rebuilt. They contain what is stored nowhere else.
 """
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 PREAMBLE_ROUND = 0
-"""Used in a manifest's key for the text that all rounds of a turn begin with."""
+"""Used in a manifest's key for the system text, which all rounds of a turn begin with."""
 
 
 class ManifestPart(BaseModel):
@@ -32,7 +32,10 @@ class ManifestSegment(ManifestPart):
 
 
 class Manifest(ManifestPart):
-    """The request of one round as it was sent; tokens are estimates."""
+    """The request of one round as it was sent; tokens are estimates.
+
+    `system_turn` is the turn of the conversation that stored the system text; in older manifests always the own one.
+    """
 
     version: Literal[1]
     turn_id: str
@@ -41,11 +44,12 @@ class Manifest(ManifestPart):
     sent_at: str
     max_output_tokens: int
     tokens: int
+    system_turn: str | None = None
     segments: tuple[ManifestSegment, ...]
 
 
 class Preamble(ManifestPart):
-    """The system text of a turn's requests."""
+    """The system text of requests."""
 
     version: Literal[1] = 1
     system: str

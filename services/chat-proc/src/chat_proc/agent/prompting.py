@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
@@ -15,7 +14,7 @@ from chat_proc.timeline.attachments import AttachedMedia, TurnMedia
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
-from chat_proc.turn.manifests import RequestRecord, build_manifest, build_preamble
+from chat_proc.turn.manifests import RequestRecord
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace
@@ -34,7 +33,6 @@ from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.inert import escape_line, make_inert
-from everturn.timeline.manifests import PREAMBLE_ROUND
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan
 from everturn.timeline.sources import Source
@@ -162,7 +160,6 @@ class TurnPrompts:
         self._state = Present()
         self._workspace = WorkspaceSection(kit.history, turn)
         self._added = 0
-        self._preamble_saved = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
 
     @property
@@ -197,15 +194,8 @@ class TurnPrompts:
         tail = await self._prepare(context, order)
         request = ModelRequest(self._renderer.render(tail, self._media.loaded), max_tokens)
         if context.round > 0:
-            self._save_preamble()
-            self._turn.manifests.keep(context.round, partial(build_manifest, self._record(request, context)))
+            self._turn.manifests.keep(self._record(request, context))
         return request
-
-    def _save_preamble(self) -> None:
-        """Once for each worker that runs the turn: the sent system text was this worker's."""
-        if not self._preamble_saved:
-            self._preamble_saved = True
-            self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._kit.system_prompt))
 
     async def _prepare(self, context: RoundContext, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
@@ -236,6 +226,7 @@ class TurnPrompts:
             model=model,
             sent_at=context.now,
             ratio=self._kit.ratios.of(model),
+            system_turn=self._turn.manifests.keep_preamble(self._kit.system_prompt),
         )
 
     async def _render_up_to(self, end: int) -> None:

@@ -1,14 +1,16 @@
 """The manifests of a turn's requests: the origin, form, length and caching of each part. Saved concurrently with the
 turn.
 
-A manifest contains only the text that is in no block: the tail. The system text is stored once for a turn.
+A manifest contains only the text that is in no block: the tail. The system text is stored apart, and only if no earlier
+turn of the conversation, as far as this worker remembers, has stored the same.
 """
 
 import asyncio
 import hashlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import structlog
@@ -18,12 +20,13 @@ from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import MANIFESTS_LOST
+from everturn.core.threads import call_sized
 from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
 from everturn.models.port import MediaPart, ModelRequest, Part, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_media_tokens
 from everturn.timeline.forms import hash_text
-from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble
+from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
 
 _log = structlog.get_logger(__name__)
 
@@ -31,13 +34,21 @@ MAX_WAITING = 4
 SAVE_S = 2.0
 """Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
 
+MAX_PREAMBLES = 1_000
+"""Conversations whose stored system text is remembered: as many as a worker serves in minutes."""
+SEGMENT_BYTES = 250
+"""About the JSON of a segment without its text, which decides where a manifest is built."""
+
 Build = Callable[[], bytes]
 _Origin = Literal["system", "block", "media", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as sent. `items` are those of the view, `starts` the index of the first part of each."""
+    """A request as sent. `items` are those of the view, `starts` the index of the first part of each.
+
+    `system_turn` is the turn that stored the system text.
+    """
 
     request: ModelRequest
     items: tuple[VisibleBlock, ...]
@@ -47,6 +58,12 @@ class RequestRecord:
     model: str
     sent_at: str
     ratio: CharsPerToken
+    system_turn: str
+
+    @property
+    def size(self) -> int:
+        """About the bytes of the manifest."""
+        return SEGMENT_BYTES * len(self.request.messages[-1].parts)
 
 
 def build_manifest(record: RequestRecord) -> bytes:
@@ -60,6 +77,7 @@ def build_manifest(record: RequestRecord) -> bytes:
         sent_at=record.sent_at,
         max_output_tokens=record.request.max_output_tokens,
         tokens=sum(segment.tokens for segment in segments),
+        system_turn=record.system_turn,
         segments=segments,
     )
     return manifest.model_dump_json(exclude_none=True).encode()
@@ -115,24 +133,63 @@ def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: Char
             )
 
 
-class ManifestKeeper:
-    """`keep` is called by the turn's own task; `run` is owned by the turn's runner and ends after `close`."""
+class StoredPreambles:
+    """The system text that each conversation stored last, and the turn that stored it. Shared by a worker's turns."""
 
-    def __init__(self, objects: Objects, conversation_id: ConversationId, turn_id: TurnId) -> None:
+    def __init__(self) -> None:
+        self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
+
+    def try_find(self, conversation_id: ConversationId, system_prompt: str) -> TurnId | None:
+        """The turn that stored exactly this text."""
+        text, turn_id = self._stored.get(conversation_id, ("", None))
+        return turn_id if text == system_prompt else None
+
+    def note(self, conversation_id: ConversationId, system_prompt: str, turn_id: TurnId) -> None:
+        """Remember a text that has been saved."""
+        self._stored[conversation_id] = (system_prompt, turn_id)
+        self._stored.move_to_end(conversation_id)
+        while len(self._stored) > MAX_PREAMBLES:
+            self._stored.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An object to save. Building it takes time in proportion to `size`."""
+
+    round_number: int
+    size: int
+    build: Build
+    preamble: str | None = None
+
+
+class ManifestKeeper:
+    """The turn's own task calls `keep` and `keep_preamble`; the turn's runner owns `run`, which ends after `close`."""
+
+    def __init__(
+        self, objects: Objects, preambles: StoredPreambles, conversation_id: ConversationId, turn_id: TurnId
+    ) -> None:
         self._objects = objects
+        self._preambles = preambles
         self._conversation_id = conversation_id
         self._turn_id = turn_id
-        self._waiting: deque[tuple[int, Build]] = deque()
+        self._waiting: deque[_Item] = deque()
         self._bell = asyncio.Event()
         self._closed = False
+        self._system_turn: TurnId | None = None
 
-    def keep(self, round_number: int, build: Build) -> None:
-        """Queue the manifest of a round for saving; `build` runs in a thread."""
-        if len(self._waiting) >= MAX_WAITING:
-            self._count_lost(round_number, "too many wait")
-            return
-        self._waiting.append((round_number, build))
-        self._bell.set()
+    def keep(self, record: RequestRecord) -> None:
+        """Queue the manifest of a request for saving."""
+        self._add(_Item(record.round, record.size, partial(build_manifest, record)))
+
+    def keep_preamble(self, system_prompt: str) -> TurnId:
+        """The turn that has stored this system text: an earlier one, or this one, which then queues it for saving."""
+        if self._system_turn is None:
+            self._system_turn = self._preambles.try_find(self._conversation_id, system_prompt)
+        if self._system_turn is None:
+            self._system_turn = self._turn_id
+            build = partial(build_preamble, system_prompt)
+            self._add(_Item(PREAMBLE_ROUND, len(system_prompt), build, preamble=system_prompt))
+        return self._system_turn
 
     def close(self) -> None:
         """Accept no more manifests: `run` ends once the queued ones are saved."""
@@ -148,24 +205,31 @@ class ManifestKeeper:
             await self._bell.wait()
             self._bell.clear()
             while self._waiting:
-                await self._save(*self._waiting.popleft())
+                await self._save(self._waiting.popleft())
 
-    async def _save(self, round_number: int, build: Build) -> None:
+    def _add(self, item: _Item) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._count_lost(item.round_number, "too many wait")
+            return
+        self._waiting.append(item)
+        self._bell.set()
+
+    async def _save(self, item: _Item) -> None:
         # An error that left this task would end the turn too.
-        with guarded("manifests", turn_id=self._turn_id, round=round_number) as guard:
+        with guarded("manifests", turn_id=self._turn_id, round=item.round_number) as guard:
             try:
-                await self._store(round_number, build)
+                await self._store(item)
             except (EverturnError, TimeoutError) as error:
-                self._count_lost(round_number, repr(error))
+                self._count_lost(item.round_number, repr(error))
         if guard.error is not None:
-            self._count_lost(round_number, repr(guard.error))
+            self._count_lost(item.round_number, repr(guard.error))
 
-    async def _store(self, round_number: int, build: Build) -> None:
+    async def _store(self, item: _Item) -> None:
+        key = manifest_key(self._conversation_id, self._turn_id, item.round_number)
         async with asyncio.timeout(SAVE_S):
-            await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
-
-    def _key(self, round_number: int) -> str:
-        return manifest_key(self._conversation_id, self._turn_id, round_number)
+            await self._objects.save(key, await call_sized(item.size, item.build))
+        if item.preamble is not None:
+            self._preambles.note(self._conversation_id, item.preamble, self._turn_id)
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()

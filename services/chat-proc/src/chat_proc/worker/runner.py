@@ -20,7 +20,7 @@ from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
-from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
 from chat_proc.worker.announcing import Announcer, build_crash_end
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
@@ -214,6 +214,7 @@ class RunnerDependencies:
     clock: Clock
     retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
+    preambles: StoredPreambles = field(default_factory=StoredPreambles)
 
 
 class _Result(Enum):
@@ -387,7 +388,7 @@ class ClaimedTurn:
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering, lease.principal)
-        manifests = ManifestKeeper(self._parts.loop.objects, self._claim.lease.conversation_id, turn_id)
+        manifests = ManifestKeeper(self._parts.loop.objects, self._parts.preambles, lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())

@@ -109,7 +109,8 @@ class RoundContexts:
         blocks = await self._turns.load_blocks(principal, conversation_id, [part.seq for part in wanted if part.seq])
         preamble = None
         if any(part.origin == "system" for part in wanted):
-            preamble = await self._try_object(manifest_key(conversation_id, turn_id, PREAMBLE_ROUND))
+            stored_by = manifest.system_turn or turn_id
+            preamble = await self._try_object(manifest_key(conversation_id, stored_by, PREAMBLE_ROUND))
 
         def build() -> RoundContextOut:
             texts = _Texts({block.seq: block for block in blocks}, _read_system(preamble))
