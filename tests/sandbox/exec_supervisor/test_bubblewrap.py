@@ -13,9 +13,6 @@ from chat_proc.sandbox.local_supervisor import load_interpreter, open_supervisor
 from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
-from exec_supervisor.bubblewrap import build_posture
-from exec_supervisor.local.cgroups import Cgroup
-from exec_supervisor.local.folders import MountPlan
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
@@ -71,14 +68,3 @@ async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes,
             pass
 
     assert boot.run_dir == "/tmp" or not exists(boot.run_dir)
-
-
-def test_the_posture_follows_what_was_made(tmp_path):
-    bare = build_posture(1001, MountPlan((), ""), None)
-    full = build_posture(1001, MountPlan((), "", "/w", "/o"), Cgroup(2, tmp_path, tmp_path))
-
-    assert (bare.memory, bare.disk) == (
-        "RLIMIT_AS and a watchdog on the sum of resident memory",
-        "tmpfs limited in bytes",
-    )
-    assert (full.memory, full.disk) == ("cgroup v2 and RLIMIT_AS", "tmpfs limited in bytes and inodes")

@@ -22,7 +22,7 @@ def pairs(command: list[str], name: str, count: int = 2) -> list[tuple[str, ...]
 
 
 def test_all_namespaces_are_requested():
-    command = build_command(BOOT, PLAIN, (("usr/lib", "/lib"),), 7, Masked())
+    command = build_command(BOOT, replace(PLAIN, links=(("usr/lib", "/lib"),)), 7)
 
     for wall in (
         "--unshare-all",
@@ -44,15 +44,15 @@ def test_all_namespaces_are_requested():
 
 
 def test_modules_to_import_ahead_are_named_to_the_executor():
-    assert build_command(replace(BOOT, preload=("numpy", "a.b")), PLAIN, (), 7, Masked())[-2:] == [
+    assert build_command(replace(BOOT, preload=("numpy", "a.b")), PLAIN, 7)[-2:] == [
         "--preload",
         "numpy,a.b",
     ]
-    assert "--preload" not in build_command(BOOT, PLAIN, (), 7, Masked())
+    assert "--preload" not in build_command(BOOT, PLAIN, 7)
 
 
 def test_folders_are_bound_where_they_were_staged():
-    command = build_command(BOOT, COPIED, (), 7, Masked())
+    command = build_command(BOOT, COPIED, 7)
 
     assert pairs(command, "--ro-bind") == [("/run/x/root0", "/venv"), ("/run/x/gateway", "/run/everturn")]
     assert pairs(command, "--bind") == [("/run/x/work", "/workspace/work"), ("/run/x/out", "/workspace/out")]
@@ -60,20 +60,20 @@ def test_folders_are_bound_where_they_were_staged():
 
 
 def test_without_staging_bubblewrap_makes_the_workspace_itself():
-    command = build_command(BOOT, PLAIN, (), 7, Masked())
+    command = build_command(BOOT, PLAIN, 7)
 
     assert pairs(command, "--size", 3) == [("11", "--tmpfs", "/workspace/work"), ("22", "--tmpfs", "/workspace/out")]
 
 
 def test_the_runner_starts_with_an_empty_environment_as_the_first_process():
-    command = build_command(BOOT, PLAIN, (), 7, Masked())
+    command = build_command(BOOT, PLAIN, 7)
 
     assert {"--clearenv", "--as-pid-1"} <= set(command)
     assert "--setenv" not in command
 
 
 def test_machine_details_are_hidden_and_proc_is_read_only():
-    command = build_command(BOOT, PLAIN, (), 7, Masked(("/proc/cmdline",), ("/proc/acpi",)))
+    command = build_command(BOOT, replace(PLAIN, masked=Masked(("/proc/cmdline",), ("/proc/acpi",))), 7)
 
     assert ("/dev/null", "/proc/cmdline") in pairs(command, "--ro-bind")
     assert ("/proc/acpi",) in pairs(command, "--tmpfs", 1)
@@ -83,4 +83,4 @@ def test_machine_details_are_hidden_and_proc_is_read_only():
 def test_packages_of_other_projects_are_hidden():
     hidden = replace(BOOT, interpreter=Interpreter("/venv/bin/python", ("/venv", "/b"), ("/b/site-packages",)))
 
-    assert ("/b/site-packages",) in pairs(build_command(hidden, PLAIN, (), 7, Masked()), "--tmpfs", 1)
+    assert ("/b/site-packages",) in pairs(build_command(hidden, PLAIN, 7), "--tmpfs", 1)

@@ -33,7 +33,7 @@ MIN_CONTEXT_TOKENS = 24_000
 again."""
 
 LauncherName = Literal["containers", "bubblewrap"]
-"""What can start programs, as `sandbox/opening.py` opens it; `auto` prefers the earlier."""
+"""What can start programs. `sandbox/opening.py` says how each is opened, and in which order `auto` tries them."""
 ExecutionMode = Literal["auto", LauncherName, "off"]
 
 
@@ -59,14 +59,13 @@ class ExecutionSettings(BaseSettings):
     sandbox_python: Path | None = Field(
         default=None,
         validation_alias="SANDBOX_PYTHON",
-        description="Python interpreter of the environment for programs under bubblewrap; empty disables bubblewrap.",
+        description="Python interpreter of the environment for programs outside containers; empty allows none there.",
     )
     sandbox_uids: str = Field(
         default="20000-20999",
         validation_alias="SANDBOX_UIDS",
-        description="Under bubblewrap as root: user ids for programs, one per run, as first-last; they must not "
-        "belong to "
-        "accounts.",
+        description="Outside containers, if the worker is root: user ids for programs, one per run, as first-last; "
+        "they must not belong to accounts.",
     )
     execution_profiles: str = Field(
         default="",

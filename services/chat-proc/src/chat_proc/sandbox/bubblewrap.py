@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
-from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, LocalLauncher, load_interpreter
+from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS, SUPERVISOR, open_local_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.subprocesses import run_command
 from everturn.execution.messages import UidRange
-from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
+from everturn.execution.profiles import ExecutionProfile
 
 _VERSION_TIMEOUT_S: Final = 10.0
 
@@ -32,21 +32,14 @@ _SETTINGS: Final = (_CLONE_SWITCH, _APPARMOR_SWITCH, _MAX_NAMESPACES)
 async def open_bubblewrap_sandbox(
     python: Path,
     profiles: Mapping[str, ExecutionProfile],
-    *,
     uids: UidRange = SANDBOX_UIDS,
+    *,
     supervisor: Sequence[str] = (*SUPERVISOR, "bubblewrap"),
 ) -> SupervisedSandbox:
-    """Open a launcher, verified by a trial boot. Raises SandboxUnavailable with the reason and a remedy.
-
-    `python` belongs to an environment with the executor and the scientific libraries. `supervisor` is the command of a
-    supervisor process. As root, each run gets one of `uids`; otherwise all run as the current user.
-    """
+    """Open the launcher, as `open_local_sandbox` does. Raises SandboxUnavailable with the reason and a remedy."""
     bwrap = await load_bwrap()
-    interpreter = await load_interpreter(python)
-    launcher = LocalLauncher(bwrap, interpreter, profiles, uids, supervisor)
     try:
-        async with launcher.take(DEFAULT_PROFILE, TRIAL) as supervisor_here:
-            return SupervisedSandbox(launcher, supervisor_here.posture, supervisor_here.limits)
+        return await open_local_sandbox(bwrap, python, profiles, uids, supervisor)
     except (OSError, SupervisorFailed) as error:
         raise explain_failure(str(error), load_host_settings()) from error
 

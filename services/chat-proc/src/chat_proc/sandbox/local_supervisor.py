@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import structlog
 
-from chat_proc.sandbox.launching import UnknownProfile
+from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox, UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.subprocesses import END_WITHIN_S, run_command, wait_for_end, wait_for_start
@@ -33,7 +33,7 @@ from everturn.execution.messages import (
     Ready,
     UidRange,
 )
-from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
 
 _log = structlog.get_logger(__name__)
@@ -94,6 +94,24 @@ class LocalLauncher:
             boot = Boot(wanted.limits, self._interpreter, self._executable, run_dir, self._uids, wanted.preload)
             async with open_supervisor(self._supervisor, boot) as supervisor:
                 yield supervisor
+
+
+async def open_local_sandbox(
+    executable: str,
+    python: Path,
+    profiles: Mapping[str, ExecutionProfile],
+    uids: UidRange,
+    supervisor: Sequence[str],
+) -> SupervisedSandbox:
+    """Verify by a trial boot that supervisors of this command can isolate with `executable`.
+
+    `python` belongs to an environment with the executor and the scientific libraries. As root, each run gets one of
+    `uids`; otherwise all run as the current user. Raises SandboxUnavailable if `python` can't be used, and
+    SupervisorFailed or OSError if the trial fails.
+    """
+    launcher = LocalLauncher(executable, await load_interpreter(python), profiles, uids, supervisor)
+    async with launcher.take(DEFAULT_PROFILE, TRIAL) as booted:
+        return SupervisedSandbox(launcher, booted.posture, booted.limits)
 
 
 @contextlib.contextmanager

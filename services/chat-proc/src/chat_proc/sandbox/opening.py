@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -139,16 +140,20 @@ async def _wait_for_broker(broker: BrokerAddress, wait_s: float) -> SupervisedSa
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _open_bubblewrap(choice: ExecutionChoice) -> OpenedSandbox:
+OpenLocal = Callable[[Path, Profiles, UidRange], Awaitable[SupervisedSandbox]]
+
+
+async def _open_local(name: LauncherName, open_launcher: OpenLocal, choice: ExecutionChoice) -> OpenedSandbox:
+    """A launcher of this machine, which needs an environment for programs."""
     if choice.python is None:
         raise SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
-    sandbox = await open_bubblewrap_sandbox(choice.python, choice.profiles, uids=choice.uids)
-    return OpenedSandbox(sandbox, "bubblewrap works on this machine")
+    sandbox = await open_launcher(choice.python, choice.profiles, choice.uids)
+    return OpenedSandbox(sandbox, f"{name} works on this machine")
 
 
 LAUNCHERS: Final[Mapping[LauncherName, Callable[[ExecutionChoice], Awaitable[OpenedSandbox]]]] = {
     "containers": _open_containers,
-    "bubblewrap": _open_bubblewrap,
+    "bubblewrap": partial(_open_local, "bubblewrap", open_bubblewrap_sandbox),
 }
 """How each launcher is opened, in the order in which `auto` tries them. All raise SandboxUnavailable."""
 

@@ -57,22 +57,27 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class MountPlan:
-    """What to bind. Without `work` and `out` the launcher creates these two, with a size limit but no inode limit."""
-
-    read_only: tuple[Bind, ...]
-    socket_dir: str
-    work: str | None = None
-    out: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Masked:
     """The parts of /proc that a program sees empty: all that reveals the machine and that ordinary programs don't
     read."""
 
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MountPlan:
+    """What a run sees. `links` are pairs of target and path.
+
+    Without `work` and `out` the launcher creates these two, with a size limit but no inode limit.
+    """
+
+    read_only: tuple[Bind, ...]
+    socket_dir: str
+    work: str | None = None
+    out: str | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    masked: Masked = Masked()
 
 
 def load_masked() -> Masked:
@@ -127,8 +132,10 @@ def make_run_dir(run_dir: Path) -> None:
 
 def build_mount_plan(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> MountPlan:
     """Fill `run_dir`: staged binds and tmpfs folders if this process can mount, otherwise the roots themselves."""
+    links, masked = load_system_links(), load_masked()
     if os.geteuid() != 0 or not _try_own_namespace():
-        return MountPlan(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
+        whole = tuple(Bind(root, root) for root in roots)
+        return MountPlan(whole, _make_socket_dir(run_dir), links=links, masked=masked)
     descriptors = [(root, os.open(root, os.O_PATH | os.O_CLOEXEC)) for root in roots]
     _mount("tmpfs", run_dir, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0711,size=1m,nr_inodes=2000")
     binds: list[Bind] = []
@@ -145,6 +152,8 @@ def build_mount_plan(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, u
         _make_socket_dir(run_dir),
         _make_workspace(run_dir / "work", limits.work_dir_bytes, limits.inodes, uid),
         _make_workspace(run_dir / "out", limits.out_dir_bytes, limits.inodes, uid),
+        links,
+        masked,
     )
 
 
