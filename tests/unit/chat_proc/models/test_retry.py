@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chat_proc.models.failures import build_cut_failure
+from chat_proc.models.replies import build_cut_failure
 from chat_proc.models.retry import (
     GATHER_S,
     MAX_HELD_S,

@@ -10,7 +10,8 @@ import anthropic.types as sdk
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.failures import (
+from chat_proc.models.pricing import build_traits, find_card, price_usage
+from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
     build_cut_failure,
@@ -20,7 +21,6 @@ from chat_proc.models.failures import (
     try_read_count,
     try_read_word,
 )
-from chat_proc.models.pricing import build_traits, find_card, price_usage
 from everturn.models.port import (
     FinishReason,
     MediaPart,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import httpx2
 
-from chat_proc.models.failures import try_build_error_object
+from chat_proc.models.replies import try_build_error_object
 from everturn.core import http_bodies
 from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed

@@ -26,7 +26,8 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.failures import (
+from chat_proc.models.pricing import build_traits, price_usage
+from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
     build_cut_failure,
@@ -36,7 +37,6 @@ from chat_proc.models.failures import (
     try_read_count,
     try_read_word,
 )
-from chat_proc.models.pricing import build_traits, price_usage
 from everturn.models.port import (
     FinishReason,
     MediaPart,

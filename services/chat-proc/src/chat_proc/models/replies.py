@@ -1,4 +1,5 @@
-"""Normalizes errors and unusual data of providers: the kind of an error, whether and when to retry, what may be shown.
+"""Normalizes what providers reply: texts and counts of any shape, and errors with their kind, whether and when to
+retry, and what may be shown.
 
 People see a short neutral sentence. The provider's text is kept separately in `provider_text`, only for the log: it can
 contain keys, addresses and markup.

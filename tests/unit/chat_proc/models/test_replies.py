@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chat_proc.models.failures import build_failure, build_transport_failure, read_retry_after
+from chat_proc.models.replies import build_failure, build_transport_failure, read_retry_after
 from everturn.models.port import ContextLimitExceeded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
