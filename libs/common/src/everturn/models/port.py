@@ -12,6 +12,10 @@ FinishReason = Literal["stop", "length", "content_filter", "refusal"]
 
 STAND_IN_PROVIDER = "everturn"
 
+IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The image types that all providers accept."""
+PDF_MIME = "application/pdf"
+
 FailureKind = Literal[
     "unknown",
     "rate_limited",
@@ -42,7 +46,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class MediaPart:
-    """An image or a PDF. `data` are the raw bytes; `name` is the user's name for the file."""
+    """An image of one of IMAGE_MIMES, or a PDF. `data` are the raw bytes; `name` is the user's name for the file."""
 
     mime: str
     data: bytes

@@ -6,7 +6,10 @@ from contextlib import aclosing
 import pytest
 
 from everturn.models.port import (
+    IMAGE_MIMES,
+    PDF_MIME,
     LanguageModel,
+    MediaPart,
     ModelPiece,
     ModelRequest,
     PromptMessage,
@@ -102,6 +105,14 @@ class LanguageModelContract:
         assert join_text(first) == join_text(second)
         assert isinstance(first[-1], ReplyFinished)
         assert isinstance(second[-1], ReplyFinished)
+
+    @pytest.mark.parametrize("mime", sorted(IMAGE_MIMES | {PDF_MIME}))
+    async def test_each_type_of_media_can_be_sent(self, model: LanguageModel, mime: str) -> None:
+        parts = (TextPart("What is this?"), MediaPart(mime, b"content", "file"))
+
+        pieces = await collect_pieces(model, ModelRequest((PromptMessage("user", parts),), max_output_tokens=512))
+
+        assert isinstance(pieces[-1], ReplyFinished)
 
     def test_the_traits_describe_the_model(self, model: LanguageModel) -> None:
         assert model.traits.name

@@ -20,7 +20,7 @@ from everturn.core.charsets import decode_text
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.models.port import MediaPart, ModelTraits
+from everturn.models.port import IMAGE_MIMES, PDF_MIME, MediaPart, ModelTraits
 from everturn.models.tokens import estimate_media_tokens
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import (
@@ -34,9 +34,6 @@ from everturn.timeline.bodies import (
 
 _log = structlog.get_logger(__name__)
 
-IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The image types that all providers accept."""
-PDF_MIME = "application/pdf"
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
 """The largest images and PDFs that are sent to a model."""
