@@ -17,7 +17,7 @@ help: ## List the commands
 setup: ## Create the environments from the lock files, unless they are up to date
 	@$(SETUP)
 
-run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=.everturn; set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real model
+run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=.everturn; set an API key such as ANTHROPIC_API_KEY for a real model
 	@exec $(LOCAL) run
 
 images: setup ## Build the container images; ONLY=runs or services builds only those

@@ -10,6 +10,7 @@ from typing import Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from chat_proc.models.providers import PROVIDERS
 from everturn.core.settings import Secrecy, Unlisted
 
 UNITS: Final = (
@@ -45,6 +46,11 @@ class LibraryVariable:
     secrecy: Secrecy | None = None
 
 
+_ENCODER: Final = "worker, and ingress with EMBEDDER=openai:<model>"
+_READERS: Final = {"OPENAI_API_KEY": _ENCODER, "OPENAI_BASE_URL": _ENCODER}
+"""Of the variables of providers that not only the worker reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class SettingLine:
     """One setting of the page. `default` is None if it must be set. `value` describes the allowed values."""
@@ -56,19 +62,16 @@ class SettingLine:
     meaning: str
 
 
+def _list_provider_variables() -> Iterator[LibraryVariable]:
+    for provider in PROVIDERS.values():
+        for name, meaning in provider.keys.items():
+            yield LibraryVariable(name, _READERS.get(name, "worker"), meaning, Secrecy.VALUE)
+        for name, meaning in provider.options.items():
+            yield LibraryVariable(name, _READERS.get(name, "worker"), meaning)
+
+
 LIBRARY_VARIABLES: Final = (
-    LibraryVariable("ANTHROPIC_API_KEY", "worker", "API key for Anthropic's models.", Secrecy.VALUE),
-    LibraryVariable(
-        "ANTHROPIC_AUTH_TOKEN", "worker", "Token that is sent instead of ANTHROPIC_API_KEY.", Secrecy.VALUE
-    ),
-    LibraryVariable("ANTHROPIC_BASE_URL", "worker", "Another server with an Anthropic-compatible API."),
-    LibraryVariable(
-        "OPENAI_API_KEY",
-        "worker, and ingress with EMBEDDER=openai:<model>",
-        "API key for OpenAI's models; any text if another server needs no key.",
-        Secrecy.VALUE,
-    ),
-    LibraryVariable("OPENAI_BASE_URL", "as OPENAI_API_KEY", "Another server with an OpenAI-compatible API."),
+    *_list_provider_variables(),
     LibraryVariable("AWS_ACCESS_KEY_ID", "ingress, worker", "Access key id for the bucket in OBJECTS_URL."),
     LibraryVariable(
         "AWS_SECRET_ACCESS_KEY", "ingress, worker", "Secret access key for the bucket in OBJECTS_URL.", Secrecy.VALUE

@@ -13,7 +13,8 @@ from chat_proc.bootstrap import (
     choose_web_tools,
     open_worker,
 )
-from chat_proc.models.roles import BadModelSetting, ModelChoice
+from chat_proc.models.providers import BadModelSetting
+from chat_proc.models.roles import ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
@@ -92,7 +93,7 @@ def test_each_provider_is_loaded_when_it_is_chosen(provider: str, tmp_path: Path
     script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
     name = str(script) if provider == "scripted" else "offline"
 
-    model = build_model(ModelChoice(provider, name, "test"))  # type: ignore[arg-type]
+    model = build_model(ModelChoice(provider, name, "test"))
 
     assert model.traits.name
 

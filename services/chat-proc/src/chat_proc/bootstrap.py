@@ -21,15 +21,17 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
+from chat_proc.models.providers import PROVIDERS, choose_roles
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
     DECISION,
     EMBEDDING,
+    OFFLINE,
+    SCRIPTED,
     SUMMARY,
     TITLE,
     ModelChoice,
     ModelRoles,
-    choose_roles,
     narrow_traits,
 )
 from chat_proc.pictures.fitting import PictureFitter
@@ -285,16 +287,13 @@ def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRole
 
 
 def build_model(choice: ModelChoice) -> LanguageModel:
-    """The chosen model with retries. Only its SDK is imported: all of them cost 2 s and 166 MB."""
-    match choice.provider:
-        case "anthropic":
-            from chat_proc.models.anthropic import build_model as build
-        case "openai":
-            from chat_proc.models.openai import build_model as build
-        case "offline":
-            from chat_proc.demo.model import build_model as build
-        case "scripted":
-            from everturn_testing.models.scripted_file import build_model as build
+    """The chosen model with retries."""
+    if choice.provider == OFFLINE:
+        from chat_proc.demo.model import build_model as build
+    elif choice.provider == SCRIPTED:
+        from everturn_testing.models.scripted_file import build_model as build
+    else:
+        build = PROVIDERS[choice.provider].build
     return RetryingModel(build(choice.name), limits=MODEL_RETRIES)
 
 

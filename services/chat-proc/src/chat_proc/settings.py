@@ -118,7 +118,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     model: str = Field(
         default="",
         validation_alias="EVERTURN_MODEL",
-        description="anthropic:<name>, openai:<name> or offline; empty chooses by the API key that is set.",
+        description="<provider>:<name> or offline; empty chooses by the API key that is set. The providers are listed "
+        "with their keys among the variables that libraries read.",
     )
     fallback_model: str = Field(
         default="",

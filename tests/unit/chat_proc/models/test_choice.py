@@ -2,12 +2,8 @@
 
 import pytest
 
-from chat_proc.models.roles import (
-    PROVIDERS,
-    BadModelSetting,
-    ModelChoice,
-    choose_model,
-)
+from chat_proc.models.providers import PROVIDERS, BadModelSetting, choose_model
+from chat_proc.models.roles import ModelChoice
 
 
 def test_without_keys_and_setting_the_offline_demo_runs() -> None:

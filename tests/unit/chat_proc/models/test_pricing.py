@@ -3,7 +3,7 @@
 import pytest
 
 from chat_proc.models.pricing import UNKNOWN_CONTEXT_TOKENS, build_traits, find_card, has_price, load_cards, price_usage
-from chat_proc.models.roles import PROVIDERS
+from chat_proc.models.providers import PROVIDERS
 from everturn.models.port import ModelTraits, ModelUsage
 
 
@@ -44,7 +44,7 @@ def test_a_dated_name_has_the_row_of_the_plain_one() -> None:
 
 
 def test_the_default_models_are_in_the_table() -> None:
-    assert {access.default_model for access in PROVIDERS.values()} <= set(load_cards())
+    assert {provider.default_model for provider in PROVIDERS.values()} <= set(load_cards())
 
 
 def test_an_unknown_model_gets_cautious_traits() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from chat_proc.models.roles import BadModelSetting, ModelChoice, ModelRoles, choose_roles, narrow_traits
+from chat_proc.models.providers import BadModelSetting, choose_roles
+from chat_proc.models.roles import ModelChoice, ModelRoles, narrow_traits
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn_testing.models.scripted_model import ScriptedModel
 

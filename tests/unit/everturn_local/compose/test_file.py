@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from chat_proc.models.providers import PROVIDERS
+from everturn_local.compose.prepare import save_secrets
 from everturn_local.compose.program import FILE
 from everturn_local.compose.unhealthy import WORKERS
 
@@ -24,6 +26,23 @@ def test_the_broker_is_alone_on_an_internal_network(file: Any):
     assert not [name for name, networks in joined.items() if "broker-metrics" in networks]
     assert file["networks"]["broker-metrics"] == {"internal": True}
     assert "ports" not in file["services"]["broker"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_workers_get_the_key_of_each_provider(file: Any, provider: str):
+    key = next(iter(PROVIDERS[provider].keys))
+    secret = {"file": "${EVERTURN_SECRETS:-./secrets}/" + key.lower().replace("_", "-")}
+
+    assert key in file["services"][WORKERS]["secrets"], f"add - {key} to the secrets of {WORKERS} in {FILE.name}"
+    assert file["secrets"].get(key) == secret, f"add {key} to the secrets at the end of {FILE.name}"
+
+
+def test_each_secret_has_its_file_before_the_first_start(file: Any, tmp_path: Path):
+    save_secrets(tmp_path, {})
+
+    assert {Path(secret["file"]).name for secret in file["secrets"].values()} <= {
+        each.name for each in tmp_path.iterdir()
+    }
 
 
 def test_the_health_check_of_a_worker_requests_its_page(file: Any):

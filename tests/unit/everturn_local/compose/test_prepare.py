@@ -13,11 +13,11 @@ import pytest
 from chat_proc.settings import OperatorConfig, load_config
 from everturn_local.compose.prepare import (
     CONFIG,
-    GIVEN,
     SETTINGS,
     VARIABLES,
     NotPrepared,
     build_secrets,
+    load_given,
     prepare,
     save_first_files,
     save_secrets,
@@ -38,7 +38,7 @@ def test_the_first_start_makes_them_and_the_next_keeps_them(tmp_path: Path):
 
     assert read_all(folder) == first
     redis = {"redis.conf", "ingress-redis-url", "worker-redis-url"}
-    assert first.keys() == build_secrets().keys() | GIVEN.keys() | redis
+    assert first.keys() == build_secrets().keys() | load_given(build_secrets()).keys() | redis
     assert urlsplit(first["admin-database-url"]).password == first["postgres-password"]
     check_redis(first)
 

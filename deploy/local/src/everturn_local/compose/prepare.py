@@ -8,7 +8,7 @@ standard library, because deploy/prepare.py runs it without an environment.
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,15 +20,6 @@ KEY_BYTES: Final = 32
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o444
 DATABASE: Final = "postgres:5432"
-GIVEN: Final = {
-    "anthropic-api-key": "ANTHROPIC_API_KEY",
-    "openai-api-key": "OPENAI_API_KEY",
-    "brave-api-key": "BRAVE_API_KEY",
-    "tavily-api-key": "TAVILY_API_KEY",
-    "aws-access-key-id": "AWS_ACCESS_KEY_ID",
-    "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
-}
-"""Externally issued secrets and the variables that can set them. An empty file is a secret that is not set."""
 REDIS_OPERATOR: Final = "redis-url"
 """The operator's URL, which no container gets."""
 LAST: Final = "signing-secret"
@@ -41,6 +32,7 @@ SETTINGS: Final = "everturn.env"
 CONFIG: Final = "config/everturn.toml"
 SECRETS: Final = "secrets"
 USUAL_SOCKET: Final = "/var/run/docker.sock"
+_NAMED_AFTER_VARIABLE: Final = re.compile(r'^  ([A-Z][A-Z0-9_]*): \{file: "[^"]*/([a-z0-9-]+)"\}$', re.MULTILINE)
 FIRST_CONFIG: Final = """\
 # Models by role, limits by bundle, and your own tools: docs/how-to/configure.md. Ingress and workers read this file
 # as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
@@ -89,11 +81,18 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
             _save(folder / name, value)
     for name, value in build_redis_files((folder / REDIS_OPERATOR).read_text().strip()).items():
         _save_changed(folder / name, value)
-    for name, variable in GIVEN.items():
+    for name, variable in load_given(made).items():
         if value := given.get(variable):
             _save(folder / name, value)
         else:
             _save_missing(folder / name, "")
+
+
+def load_given(generated: Collection[str]) -> dict[str, str]:
+    """Externally issued secrets by file name, and the variables that can set them: all secrets that docker-compose.yml
+    names after a variable, without the generated ones. An empty file is a secret that is not set."""
+    declared = _NAMED_AFTER_VARIABLE.findall((DEPLOY / "docker-compose.yml").read_text())
+    return {name: variable for variable, name in declared if name not in generated}
 
 
 def check_complete(folder: Path, names: Iterable[str]) -> None:

@@ -1,0 +1,131 @@
+"""The providers of language models, and which of their models the environment selects.
+
+The main model is `EVERTURN_MODEL`, otherwise that of the API key that is set, otherwise the offline demo.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, ModelRoles
+from everturn.core.errors import Invalid
+from everturn.models.port import LanguageModel
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """How to use the models of a provider.
+
+    `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
+    SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set. `build` returns
+    the model of a name; it imports the adapter, because all SDKs together cost 2 s and 166 MB.
+    """
+
+    keys: Mapping[str, str]
+    options: Mapping[str, str]
+    default_model: str
+    build: Callable[[str], LanguageModel]
+
+
+def _build_anthropic(name: str) -> LanguageModel:
+    from chat_proc.models.anthropic import build_model
+
+    return build_model(name)
+
+
+def _build_openai(name: str) -> LanguageModel:
+    from chat_proc.models.openai import build_model
+
+    return build_model(name)
+
+
+PROVIDERS: Final[Mapping[str, Provider]] = {
+    "anthropic": Provider(
+        keys={
+            "ANTHROPIC_API_KEY": "API key for Anthropic's models (anthropic:<name>).",
+            "ANTHROPIC_AUTH_TOKEN": "Token that is sent instead of ANTHROPIC_API_KEY.",
+        },
+        options={"ANTHROPIC_BASE_URL": "Another server with an Anthropic-compatible API."},
+        default_model="claude-sonnet-5-5",
+        build=_build_anthropic,
+    ),
+    "openai": Provider(
+        keys={
+            "OPENAI_API_KEY": "API key for OpenAI's models (openai:<name>); any text if another server needs no key."
+        },
+        options={"OPENAI_BASE_URL": "Another server with an OpenAI-compatible API."},
+        default_model="gpt-6.1-terra",
+        build=_build_openai,
+    ),
+}
+"""By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
+_FORMS = ", ".join(f"'{prefix}:<name>'" for prefix in PROVIDERS) + f" or '{OFFLINE}'"
+
+
+class BadModelSetting(Invalid):
+    """The setting of a model can't be used."""
+
+
+def choose_model(environment: Mapping[str, str]) -> ModelChoice:
+    """The model for these variables; raises BadModelSetting with a sentence for the operator."""
+    setting = environment.get("EVERTURN_MODEL", "").strip()
+    if setting:
+        return read_choice("EVERTURN_MODEL", setting, environment)
+    for prefix, provider in PROVIDERS.items():
+        if key := _find_key(provider, environment):
+            return ModelChoice(prefix, provider.default_model, f"{key} is set")
+    return ModelChoice(OFFLINE, OFFLINE, "no key and no EVERTURN_MODEL are set")
+
+
+def read_choice(key: str, setting: str, environment: Mapping[str, str]) -> ModelChoice:
+    """The model that `key` names with this text; raises BadModelSetting with a sentence for the operator."""
+    why = f"{key}={setting}"
+    try:
+        return _read_setting(setting, why, environment)
+    except BadModelSetting as bad:
+        raise BadModelSetting(f"{key}: {bad.detail}") from bad
+
+
+def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> ModelChoice:
+    if setting == OFFLINE:
+        return ModelChoice(OFFLINE, OFFLINE, why)
+    prefix, _, name = (part.strip() for part in setting.partition(":"))
+    if prefix == SCRIPTED and name:
+        _check_development(environment)
+        return ModelChoice(SCRIPTED, name, why)
+    provider = PROVIDERS.get(prefix)
+    if provider and name:
+        _check_key(prefix, provider, environment)
+        return ModelChoice(prefix, name, why)
+    raise BadModelSetting(f"It is {setting!r}; expected {_FORMS}.")
+
+
+def _check_key(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
+    if _find_key(provider, environment) is None:
+        names = " or ".join(provider.keys)
+        raise BadModelSetting(f"It names {prefix}, but {names} is not set (a server without keys accepts any value).")
+
+
+def _check_development(environment: Mapping[str, str]) -> None:
+    if environment.get("EVERTURN_MODE") != "development":
+        raise BadModelSetting("A scripted model runs only with EVERTURN_MODE=development.")
+
+
+def _find_key(provider: Provider, environment: Mapping[str, str]) -> str | None:
+    return next((key for key in provider.keys if environment.get(key, "").strip()), None)
+
+
+def choose_roles(
+    environment: Mapping[str, str],
+    roles: Mapping[str, str],
+    fallback: str,
+    build: Callable[[ModelChoice], LanguageModel],
+) -> ModelRoles:
+    """The models for these variables and the roles of the configuration file; raises BadModelSetting."""
+    by_role = {
+        role: read_choice(f"models.roles.{role}", setting, environment)
+        for role, setting in roles.items()
+        if role != EMBEDDING
+    }
+    second = read_choice("EVERTURN_FALLBACK_MODEL", fallback, environment) if fallback.strip() else None
+    return ModelRoles(choose_model(environment), build, by_role=by_role, fallback=second)
