@@ -15,8 +15,15 @@ _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/de
 
 def main() -> int:
     """Return the exit code of the supervisor."""
-    network = "none: a network namespace of its own"
-    return run_local(Isolation("bubblewrap", build_command, network, seccomp=describe_filter()))
+    return run_local(
+        Isolation(
+            "bubblewrap",
+            build_command,
+            processes=2,
+            network="none: a network namespace of its own",
+            seccomp=describe_filter(),
+        )
+    )
 
 
 def build_command(boot: Boot, plan: MountPlan, seccomp_fd: int) -> list[str]:

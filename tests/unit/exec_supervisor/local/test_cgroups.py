@@ -38,7 +38,7 @@ def test_version_1_makes_a_group_per_controller_below_our_own(tmp_path):
     folder(tmp_path, "memory/app/x")
     folder(tmp_path, "pids")
 
-    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V1)
+    cgroup = try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V1)
 
     assert cgroup == Cgroup(1, tmp_path / "memory/app/x/everturn-run", tmp_path / "pids/everturn-run")
     assert (cgroup.memory / "memory.limit_in_bytes").read_text() == "1000"
@@ -49,7 +49,7 @@ def test_version_2_creates_a_sibling_of_its_own_group(tmp_path):
     folder(tmp_path, "system.slice", "cpu memory pids")
     folder(tmp_path, "system.slice/app.service", "")
 
-    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+    cgroup = try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V2)
 
     assert cgroup is not None
     assert cgroup.folders() == (tmp_path / "system.slice/everturn-run",)
@@ -60,7 +60,7 @@ def test_version_2_prefers_a_child_of_our_own(tmp_path):
     folder(tmp_path, "system.slice", "memory pids")
     own = folder(tmp_path, "system.slice/app.service", "memory pids")
 
-    cgroup = try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+    cgroup = try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V2)
 
     assert cgroup is not None
     assert cgroup.memory.parent == own
@@ -68,7 +68,7 @@ def test_version_2_prefers_a_child_of_our_own(tmp_path):
 
 @pytest.mark.parametrize("own", [OWN_V2, OWN_V1, "0::/\n", ""])
 def test_without_cgroup_rights_there_is_no_group(tmp_path, own):
-    assert try_create_cgroup("run", LIMITS, root=tmp_path / "nothing", own=own) is None
+    assert try_create_cgroup("run", LIMITS, 3, root=tmp_path / "nothing", own=own) is None
 
 
 def test_an_existing_group_is_not_used(tmp_path):
@@ -76,7 +76,7 @@ def test_an_existing_group_is_not_used(tmp_path):
     folder(tmp_path, "system.slice/app.service")
     folder(tmp_path, "system.slice/everturn-run")
 
-    assert try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2) is None
+    assert try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V2) is None
 
 
 def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
@@ -87,7 +87,7 @@ def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
         place.mkdir()
     os.utime(old, (0, 0))
 
-    try_create_cgroup("run", LIMITS, root=tmp_path, own=OWN_V2)
+    try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V2)
 
     assert (old.exists(), fresh.exists()) == (False, True)
 
@@ -95,17 +95,17 @@ def test_groups_left_by_killed_supervisors_are_removed(tmp_path):
 def test_the_group_of_a_run_is_kept_until_its_supervisor_has_ended(tmp_path):
     folder(tmp_path, "system.slice", "memory pids")
     folder(tmp_path, "system.slice/app.service")
-    running = try_create_cgroup("long", LIMITS, root=tmp_path, own=OWN_V2)
+    running = try_create_cgroup("long", LIMITS, 3, root=tmp_path, own=OWN_V2)
     assert running is not None
     for file in running.memory.iterdir():
         file.unlink()
     os.utime(running.memory, (0, 0))
 
-    try_create_cgroup("second", LIMITS, root=tmp_path, own=OWN_V2)
+    try_create_cgroup("second", LIMITS, 3, root=tmp_path, own=OWN_V2)
     kept = running.memory.exists()
     for lock in running.locks:
         os.close(lock)  # the kernel does this when a supervisor is killed
-    try_create_cgroup("third", LIMITS, root=tmp_path, own=OWN_V2)
+    try_create_cgroup("third", LIMITS, 3, root=tmp_path, own=OWN_V2)
 
     assert (kept, running.memory.exists()) == (True, False)
 

@@ -6,7 +6,7 @@ from exec_supervisor.local.sandbox import Isolation, build_posture
 
 
 def test_the_posture_follows_what_was_made(tmp_path):
-    isolation = Isolation("stand-in", lambda *_: (), "none", "none")
+    isolation = Isolation("stand-in", lambda *_: (), 0, "none", "none")
 
     bare = build_posture(isolation, 1001, MountPlan((), ""), None)
     full = build_posture(isolation, 1001, MountPlan((), "", "/w", "/o"), Cgroup(2, tmp_path, tmp_path))

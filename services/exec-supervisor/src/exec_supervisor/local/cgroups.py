@@ -60,12 +60,12 @@ class Cgroup:
 
 
 def try_create_cgroup(
-    execution_id: str, limits: RunLimits, *, root: Path = CGROUP_ROOT, own: str | None = None
+    execution_id: str, limits: RunLimits, own_processes: int, *, root: Path = CGROUP_ROOT, own: str | None = None
 ) -> Cgroup | None:
     """Create a group with the run's limits, below (version 1) or next to (version 2) this process's own; None if
     impossible.
 
-    `own` is the text of `/proc/self/cgroup`.
+    `own_processes` of the group are not the program's. `own` is the text of `/proc/self/cgroup`.
     """
     run_name = f"{NAME_PREFIX}{execution_id}"
     paths = parse_own_cgroups(Path("/proc/self/cgroup").read_text(encoding="ascii") if own is None else own)
@@ -74,7 +74,7 @@ def try_create_cgroup(
         try:
             for folder in cgroup.folders():
                 folder.mkdir()
-            _save_limits(cgroup, limits)
+            _save_limits(cgroup, limits, own_processes)
             return replace(cgroup, locks=_lock_all(cgroup.folders()))
         except OSError:
             cgroup.remove()
@@ -144,9 +144,8 @@ def _offers_limits(parent: Path) -> bool:
     return False
 
 
-def _save_limits(cgroup: Cgroup, limits: RunLimits) -> None:
-    # Bubblewrap's two processes and the runner don't count as the program's.
-    (cgroup.processes / "pids.max").write_text(str(limits.processes + 3))
+def _save_limits(cgroup: Cgroup, limits: RunLimits, own_processes: int) -> None:
+    (cgroup.processes / "pids.max").write_text(str(limits.processes + own_processes))
     if cgroup.version == 2:
         (cgroup.memory / "memory.max").write_text(str(limits.memory_bytes))
         swap, value = cgroup.memory / "memory.swap.max", "0"

@@ -35,6 +35,8 @@ from exec_supervisor.supervisor.worker_line import WorkerLine
 
 USER_LOCKS: Final = "everturn-users"
 """Folder next to those of the runs, with a locked file per user that has a run now."""
+_RUNNER: Final = 1
+"""The executor's process, in which the program does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,13 @@ class Isolation:
     `launcher` is its name in `LauncherName`. `build_command` returns the arguments of the process that isolates. The
     process starts with an empty environment, in the run's control group and as the run's user; its stdin and stdout are
     the line to the executor. It must show what the plan lists, hide `interpreter.hidden` of the boot message, load the
-    system call filter from the descriptor, and run `build_executor_command`. `network` and `seccomp` say in the posture
-    what enforces these two restrictions.
+    system call filter from the descriptor, and run `build_executor_command`. `processes` is how many processes it adds
+    to those inside. `network` and `seccomp` say in the posture what enforces these two restrictions.
     """
 
     launcher: str
     build_command: Callable[[Boot, MountPlan, int], Sequence[str]]
+    processes: int
     network: str
     seccomp: str
 
@@ -106,7 +109,7 @@ async def open_sandbox(isolation: Isolation, boot: Boot) -> AsyncGenerator[Local
     run_dir = Path(boot.run_dir)
     become_subreaper()
     # A random name, because two workers can boot at the same moment.
-    cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits)
+    cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits, isolation.processes + _RUNNER)
     async with contextlib.AsyncExitStack() as stack:
         if cgroup is not None:
             stack.callback(cgroup.remove)

@@ -13,7 +13,7 @@ GROUPS: Final = (PROCESSES,)
 _ATTACH, _SEIZE = 16, 0x4206
 _STATUS_NAMES: Final = ("Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 _OURS: Final = 8
-"""An upper bound for bubblewrap's two, the runner, an imported one, the program and its own children."""
+"""An upper bound for the launcher's own, the runner, an imported one, the program and its own children."""
 
 
 @PROCESSES.attempt
