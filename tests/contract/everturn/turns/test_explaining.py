@@ -59,6 +59,26 @@ async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Expl
     assert "secret" not in text
 
 
+async def test_a_claimed_turn_says_how_to_make_its_worker_log_its_tasks(
+    explain: Explain, postgres_harness: Harness, roles: Roles
+) -> None:
+    claim = await postgres_harness.start_turn()
+
+    async def explain_with(owner: str) -> str:
+        await roles.superuser.execute(
+            "UPDATE lease SET owner = $2 WHERE conversation_id = $1", str(claim.lease.conversation_id), owner
+        )
+        return await explain(str(claim.turn_id))
+
+    assert "on desk: kill -USR1 4242" in await explain_with("desk:4242")
+    in_container = await explain_with("0f3a:1")
+    assert "docker kill --signal=USR1 0f3a" in in_container
+    assert "kubectl exec 0f3a -- sh -c 'kill -USR1 1'" in in_container
+
+    await postgres_harness.expire_lease(claim.lease.conversation_id)
+    assert "USR1" not in await explain(str(claim.turn_id))
+
+
 async def test_a_lost_worker_is_named_until_another_takes_over(explain: Explain, postgres_harness: Harness) -> None:
     claim = await postgres_harness.start_turn()
 

@@ -22,7 +22,7 @@ GRACE_S = 5.0
 """How long a cancelled task can clean up before it is cancelled once more, and again after that."""
 MAX_TASKS_DESCRIBED = 200
 MAX_AWAITS_DESCRIBED = 40
-"""Limits what `describe_tasks` writes into one log line: about 100 kB."""
+"""Limits what `describe_tasks` writes into one log line: about 200 kB."""
 
 CHECKS = 5
 """How many checks without an answer count as silence."""
@@ -150,7 +150,8 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
 
 
 def describe_tasks() -> list[str]:
-    """One line for each task of the running loop: its name and the functions it waits in, outermost first."""
+    """One line for each task of the running loop: its name, and the functions it waits in with their modules and lines,
+    outermost first."""
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     return [f"{task.get_name()}: {_describe_task(task)}" for task in tasks[:MAX_TASKS_DESCRIBED]]
 
@@ -165,7 +166,9 @@ def _describe_task(task: asyncio.Task[Any]) -> str:
             places.append(type(awaited).__name__)
             break
         frame = getattr(awaited, f"{prefix}_frame")
-        places.append(f"{awaited.__qualname__}:{frame.f_lineno}" if frame else awaited.__qualname__)
+        places.append(
+            f"{frame.f_globals['__name__']}:{frame.f_lineno} {awaited.__qualname__}" if frame else awaited.__qualname__
+        )
         awaited = getattr(awaited, "gi_yieldfrom" if prefix == "gi" else f"{prefix}_await")
     return " -> ".join(places) + (" (cancelling)" if task.cancelling() else "")
 

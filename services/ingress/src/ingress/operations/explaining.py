@@ -64,7 +64,27 @@ def explain_turn(state: TurnState) -> Sequence[str]:
         )
     if state.signals:
         lines.append(f"signals:      {state.signals} not applied yet")
+    if state.owner is not None and _is_held(state):
+        lines += _explain_signal(state.owner)
     return lines
+
+
+def _is_held(state: TurnState) -> bool:
+    return state.status == "running" and (state.expires_in_s or 0) > 0
+
+
+def _explain_signal(owner: str) -> Sequence[str]:
+    """How to make this worker log what it does. A worker is named `<host>:<pid>`; in a container the host is the
+    container's id or the name of the pod, and the worker is process 1."""
+    host, _, pid = owner.partition(":")
+    lines = ["If it does not move, make its worker log the open calls of its turns and where each of its tasks waits:"]
+    if pid.isdigit() and pid != "1":
+        return [*lines, f"  on {host}: kill -USR1 {pid}"]
+    return [
+        *lines,
+        f"  Compose:    docker kill --signal=USR1 {host}",
+        f"  Kubernetes: kubectl exec {host} -- sh -c 'kill -USR1 1'",
+    ]
 
 
 def _find_reason(state: TurnState) -> str:
