@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 from architecture_rules.documents import (
@@ -15,8 +16,14 @@ from architecture_rules.documents import (
 )
 from architecture_rules.sources import ROOT, Module, load_repository_texts, render
 
-RETRY_NAME = re.compile(r"^_?([A-Z]+_)*(TRIES|RETRY|RETRIES|ATTEMPTS|CLOSINGS|BACKOFF|FIRST_PAUSE)(_[A-Z]+)*$")
+RETRY_NAME = re.compile(
+    r"^_?([A-Z]+_)*(TRIES|RETRY|RETRIES|ATTEMPTS|CLOSINGS|BACKOFF|FIRST_PAUSE|AGAIN_S|REREADS|MAX_READS|MAX_DEATHS|OFFLINE_MS)"
+    r"(_[A-Z]+)*$"
+)
 """Constants that limit retries."""
+SQL_FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)(.*?)(?=^CREATE |\Z)", re.MULTILINE | re.DOTALL)
+SQL_BACKOFF = re.compile(r"\* 2 \^ ")
+SCRIPT_CONSTANT = re.compile(r"^(?:export )?const ([A-Z][A-Z_]*)\b", re.MULTILINE)
 
 
 def find_module(path: str) -> Module | None:
@@ -31,18 +38,47 @@ def test_every_function_that_a_document_names_exists(document: str):
     assert not violations, render(violations)
 
 
+def find_retry_limits(path: str, text: str) -> Iterator[str]:
+    """Constants that limit retries, and SQL functions with growing pauses, as the page names them."""
+    if path.endswith(".py") and path.startswith(("clients/", "deploy/", "libs/common/", "services/")):
+        yield from (f"`{path}:{name}`" for name in collect_names(ast.parse(text).body) if RETRY_NAME.search(name))
+    elif path.endswith((".ts", ".tsx")) and path.startswith("clients/web/src/") and ".test." not in path:
+        yield from (f"`{path}:{name}`" for name in SCRIPT_CONSTANT.findall(text) if RETRY_NAME.search(name))
+    elif path.endswith(".sql") and path.startswith("migrations/sql/functions/"):
+        yield from (f"`{name}` of `{path}`" for name, body in SQL_FUNCTION.findall(text) if SQL_BACKOFF.search(body))
+
+
 def test_the_page_of_retries_names_every_limit_of_retries():
     page = (ROOT / "docs/subsystems/retries.md").read_text()
 
     missing = [
-        f"{path}:{name}"
-        for path, text in load_repository_texts()
-        if path.endswith(".py") and path.startswith(("clients/", "deploy/", "libs/common/", "services/"))
-        for name in collect_names(ast.parse(text).body)
-        if RETRY_NAME.search(name) and f"`{path}:{name}`" not in page
+        limit for path, text in load_repository_texts() for limit in find_retry_limits(path, text) if limit not in page
     ]
 
     assert not missing, f"docs/subsystems/retries.md does not name {missing}"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("services/a/src/a/b.py", "AGAIN_S = 2.0\nMAX_READS: Final = 3\nREADS = {}\n", ["AGAIN_S", "MAX_READS"]),
+        (
+            "clients/web/src/a.ts",
+            "const RETRY_MS = 1;\nexport const OFFLINE_MS = 2;\nconst SHOWN_MS = 3;\n",
+            ["RETRY_MS", "OFFLINE_MS"],
+        ),
+    ],
+)
+def test_limits_of_retries_are_found_by_their_names(path: str, text: str, found: list[str]):
+    assert sorted(find_retry_limits(path, text)) == sorted(f"`{path}:{name}`" for name in found)
+
+
+def test_sql_functions_with_growing_pauses_are_found():
+    text = "CREATE OR REPLACE FUNCTION one() AS $$ SELECT 5 * 2 ^ n $$;\nCREATE OR REPLACE FUNCTION two() AS $$ $$;\n"
+
+    found = list(find_retry_limits("migrations/sql/functions/a.sql", text))
+
+    assert found == ["`one` of `migrations/sql/functions/a.sql`"]
 
 
 def test_every_path_that_a_document_names_exists():
