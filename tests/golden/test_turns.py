@@ -10,7 +10,7 @@ from turn_harness.record import render_conversation
 from turn_harness.replies import NONSENSE, answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.timeline.turns import SignalKind
 from everturn_testing.models.scripted_model import Pause, Say
 

@@ -17,7 +17,7 @@ EDGES: Mapping[str, frozenset[str]] = {
     "loop of a process": frozenset({"libs/common/src/everturn/core/loops.py:guarded"}),
     "tool call": frozenset(
         {
-            "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
+            "services/chat-proc/src/chat_proc/agent/tool_calls.py:_bounded",
             "services/chat-proc/src/chat_proc/sandbox/supervised.py:_answer",
         }
     ),

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.actions import FanoutRules

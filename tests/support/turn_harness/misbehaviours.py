@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.models.port import ModelFailed
 from everturn_testing.models.scripted_model import Fail, Finish, Say, Script, Think
 from turn_harness.replies import answer, call, cut_answer

@@ -10,8 +10,7 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy

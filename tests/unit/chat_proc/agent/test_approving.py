@@ -9,7 +9,7 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ConvStatus

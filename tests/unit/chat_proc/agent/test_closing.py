@@ -2,7 +2,7 @@ from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench
 from turn_harness.replies import NONSENSE, answer
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta
 from everturn.timeline.bodies import CompletionBody, ThinkingBody
 from everturn.timeline.turns import Outcome

@@ -13,7 +13,7 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent import compaction as compacting
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolCall, ToolOutcome
 from chat_proc.timeline.compaction import cut
 from chat_proc.timeline.present import current_plan

@@ -22,7 +22,7 @@ from chat_proc.agent.drafting import (
     find_begun_action,
     write_round,
 )
-from chat_proc.agent.round_texts import RoundTexts
+from chat_proc.agent.generation import RoundTexts
 from chat_proc.channels.actions import Decision, StreamedAnswer
 from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks

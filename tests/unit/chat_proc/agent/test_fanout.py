@@ -8,7 +8,7 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import NONSENSE, answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatRewind
 from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind

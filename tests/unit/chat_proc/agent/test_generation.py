@@ -6,7 +6,7 @@ from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
 from everturn.timeline.bodies import CompletionBody, NoticeBody, ThinkingBody

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from helpers.linear_cost import check_linear, repeat
 
-from chat_proc.agent.last_resort import read_usable_text
+from chat_proc.agent.closing import read_usable_text
 from chat_proc.channels.citations import cite_text
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_text import read_json

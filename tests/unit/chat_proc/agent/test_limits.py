@@ -1,4 +1,5 @@
-from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, max_rounds, reached_cap, round_limit
+from chat_proc.agent.kit import TurnLimits
+from chat_proc.agent.loop import has_room_for, is_finalizing, max_rounds, reached_cap, round_limit
 from chat_proc.turn.leased import Spent
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks

@@ -8,7 +8,7 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import TextParams
 
-from chat_proc.agent import execution as long_results
+from chat_proc.agent import tool_calls as long_results
 from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec
 from everturn.core.refs import result_ref
 from everturn.files.model import ArtifactKind

@@ -8,7 +8,7 @@ from turn_harness.harness import Bench
 from turn_harness.replies import NONSENSE, answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.clock import iso
 from everturn.events.model import ChatDelta, ChatRewind

@@ -6,7 +6,7 @@ from turn_harness.harness import ANN, Bench
 from turn_harness.replies import answer, cut_answer
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.agent.signal_folding import STOP_WITHDRAWN
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CompletionBody, DeferralBody, PromptBody

@@ -9,7 +9,7 @@ from turn_harness.replies import answer, call
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER, states
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.conversations.model import ConversationState
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody, DeferralBody, EventBody, PromptBody, SignalBody

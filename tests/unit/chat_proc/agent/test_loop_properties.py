@@ -11,7 +11,7 @@ from turn_harness.harness import ANN, Bench, BenchWorker
 from turn_harness.replies import NONSENSE, answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.models.port import ModelFailed, ModelRequest
 from everturn.timeline.turns import ExternalEvent, SignalKind
 from everturn.turns.model import Effect

@@ -9,7 +9,7 @@ from turn_harness.replies import answer, call, cut_answer
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import TERMINAL_TYPES
 from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus

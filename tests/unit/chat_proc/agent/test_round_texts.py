@@ -1,4 +1,4 @@
-from chat_proc.agent.round_texts import RoundTexts
+from chat_proc.agent.generation import RoundTexts
 from everturn.events.model import AnyEvent, ChatDelta
 
 

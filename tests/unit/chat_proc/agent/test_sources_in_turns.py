@@ -8,7 +8,7 @@ from turn_harness.harness import ANN, Bench
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.tools import DemoTool, FindTool
 
-from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool

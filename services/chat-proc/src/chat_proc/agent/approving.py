@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.kit import APPROVAL_TIMEOUT_S
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import CallPolicy, NeedsApproval
 from chat_proc.catalog.tool import ToolRegistry
@@ -23,7 +24,6 @@ from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, appro
 
 MAX_SHOWN_BYTES = 16 * 1024
 """Size limit of the shown parameters as JSON. Longer ones are shown shortened and marked as cut."""
-DEFAULT_TIMEOUT_S = 86_400.0
 
 _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdrawn"]] = {
     ApprovalState.APPROVED: "approved",
@@ -65,7 +65,7 @@ class ApprovalGate:
         catalog: ToolRegistry,
         policy: CallPolicy,
         *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float = APPROVAL_TIMEOUT_S,
         redactor: Redactor | None = None,
     ) -> None:
         self._catalog = catalog

@@ -1,7 +1,15 @@
-"""The closing call: when a cap is reached, the model writes the answer from what it has so far, without tools."""
+"""Ends of a turn without an ordinary answer.
 
-from collections.abc import Mapping
+When a cap is reached, the closing call lets the model write the answer from what it has so far, without tools. If that
+gives none, the last resort is usable text that the model wrote in a wrong form, otherwise what the turn has done. A
+model that declines ends the turn with a problem.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, cast
 
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
@@ -15,19 +23,26 @@ from chat_proc.agent.drafting import (
     write_round,
 )
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.last_resort import build_account, find_usable_text, read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
-from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CompletionBody
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome
+
+MAX_STEPS = 20
+"""Steps that the account lists; the rest are only counted."""
+_FENCE = "```"
+_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
+_OWN_MARKUP = re.compile(r"</?(?:channel:|tool_call|function|invoke)", re.IGNORECASE)
+_OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
+_ANSWER_KEYS = ("final_answer", "answer")
+_STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown", "cancelled": "cancelled"}
 
 
 class ClosingCall:
@@ -118,3 +133,65 @@ def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAns
         text, cut_reason = read_usable_text(decision.outside), decision.stopped_by
     shown, used = cite_text(sources, text), find_used_sids(sources, text)
     return GiveAnswer(text, shown, used_sids=used, summary=decision.summary, cut_reason=cut_reason if text else None)
+
+
+def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Problem:
+    """The problem shown to a person if the model or its provider declined to answer."""
+    if reason == "refusal":
+        return problem("model-refused", "The model declined to answer", 502, "Change the message and try again.")
+    title = "The provider's content filter blocked the answer"
+    return problem("content-filtered", title, 502, "Change the message and try again.")
+
+
+def read_usable_text(text: str) -> str:
+    """The text of a reply without channels that a person can read; empty if it is our own markup or JSON."""
+    text = text.strip()
+    fence = _FENCE_START.match(text)
+    end = len(text) - len(_FENCE)
+    inner = text[fence.end() : end].strip() if fence and fence.end() <= end and text.endswith(_FENCE) else text
+    if inner[:1] in ("{", "["):
+        return _read_json(inner, otherwise=text)
+    return "" if _OWN_MARKUP.search(text) else text
+
+
+def find_usable_text(turn_blocks: Sequence[Block]) -> str:
+    """The last text of the turn that would have been an answer in the right form, or was shown as one."""
+    for block in reversed(turn_blocks):
+        match block.body:
+            case AttemptBody() as attempt:
+                return attempt.text if attempt.shown is None else attempt.shown
+            case RawDecisionBody(code="no_channel", text=raw):
+                if usable := read_usable_text(raw):
+                    return usable
+            case _:
+                """Holds no answer."""
+    return ""
+
+
+def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
+    """What was done, for the person, in Markdown; empty if nothing was done."""
+    results = [block.body for block in turn_blocks if isinstance(block.body, ToolResultBody)]
+    results = [result for result in results if result.parent is None]
+    if not results:
+        return ""
+    lines = [f"- {result.tool_id}: {_STATUS_WORDS[result.status]}" for result in results[:MAX_STEPS]]
+    if len(results) > MAX_STEPS:
+        lines.append(f"- and {len(results) - MAX_STEPS} more steps")
+    files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
+    if files:
+        lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
+    return f"I could not finish the answer: I reached {cap}. This is what I did:\n\n" + "\n".join(lines)
+
+
+def _read_json(text: str, *, otherwise: str) -> str:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if _OWN_KEYS.search(text) else otherwise
+    if not isinstance(value, dict):
+        return "" if _OWN_KEYS.search(text) else otherwise
+    fields = cast("dict[str, object]", value)
+    answer = next((fields[key] for key in _ANSWER_KEYS if isinstance(fields.get(key), str)), None)
+    if isinstance(answer, str):
+        return answer.strip()
+    return "" if _OWN_KEYS.search(text) else otherwise

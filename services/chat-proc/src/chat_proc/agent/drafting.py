@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from chat_proc.agent.round_texts import RoundTexts
+from chat_proc.agent.generation import RoundTexts
 from chat_proc.catalog.tool import ToolRegistry, ToolSpec
 from chat_proc.channels.actions import Action, Decision, Problem
 from chat_proc.channels.actions import ToolCall as DecidedCall

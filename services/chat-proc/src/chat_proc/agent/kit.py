@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from chat_proc.agent.approving import DEFAULT_TIMEOUT_S
-from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -24,6 +22,30 @@ from everturn.execution.messages import RunLimits
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn.models.tokens import LearnedRatios
+
+APPROVAL_TIMEOUT_S = 86_400.0
+"""How long a person has to answer, unless the operator says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """What one turn may spend: rounds, time, tokens and money. At a reached cap it ends with a closing answer.
+
+    `rounds` is the base; each followup adds one round, until the base is doubled.
+    """
+
+    rounds: int = 15
+    wall_time_s: float = 1800.0
+    tokens: int = 2_000_000
+    cost_usd: float = 10.0
+    max_output_tokens: int = 8192
+    """Of one reply."""
+    max_repairs: int = 2
+    """Unusable replies in a row that are answered with a notice; the next one leads to the closing call."""
+    finalize_rounds: int = 2
+    """Rounds left to the turn after a steer with text: the round that reads it, and those after it."""
+    finalize_output_tokens: int = 3_000
+    """Of one reply in such a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +76,7 @@ class TurnKit:
     """Knows the files of earlier turns; without it ANNOUNCE lists only this turn's."""
     hotset: Hotset | None = None
     """None if memories of persons are switched off."""
-    approval_timeout_s: float = DEFAULT_TIMEOUT_S
+    approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)
 
     @property

@@ -15,10 +15,8 @@ from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
-from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
-from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.limits import has_room_for, is_finalizing, reached_cap, round_limit
+from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.signal_folding import (
@@ -32,11 +30,14 @@ from chat_proc.agent.signal_folding import (
     through_last_end,
     try_draft_withdrawn_stop,
 )
+from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.timeline.attachments import TurnMedia, load_previews
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
+from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
 from everturn.core.errors import Conflict
 from everturn.events.model import ConvStatus
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import EventBody
 from everturn.timeline.next_step import (
     BeginTurn,
     ExecuteCalls,
@@ -314,3 +315,76 @@ async def _load_new_signals(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...
     """Unseen signals that the end does not answer already."""
     answered = {change.signal_id for change in end.content.signals}
     return tuple(signal for signal in await turn.inbox.load_unseen() if signal.id not in answered)
+
+
+def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
+    """The rounds this turn may have: the base plus the credit of its signals, or what the last steer left."""
+    steered = _last_round_of(turn_blocks, BlockType.USER_STEER)
+    followed_up = _last_round_of(turn_blocks, BlockType.USER_FOLLOWUP)
+    most = max_rounds(limits)
+    if steered > followed_up:
+        return min(steered + limits.finalize_rounds - 1, most)
+    base = limits.rounds
+    earned = base + min(earned_credit(turn_blocks), base)
+    # A followup that ends the phase after a steer gets its round, even if that phase exceeded the base.
+    return min(max(earned, followed_up), most) if steered else earned
+
+
+def max_rounds(limits: TurnLimits) -> int:
+    """The upper bound of rounds, whatever signals arrive."""
+    return 2 * limits.rounds + limits.finalize_rounds
+
+
+def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
+    """Whether a steer came last, so that the turn is only to be finished.
+
+    A followup of the same round takes precedence, in either order.
+    """
+    return _last_round_of(turn_blocks, BlockType.USER_STEER) > _last_round_of(turn_blocks, BlockType.USER_FOLLOWUP)
+
+
+def has_room_for(
+    limits: TurnLimits, turn_blocks: Sequence[Block], new_signals: Sequence[Signal], *, after: int
+) -> bool:
+    """Whether signals that arrive after round `after` are handled in this turn: with their credit a round is left.
+
+    A steer brings rounds of its own, so it has room until the upper bound of rounds.
+    """
+    if any(signal.kind is SignalKind.STEER for signal in new_signals):
+        return after < max_rounds(limits)
+    base = limits.rounds
+    credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in new_signals)
+    return bool(new_signals) and after < base + min(credit, base)
+
+
+def earned_credit(turn_blocks: Sequence[Block]) -> int:
+    """The rounds that signals added, before any bound: one for each followup, and for an event the credit that it
+    states.
+
+    Signals that the turn began with add none: all its rounds were still available.
+    """
+    events = (block.body for block in turn_blocks if block.round > 0 and isinstance(block.body, EventBody))
+    followups = sum(1 for block in turn_blocks if block.type is BlockType.USER_FOLLOWUP)
+    return followups + sum(event.credit for event in events)
+
+
+def _credit_of(signal: Signal) -> int:
+    if signal.event is not None:
+        return signal.event.iteration_credit if signal.event.reactive else 0
+    return 1 if signal.kind is SignalKind.FOLLOWUP else 0
+
+
+def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:
+    return max((block.round for block in turn_blocks if block.type is kind), default=0)
+
+
+def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
+    """The cap that leaves no room for another ordinary round, in words; None if there is room."""
+    usage = spent.usage
+    if spent.leased_s >= limits.wall_time_s:
+        return f"the time limit of {limits.wall_time_s:.0f} s"
+    if usage.input_tokens + usage.output_tokens >= limits.tokens:
+        return f"the limit of {limits.tokens} tokens"
+    if usage.cost_usd >= limits.cost_usd:
+        return f"the limit of {limits.cost_usd:.2f} USD"
+    return None

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
+from chat_proc.agent.closing import build_refusal_problem, read_usable_text
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     GiveAnswer,
@@ -27,15 +28,14 @@ from chat_proc.agent.drafting import (
     keep_shown,
     write_round,
 )
-from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.last_resort import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
+from chat_proc.agent.tool_calls import effect_change
 from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
-from everturn.core.errors import Problem, problem
+from everturn.core.errors import problem
 from everturn.core.ids import CallId
 from everturn.core.metrics import ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
@@ -212,14 +212,6 @@ class RoundRunner:
             return CommitContent()
         drafts = draft_plan_marks(context, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
         return CommitContent(drafts=tuple(drafts), after=((ChatPlan(plan=marked), context.round),))
-
-
-def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Problem:
-    """The problem shown to a person if the model or its provider declined to answer."""
-    if reason == "refusal":
-        return problem("model-refused", "The model declined to answer", 502, "Change the message and try again.")
-    title = "The provider's content filter blocked the answer"
-    return problem("content-filtered", title, 502, "Change the message and try again.")
 
 
 def _end_with_answer(cut_reason: CutReason | None, content: CommitContent) -> TurnEnd:

@@ -7,7 +7,7 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DeafTool, DemoTool
 
-from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
+from chat_proc.agent.tool_calls import MAX_ERROR_CHARS, effect_change
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome
 from chat_proc.turn.leased import TurnInbox
 from everturn.core.errors import Unavailable
