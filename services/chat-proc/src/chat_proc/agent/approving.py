@@ -107,7 +107,8 @@ class ApprovalGate:
         return CommitContent(drafts=drafts, requests=tuple(requests), after=after)
 
     async def ask(self, turn: LeasedTurn, calls: Sequence[PendingCall], context: RoundContext) -> None:
-        """Ask about calls that have not begun, and were decided on when their tools did not need approval yet."""
+        """Ask about calls that have not begun, and were decided on by a worker by whose rules their tools did not need
+        approval."""
         asked = find_questions(turn.turn_blocks)
         new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
         content = await self.draft_questions(turn, new, context)

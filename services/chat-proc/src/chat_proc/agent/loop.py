@@ -186,10 +186,11 @@ class AgentLoop:
 
         Returns False if the next one has to wait for a person.
         """
-        # Calls run in order, so only the first that has no result can have been begun by another worker. If that one
-        # has no question, its tool did not need approval then: a call that may already have run can't be approved any
-        # more.
-        await self._gate.ask(turn, step.calls[1:] if resumed else step.calls, self._context(turn, step.round))
+        if resumed:
+            # Another worker decided on these calls, perhaps by other rules. They run in order, so only the first that
+            # has no result can have begun there. If that one has no question, its tool did not need approval then: a
+            # call that may already have run can't be approved any more.
+            await self._gate.ask(turn, step.calls[1:], self._context(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
             begun = resumed and n == 0

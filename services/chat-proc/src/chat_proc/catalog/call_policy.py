@@ -87,7 +87,11 @@ class Rejected:
 
 
 class CallPolicy:
-    """Holds the operator's rules; all other facts are read from the timeline."""
+    """Holds the operator's rules; all other facts are read from the timeline.
+
+    A call is reviewed twice: when it is decided on, so that the question to a person is part of that commit, and when
+    it is made, because earlier calls of the same reply may have read untrusted text since.
+    """
 
     def __init__(self, rules: AddressRules, reader: ConversationReader) -> None:
         self._rules = rules
