@@ -4,9 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from everturn.events.redis import RedisEventReader, RedisEventWriter
+from everturn.events.redis import RedisEventReader, RedisEventWriter, RedisHints, RedisInboxBells
 from everturn.events.redis_budget import RedisStreamMemory
-from everturn.events.redis_hints import RedisHints, RedisInboxBells
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.redis import RedisDoorbells, RedisPresences
 from everturn.redis.calls import build_client

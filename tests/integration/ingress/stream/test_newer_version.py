@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.events.redis_hints import HINTS
+from everturn.events.redis import HINTS
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers
 from everturn_local.servers.databases import DatabaseUrls

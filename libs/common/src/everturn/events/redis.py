@@ -1,10 +1,11 @@
-"""The event stream of a conversation in Redis: how an entry is written and read.
+"""Events in Redis: the stream of a conversation, hints, and notifications of new signals.
 
-An entry has the id before it, a head with the size of each event, and the concatenated encoded events.
+An entry of a stream has the id before it, a head with the size of each event, and the concatenated encoded events.
+Hints and inbox notifications go over pub/sub and reach only current listeners.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, cast
 
@@ -18,8 +19,8 @@ from everturn.core.ids import ConversationId
 from everturn.core.open_values import report_unknown
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
-from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet
-from everturn.redis.calls import PUBLISH_LIMIT_S, limited, next_message, try_next_message
+from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet, Hint
+from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited, next_message, try_next_message
 
 Fields = Mapping[bytes, bytes]
 
@@ -33,6 +34,8 @@ _PREFIX = "events:"
 _ABOUT_A_CHANNEL = ("subscribe", "unsubscribe", "message")
 _ALIVE = f"{_PREFIX}alive"
 """A channel without messages, so that there is one before the first conversation is followed."""
+HINTS = "hints"
+INBOX = "inbox:"
 
 MAX_ENTRIES = 2_000
 KEEP_S = 3_600
@@ -352,3 +355,56 @@ class RedisEventWriter:
             pipeline.xtrim(key, maxlen=0, approximate=False)
             pipeline.expire(key, KEEP_S)
             await pipeline.execute()
+
+
+class RedisHints:
+    """All hints go over one channel."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+
+    async def send(self, hint: Hint) -> None:
+        async with limited(CALL_LIMIT_S):
+            await self._client.publish(HINTS, f"{hint.kind} {hint.conversation_id} {hint.signal_id}")
+
+    async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
+        async with aclosing(_listen(self._client, HINTS, listening)) as messages:
+            async for _, text in messages:
+                # A newer version can know more kinds of hints, with more fields.
+                kind, conversation_id, signal_id, *_ = *text.split(" "), "", ""
+                if kind in ("status", "signal"):
+                    yield Hint(kind, ConversationId(conversation_id), signal_id)
+                else:
+                    report_unknown("hint", kind)
+
+
+class RedisInboxBells:
+    """One channel for each conversation; a listener receives all of them."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+
+    async def ring(self, conversation_id: ConversationId) -> None:
+        async with limited(CALL_LIMIT_S):
+            await self._client.publish(f"{INBOX}{{{conversation_id}}}", b"")
+
+    async def listen(self) -> AsyncGenerator[ConversationId]:
+        async with aclosing(_listen(self._client, f"{INBOX}*", lambda: None)) as messages:
+            async for channel, _ in messages:
+                yield ConversationId(channel.removeprefix(INBOX).strip("{}"))
+
+
+async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> AsyncGenerator[tuple[str, str]]:
+    """Channel and text of each message. A ping detects a server that disappeared silently."""
+    pubsub = client.pubsub()
+    try:
+        async with limited(PUBLISH_LIMIT_S):
+            await pubsub.psubscribe(pattern)
+        while True:
+            message = await next_message(pubsub)
+            if message["type"] == "psubscribe":
+                listening()
+            elif message["type"] == "pmessage":
+                yield message["channel"].decode(), message["data"].decode()
+    finally:
+        await pubsub.aclose()
