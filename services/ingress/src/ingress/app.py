@@ -47,6 +47,7 @@ from ingress.attachments.intake import FileCaps, Intake
 from ingress.attachments.structure.checks import StructureChecks
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
+from ingress.auth.revocation import Recheck
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
@@ -75,7 +76,6 @@ from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
-from ingress.stream.recheck import Recheck
 from ingress.stream.rows import StreamRows
 from ingress.web import Bundle
 

@@ -20,12 +20,12 @@ from everturn_testing.core import FixedClock
 from ingress.admission.limits import BODY_TIMEOUT_S, BodyBudget, CredentialGuard, Drawn
 from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
+from ingress.auth.revocation import Recheck
 from ingress.chat.schemas import SubmissionCaps
 from ingress.errors import ProblemError, absent, too_many, unauthorized
 from ingress.metrics import IngressMetrics
 from ingress.sockets.connection import MAX_OPEN_CALLS, Connection, SocketDependencies
 from ingress.sockets.packets import PING, PING_INTERVAL_S, PING_TIMEOUT_S
-from ingress.stream.recheck import Recheck
 
 EVERY_S = 0.01
 UPLOAD = '452-1["m",{"a":{"_placeholder":true,"num":0},"b":{"_placeholder":true,"num":1}}]'

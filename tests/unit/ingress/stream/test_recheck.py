@@ -10,12 +10,12 @@ from everturn.core.ids import ConversationId
 from everturn_testing.core import FixedClock
 from everturn_testing.events.events import MemoryEvents
 from ingress.auth.callers import Caller
+from ingress.auth.revocation import CallerCheck, Recheck
 from ingress.errors import unauthorized
 from ingress.metrics import IngressMetrics
 from ingress.stream.feed import Feed
 from ingress.stream.frames import UNAUTHORIZED
 from ingress.stream.hub import Hub
-from ingress.stream.recheck import CallerCheck, Recheck
 from ingress.stream.rows import Snapshot, StreamRows
 
 ANN = Caller(Principal("t", "p", "ann"))

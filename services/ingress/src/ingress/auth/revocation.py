@@ -1,22 +1,33 @@
-"""Checks whether a caller's proof is still valid: revoked keys, and users whose credentials were revoked."""
+"""Checks whether a caller's proof is still valid: revoked keys, and users whose credentials were revoked. The caller of
+an open stream or socket is rechecked at intervals."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Generic, TypeVar
+
+import structlog
 
 from everturn.accounts.credentials import ApiKey, Credentials
 from everturn.core.clock import Clock
+from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal, Role
 from ingress.auth.api_keys import is_secret_of, try_read_key_text
 from ingress.auth.callers import Caller, Proof, is_user_name
-from ingress.errors import unauthorized
+from ingress.errors import ProblemError, unauthorized
+
+_log = structlog.get_logger(__name__)
 
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
 
 MAX_AGE_S = 15.0
 """The maximum age of an answer, counted from when its load began: a revocation takes effect everywhere within it."""
+ASK_TIMEOUT_S = 1.0
+"""Events don't wait longer than this for a recheck; if it can't be completed, the caller stays until the next one."""
 _BAD_KEY = "The API key is invalid."
 
 
@@ -102,3 +113,49 @@ class RevocationChecker:
 def _person(principal: Principal) -> Principal:
     """The principal without its roles, which are no part of its identity."""
     return Principal(principal.tenant, principal.project, principal.user_id, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """How the streams and sockets of a process recheck: `check` raises a problem for a caller who would be rejected
+    now."""
+
+    check: Callable[[Caller], Awaitable[None]]
+    every_s: float
+    monotonic: Callable[[], float]
+
+    def begin(self, caller: Caller) -> "CallerCheck":
+        """Start the rechecks of a caller whose stream or socket opens now."""
+        return CallerCheck(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
+
+
+class CallerCheck:
+    """Owns the time of the next recheck of one caller."""
+
+    def __init__(
+        self, recheck: Callable[[], Awaitable[None]], *, every_s: float, monotonic: Callable[[], float]
+    ) -> None:
+        """`recheck` raises a problem for a caller who would be rejected now."""
+        self._recheck = recheck
+        self._every_s = every_s
+        self._monotonic = monotonic
+        self._due = monotonic() + every_s
+
+    @property
+    def is_due(self) -> bool:
+        return self._monotonic() >= self._due
+
+    async def try_refusal(self) -> ProblemError | None:
+        """Return why the caller must be disconnected; None while it may stay, and when no recheck is due."""
+        if not self.is_due:
+            return None
+        self._due = self._monotonic() + self._every_s
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                await self._recheck()
+        except ProblemError as refusal:
+            _log.info("The caller of a stream lost its access", why=refusal.detail)
+            return refusal
+        except (Unavailable, TimeoutError) as error:
+            _log.info("Could not recheck the caller of a stream", error=str(error))
+        return None

@@ -24,6 +24,7 @@ from ingress.admission.connections import load_address
 from ingress.admission.edge import internal_error
 from ingress.admission.limits import BODY_TIMEOUT_S, BodyHold, Drawn, RequestLimits, load_drawn
 from ingress.auth.gate import AuthGate, Caller
+from ingress.auth.revocation import CallerCheck
 from ingress.errors import ProblemError, absent, too_large, too_many, translate_error, unauthorized, unprocessable
 from ingress.metrics import IngressMetrics
 from ingress.sockets import packets
@@ -31,7 +32,6 @@ from ingress.sockets.calls import Answer, AuthIn, ChatCalls, Payload, check_form
 from ingress.sockets.packets import PING_INTERVAL_S, PING_TIMEOUT_S, Event, Head, Kind
 from ingress.sockets.sending import MAX_SUBSCRIPTIONS, Outlet, Subscriptions
 from ingress.sockets.websocket import REFUSAL_KEY, SIZE_KEY, load_websocket
-from ingress.stream.recheck import CallerCheck
 from ingress.stream.sse import StreamEdge
 
 _log = structlog.get_logger(__name__)

@@ -12,10 +12,10 @@ from everturn.core.metrics import STREAM_RESYNCS
 from everturn.events.model import Ready, ServerShutdown, StreamGap
 from everturn.events.stream import EventReader
 from ingress.admission.slots import OpenSlots
+from ingress.auth.revocation import CallerCheck
 from ingress.errors import ProblemError
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub, Subscription
-from ingress.stream.recheck import CallerCheck
 
 _log = structlog.get_logger(__name__)
 

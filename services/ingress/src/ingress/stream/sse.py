@@ -18,12 +18,12 @@ from ingress.admission.connections import CUT_KEY
 from ingress.admission.route import AdmittedRoute, StreamRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller, CallerOf
+from ingress.auth.revocation import Recheck
 from ingress.errors import malformed
 from ingress.fields import ConversationPath
 from ingress.openapi.responses import problems
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub, Subscription
-from ingress.stream.recheck import Recheck
 from ingress.stream.steps import project_steps
 
 _log = structlog.get_logger(__name__)
