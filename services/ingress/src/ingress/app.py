@@ -33,7 +33,7 @@ from everturn.limits.token_buckets import TokenBuckets
 from everturn.memory.embedder import Embedder
 from everturn.memory.search import MemorySearch
 from everturn.memory.user_memories import MemoryBook
-from everturn.queue.ports import Presences, Queue, QueueCaps
+from everturn.queue.model import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
 from ingress import feedback, guests, lifecycle, memory, search, web

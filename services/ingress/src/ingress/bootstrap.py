@@ -26,7 +26,7 @@ from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, reso
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
-from everturn.queue.ports import QueueCaps
+from everturn.queue.model import QueueCaps
 from everturn.queue.postgres import PostgresQueue
 from everturn.redis_drivers import open_redis_drivers
 from everturn.turns import postgres_explaining

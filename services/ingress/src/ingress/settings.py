@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 from everturn.core.errors import Invalid
 from everturn.core.settings import BY_ALIAS, BadConfig, CommonSettings, explain_errors, load_toml
 from everturn.limits.token_buckets import BadLimits, parse_limits
-from everturn.queue.ports import QUEUE_CAPS
+from everturn.queue.model import QUEUE_CAPS
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32

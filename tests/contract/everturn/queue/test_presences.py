@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn.queue.redis import RedisPresences
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers

@@ -14,7 +14,7 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.events.stream import Hint
 from everturn.limits.redis import RedisTokenBuckets
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn.redis.calls import build_client
 from everturn.redis.users import INGRESS, RULES, WORKER, derive_password
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.identity import Principal
-from everturn.queue.ports import QueueCaps, QueueFull
+from everturn.queue.model import QueueCaps, QueueFull
 from everturn.turns.postgres_inbox import UNLOCKED_TURNS, PostgresInbox
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness

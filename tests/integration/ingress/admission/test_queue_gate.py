@@ -9,7 +9,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import open_redis_drivers
 from everturn_local.servers.databases import DatabaseUrls

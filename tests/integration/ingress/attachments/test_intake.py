@@ -17,7 +17,7 @@ from uploads.pdfs import pdf, stream
 
 from everturn.core.identity import Principal
 from everturn.postgres.pool import Connection, open_database
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn.redis_drivers import open_redis_drivers
 
 BASE = "/conversations/default/default"

@@ -10,7 +10,7 @@ from chat_proc.selftest.command import HolesFound, build_presence, pass_gate
 from chat_proc.selftest.run import list_attempts
 from chat_proc.selftest.trials import BatteryReport, Finding
 from everturn.execution.messages import Posture, RunLimits
-from everturn.queue.ports import BatteryOutcome, WorkerPresence
+from everturn.queue.model import BatteryOutcome, WorkerPresence
 
 POSTURE = Posture("bubblewrap", "cpython 3.12", 1001, "u", "none", "m", "p", "d", "s")
 REPORT = BatteryReport("bubblewrap", (Finding("network", "connect", True, "EPERM"),), 1000.0, 2.0)

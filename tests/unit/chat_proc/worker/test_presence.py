@@ -3,7 +3,7 @@
 import asyncio
 
 from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
 
 OWN = WorkerPresence("w", "bubblewrap", None, 4)

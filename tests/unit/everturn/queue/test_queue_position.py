@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.queue.ports import MAX_AHEAD, QueuePosition, build_position
+from everturn.queue.model import MAX_AHEAD, QueuePosition, build_position
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
 from everturn_testing.queue.presences_contract import PresencesContract
 

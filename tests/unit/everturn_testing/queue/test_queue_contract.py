@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.queue.ports import QueueDepth
+from everturn.queue.model import QueueDepth
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue

@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.events.stream import RedisUse
-from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull, WorkerPresence
+from everturn.queue.model import QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.queue.presences import MemoryPresences

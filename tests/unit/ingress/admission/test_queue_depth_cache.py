@@ -7,7 +7,7 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
-from everturn.queue.ports import QueueDepth
+from everturn.queue.model import QueueDepth
 from everturn_testing.core import FixedClock
 from ingress.admission.queue_gate import KEEP_S, QueueDepthCache
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.queue.ports import WorkerPresence
+from everturn.queue.model import WorkerPresence
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.queue_gate import (

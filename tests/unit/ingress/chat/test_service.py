@@ -15,7 +15,7 @@ from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.core.work_slots import NoRoom
 from everturn.events.stream import Hint, RedisUse
-from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull
+from everturn.queue.model import QueueCaps, QueueDepth, QueueFull
 from everturn.timeline.turns import SignalState
 from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, UploadTooLate
 from everturn_testing.core import FixedClock, SequentialIds

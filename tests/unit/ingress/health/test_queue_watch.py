@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
-from everturn.queue.ports import LaneDepth
+from everturn.queue.model import LaneDepth
 from everturn_testing.core import FixedClock
 from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue

@@ -4,7 +4,7 @@ import asyncio
 
 from everturn.core.errors import Unavailable
 from everturn.core.readiness import Part
-from everturn.queue.ports import BatteryOutcome, WorkerPresence
+from everturn.queue.model import BatteryOutcome, WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.health import endpoints as readiness
 from ingress.health.endpoints import check_parts

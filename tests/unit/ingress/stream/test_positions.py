@@ -10,7 +10,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import EncodedEvent, Entry
-from everturn.queue.ports import Owned, QueuePosition, WaitingTurn
+from everturn.queue.model import Owned, QueuePosition, WaitingTurn
 from everturn_testing.core import FixedClock
 from ingress.stream.frames import ClientCursor, build_batch
 from ingress.stream.hub import BATCH, ConversationStream, Positions, Subscription

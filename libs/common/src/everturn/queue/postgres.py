@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.postgres.pool import Database
-from everturn.queue.ports import MAX_AHEAD, LaneDepth, Owned, QueueDepth, WaitingTurn, build_position
+from everturn.queue.model import MAX_AHEAD, LaneDepth, Owned, QueueDepth, WaitingTurn, build_position
 
 _POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
 

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.queue.ports import MAX_WORKERS, WorkerPresence
+from everturn.queue.model import MAX_WORKERS, WorkerPresence
 from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LIMIT_S, limited
 
 _log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from everturn.core.errors import Conflict, Invalid, Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.files.model import Upload
-from everturn.queue.ports import QueuePosition
+from everturn.queue.model import QueuePosition
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
 
 UPLOAD_LIMIT = timedelta(minutes=2)

@@ -10,7 +10,7 @@ from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
-from everturn.queue.ports import MAX_AHEAD, QUEUE_CAPS, QueueCaps, QueueCounts, build_position
+from everturn.queue.model import MAX_AHEAD, QUEUE_CAPS, QueueCaps, QueueCounts, build_position
 from everturn.timeline.turns import CONTROL_KINDS, RequestEvent, Signal, SignalKind, SignalState, TurnRequest, ref_kind
 from everturn.turns.inbox import (
     BOUNDED_KINDS,

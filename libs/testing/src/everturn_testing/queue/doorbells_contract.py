@@ -3,7 +3,7 @@
 import asyncio
 
 from everturn.core.identity import Lane
-from everturn.queue.ports import Doorbells
+from everturn.queue.model import Doorbells
 from everturn_testing.core import SequentialIds
 
 _LIMIT_S = 10.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from everturn.core.errors import Unavailable
-from everturn.queue.ports import MAX_WORKERS, WorkerPresence
+from everturn.queue.model import MAX_WORKERS, WorkerPresence
 
 
 class MemoryPresences:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from everturn.queue.ports import MAX_WORKERS, BatteryOutcome, Presences, WorkerPresence
+from everturn.queue.model import MAX_WORKERS, BatteryOutcome, Presences, WorkerPresence
 
 _LIMIT_S = 10.0
 _TTL_S = 600.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.queue.ports import MAX_AHEAD, LaneDepth, Owned, QueueDepth, QueuePosition, WaitingTurn, build_position
+from everturn.queue.model import MAX_AHEAD, LaneDepth, Owned, QueueDepth, QueuePosition, WaitingTurn, build_position
 from everturn.timeline.turns import TurnStatus
 from everturn_testing.memory_rows import MemoryPlatform, TurnRow, same_owner
 

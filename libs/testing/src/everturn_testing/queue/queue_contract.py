@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from everturn.core.identity import Lane, Principal, Role
-from everturn.queue.ports import MAX_AHEAD, LaneDepth, Queue, QueueDepth, QueuePosition
+from everturn.queue.model import MAX_AHEAD, LaneDepth, Queue, QueueDepth, QueuePosition
 from everturn.turns.inbox import IdempotencyKey
 from everturn_testing.turns.harness import Harness
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from everturn.core.identity import Lane, Principal, Role, lane_of
 from everturn.core.ids import ConversationId
-from everturn.queue.ports import Queue, QueuePosition
+from everturn.queue.model import Queue, QueuePosition
 from everturn.turns.model import Claim
 from everturn_testing.turns.harness import Harness, closing
 

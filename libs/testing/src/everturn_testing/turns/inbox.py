@@ -9,7 +9,7 @@ from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
-from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
+from everturn.queue.model import QUEUE_CAPS, QueueCaps, QueueCounts
 from everturn.timeline.turns import (
     CONTROL_KINDS,
     RequestEvent,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.identity import Principal, Role
-from everturn.queue.ports import QueueCaps, QueueFull
+from everturn.queue.model import QueueCaps, QueueFull
 from everturn.turns.inbox import IdempotencyKey, Receipt
 from everturn_testing.turns.harness import Harness
 

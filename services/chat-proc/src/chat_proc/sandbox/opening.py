@@ -25,7 +25,7 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.loops import run_guarded
 from everturn.execution.messages import UidRange
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
-from everturn.queue.ports import BatteryOutcome
+from everturn.queue.model import BatteryOutcome
 
 _log = structlog.get_logger(__name__)
 

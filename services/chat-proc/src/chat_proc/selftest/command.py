@@ -24,7 +24,7 @@ from chat_proc.selftest.trials import (
     render_table,
 )
 from chat_proc.settings import LauncherName
-from everturn.queue.ports import BatteryOutcome, WorkerPresence
+from everturn.queue.model import BatteryOutcome, WorkerPresence
 
 _log = structlog.get_logger(__name__)
 

@@ -21,7 +21,7 @@ from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL_TYPES, AnyEvent, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, StreamMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
-from everturn.queue.ports import Doorbells
+from everturn.queue.model import Doorbells
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.inert import is_blank

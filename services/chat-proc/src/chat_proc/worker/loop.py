@@ -36,7 +36,7 @@ from everturn.core.metrics import (
     WORKER_TURNS,
 )
 from everturn.events.stream import InboxBells
-from everturn.queue.ports import Doorbells
+from everturn.queue.model import Doorbells
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.turns.ports import FairClaims, Leases
 

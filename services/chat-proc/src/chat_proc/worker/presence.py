@@ -9,7 +9,7 @@ import structlog
 
 from everturn.core.errors import Unavailable
 from everturn.core.loops import guarded
-from everturn.queue.ports import Presences, WorkerPresence
+from everturn.queue.model import Presences, WorkerPresence
 
 _log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from everturn.core.clock import Clock
 from everturn.core.errors import Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import SWEEPS, SWEPT
-from everturn.queue.ports import Doorbells
+from everturn.queue.model import Doorbells
 from everturn.turns.ports import Sweeps
 
 _log = structlog.get_logger(__name__)

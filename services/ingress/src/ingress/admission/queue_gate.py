@@ -13,7 +13,7 @@ from everturn.core.cancellation import answered_within
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.events.stream import RedisUse, StreamMemory
-from everturn.queue.ports import Doorbells, Presences, Queue, QueueCaps, QueueDepth, QueueFull, WorkerPresence
+from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from ingress.admission.limits import strongest_role
 from ingress.errors import ProblemError, too_many, unavailable
 from ingress.metrics import IngressMetrics

@@ -22,7 +22,7 @@ from everturn.core.metrics import MESSAGES_ACCEPTED
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.work_slots import NoRoom, WorkSlots
 from everturn.events.stream import Hint, Hints, InboxBells
-from everturn.queue.ports import Doorbells, QueueFull
+from everturn.queue.model import Doorbells, QueueFull
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
 from everturn.turns.inbox import (

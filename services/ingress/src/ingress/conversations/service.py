@@ -26,7 +26,7 @@ from everturn.events.views import StepDetail, TurnView
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
-from everturn.queue.ports import Queue, WaitingTurn
+from everturn.queue.model import Queue, WaitingTurn
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import TurnIndexView, build_turn_index
 from everturn.turns.ports import Turns

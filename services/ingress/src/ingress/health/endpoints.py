@@ -15,7 +15,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, summarize_readiness
 from everturn.core.ttl_cache import TtlCache
-from everturn.queue.ports import Presences, Queue, WorkerPresence
+from everturn.queue.model import Presences, Queue, WorkerPresence
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)

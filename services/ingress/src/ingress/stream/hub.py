@@ -16,7 +16,7 @@ from everturn.core.ids import ConversationId, SignalId
 from everturn.core.loops import guarded, run_guarded
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import Entry, EventReader, Hint, Hints
-from everturn.queue.ports import QueuePosition
+from everturn.queue.model import QueuePosition
 from ingress.admission.slots import OpenSlots
 from ingress.errors import malformed, unavailable
 from ingress.metrics import IngressMetrics

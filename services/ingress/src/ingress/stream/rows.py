@@ -12,7 +12,7 @@ from everturn.core.ids import ConversationId, SignalId
 from everturn.events.cursor import EventCursor
 from everturn.events.model import AnyEvent, ConvStatus, ConvTitle, StreamSnapshot
 from everturn.events.turn_view import TurnPage, build_signal_event, build_signal_view, build_state
-from everturn.queue.ports import Owned, Queue, WaitingTurn
+from everturn.queue.model import Owned, Queue, WaitingTurn
 from everturn.timeline.turns import Signal
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns

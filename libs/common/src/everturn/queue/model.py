@@ -1,6 +1,5 @@
-"""The queue: doorbells that notify workers of turns, the workers that are present, and positions in the queue.
-
-Losing the data in Redis costs only time.
+"""The queue: doorbells that notify workers of turns, the workers that are present, how many turns can wait, and their
+positions. Losing the data in Redis costs only time.
 """
 
 from collections.abc import Mapping, Sequence
