@@ -1,4 +1,5 @@
-"""Builds the blocks of a round from the model's decision. Pure: the order here is the order on the timeline."""
+"""Checks the model's decision, and builds the blocks of a round from it. Pure: the order here is the order on the
+timeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
