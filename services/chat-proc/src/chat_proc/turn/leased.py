@@ -18,9 +18,9 @@ from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.meter import TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
-from chat_proc.turn.titling import RunningTitleCall, draft_gate, make_title, title_source
+from chat_proc.turn.titling import TurnTitle, draft_gate
 from everturn.core.clock import Clock, iso
-from everturn.core.errors import NotFound, Problem, StaleFence
+from everturn.core.errors import Problem
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, SignalId, TurnId
 from everturn.core.refs import round_ref
@@ -291,7 +291,7 @@ def draft_exit(
 
 class LeasedTurn:
     """The turn that the loop reads and writes. Only the runner's task commits; the call for a title, which runs beside
-    it, saves and announces the title by itself. Every write raises StaleFence when the lease is lost.
+    it, saves and announces the title by itself (`title`). Every write raises StaleFence when the lease is lost.
 
     `claimed_at_s` is the monotonic time before the claim was sent.
     """
@@ -342,11 +342,7 @@ class LeasedTurn:
         self.manifests = manifests
         self.handover = False
         """Whether this worker is draining, so that the turn is to be handed over at the next round boundary."""
-        self._title = ""
-        """The model's title, once it is saved and announced."""
-        self.title_call: RunningTitleCall | None = None
-        """Requests the conversation's title concurrently with the turn."""
-        self._cost_of_title_is_booked = False
+        self.title = TurnTitle(claim.lease, turn, timelines, retries, self.emit)
         emitter.show_committed(self._build_view)
 
     @property
@@ -416,7 +412,7 @@ class LeasedTurn:
     async def commit(self, content: CommitContent) -> None:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
         content = CommitContent(usage=self._booked).plus(content)
-        blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self._title))
+        blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
         commit = self._build_commit(blocks, content)
         await self._write(commit)
         self._apply(commit, content)
@@ -427,7 +423,9 @@ class LeasedTurn:
 
         Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned.
         """
-        called, title = await self._settle_title()
+        called, title = await self.title.settle()
+        if (usage_of_title := self.title.take_usage()) is not None:
+            self.book(usage_of_title)
         content = CommitContent(usage=self._booked).plus(end.content)
         usage = add_usage(self._usage, content.usage)
         rounds = max((draft.round for draft in content.drafts), default=0)
@@ -455,17 +453,11 @@ class LeasedTurn:
         self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
         self._apply(commit, content, promote)
         self._emit_committed(content, blocks)
-        if title is not None and title != self._title:
+        if title is not None and title != self.title.given:
             self.emit(ConvTitle(title=title))
         if terminal := try_build_terminal_event(await self._build_view()):
             self.emit(terminal)
         self.emit(build_status_after(self.turn.status, promote))
-
-    async def give_title(self, title: str) -> None:
-        """Save and announce the model's title, unless a person has set one. The next commit records it."""
-        if await self._retries.call(lambda: self._timelines.save_title(self.lease, title)):
-            self._title = title
-            self.emit(ConvTitle(title=title))
 
     def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
         """Insert the title block after the turn's header, if the title is known and no block holds it yet."""
@@ -475,31 +467,6 @@ class LeasedTurn:
         # Times on a timeline never decrease, and the other blocks were drafted earlier.
         at = drafts[0].ts if drafts else self.now()
         return (*drafts[:start], draft_gate(self.turn, title, at), *drafts[start:])
-
-    async def _settle_title(self) -> tuple[str, str | None]:
-        """The conversation's title, and the title that is still to be saved or announced; empty and None if this isn't
-        its first turn."""
-        if self.turn.ordinal != 1:
-            return "", None
-        where = self.lease.principal, self.lease.conversation_id
-        try:
-            present = await self._retries.call(lambda: self._timelines.load_title(*where))
-        except NotFound as erased:
-            raise StaleFence(self.lease.conversation_id) from erased
-        self._book_title()
-        better = self.title_call.try_title() if self.title_call else None
-        if present:
-            # The call may have been cancelled between saving its title and announcing it.
-            return present, (present if present == better else None)
-        title = better or make_title(title_source(self.turn.request))
-        return title, title
-
-    def _book_title(self) -> None:
-        """The call may still be running: it ends with the turn, so its cost so far is its final cost."""
-        usage = self.title_call.build_usage() if self.title_call and not self._cost_of_title_is_booked else None
-        if usage is not None:
-            self.book(usage)
-        self._cost_of_title_is_booked = True
 
     def _build_commit(
         self, blocks: tuple[Block, ...], content: CommitContent, close: TurnClose | None = None

@@ -15,12 +15,12 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
-from chat_proc.agent.titling import run_title_call
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
+from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer, build_crash_end
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
@@ -468,7 +468,9 @@ class ClaimedTurn:
             return await self._loop(turn).close(turn, end)
         if given_up:
             return await self._loop(turn).close(turn, _given_up())
-        async with run_title_call(turn, self._kit(turn), self._parts.loop.tracing) as settle_title:
+        kit = self._kit(turn)
+        title_model = None if turn.is_titled else kit.title_model
+        async with run_title_call(turn.title, title_model, kit.title_prompt, self._parts.loop.tracing) as settle_title:
             left = await self._run_loop(turn, emitter)
             if isinstance(left, Parked):
                 await settle_title()

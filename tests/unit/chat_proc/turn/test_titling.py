@@ -8,7 +8,7 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.titling import TitleCall, try_read_title
+from chat_proc.turn.titling import TitleCall, try_read_title
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatComplete, ConvTitle
 from everturn.models.port import ModelFailed, ModelRequest, ModelTraits, ModelUsage, PromptMessage, TextPart
