@@ -74,7 +74,7 @@ from ingress.sockets.calls import ChatCalls
 from ingress.sockets.connection import SocketDependencies
 from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
-from ingress.stream.feed import Feed
+from ingress.stream.feed import Feed, StreamEdge
 from ingress.stream.hub import Hub
 from ingress.stream.rows import StreamRows
 from ingress.web import Bundle
@@ -280,7 +280,7 @@ def _build_gate(parts: Parts, workers: WorkerPoolWatch) -> WorkGate:
     )
 
 
-def _build_streams(parts: Parts) -> sse.StreamEdge:
+def _build_streams(parts: Parts) -> StreamEdge:
     settings = parts.settings
     rows = StreamRows(
         conversations=parts.conversations,
@@ -301,7 +301,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         max_total=max(1, settings.connections_max // STREAMS_PART), max_per_user=parts.bounds.streams_of_user
     )
     recheck = Recheck(parts.auth.recheck, every_s=parts.bounds.reauthorize_s, monotonic=parts.clock.monotonic)
-    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=parts.bounds.send_s)
+    return StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=parts.bounds.send_s)
 
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:

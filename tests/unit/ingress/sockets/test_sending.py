@@ -11,7 +11,7 @@ from everturn.core.identity import Principal
 from ingress.auth.callers import Caller
 from ingress.metrics import IngressMetrics
 from ingress.sockets.sending import Outlet, Subscriptions
-from ingress.stream.sse import MIN_BYTES_PER_S
+from ingress.stream.feed import MIN_BYTES_PER_S
 
 CONVERSATION = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 

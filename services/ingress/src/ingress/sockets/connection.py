@@ -32,7 +32,7 @@ from ingress.sockets.calls import Answer, AuthIn, ChatCalls, Payload, check_form
 from ingress.sockets.packets import PING_INTERVAL_S, PING_TIMEOUT_S, Event, Head, Kind
 from ingress.sockets.sending import MAX_SUBSCRIPTIONS, Outlet, Subscriptions
 from ingress.sockets.websocket import REFUSAL_KEY, SIZE_KEY, load_websocket
-from ingress.stream.sse import StreamEdge
+from ingress.stream.feed import StreamEdge
 
 _log = structlog.get_logger(__name__)
 

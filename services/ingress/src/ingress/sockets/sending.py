@@ -18,9 +18,9 @@ from ingress.metrics import IngressMetrics
 from ingress.sockets.calls import Answer, Payload, TargetIn, check_form
 from ingress.sockets.packets import build_refusal, render_event, render_own
 from ingress.sockets.websocket import BoundedWebSocket
+from ingress.stream.feed import MIN_BYTES_PER_S, StreamEdge, read_cursor
 from ingress.stream.frames import split_frames
 from ingress.stream.hub import Subscription
-from ingress.stream.sse import MIN_BYTES_PER_S, StreamEdge, read_cursor
 
 CLOSE_TIMEOUT_S = 5
 MAX_SUBSCRIPTIONS = 32

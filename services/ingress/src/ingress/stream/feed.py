@@ -1,21 +1,26 @@
-"""The stream of one client: ready, a snapshot or the missed events, live events, and heartbeats during silences."""
+"""The stream of one client over SSE or a socket: ready, a snapshot or the missed events, live events, and heartbeats
+during silences."""
 
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
+from typing import Literal
 
 import structlog
 
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import STREAM_RESYNCS
+from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.model import Ready, ServerShutdown, StreamGap
 from everturn.events.stream import EventReader
 from ingress.admission.slots import OpenSlots
-from ingress.auth.revocation import CallerCheck
-from ingress.errors import ProblemError
+from ingress.auth.callers import Caller
+from ingress.auth.revocation import CallerCheck, Recheck
+from ingress.errors import ProblemError, malformed
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub, Subscription
+from ingress.stream.steps import project_steps
 
 _log = structlog.get_logger(__name__)
 
@@ -28,9 +33,14 @@ LARGE_SNAPSHOT_BYTES = 256 * 1024
 LARGE_SNAPSHOTS, LARGE_SNAPSHOTS_OF_PERSON = 32, 8
 """How many snapshots above LARGE_SNAPSHOT_BYTES can be on their way to clients, per process and per person. Each can
 have several megabytes (twice that in the view `steps`) until its client has received it or its send times out."""
+MIN_BYTES_PER_S = 10_000
+"""The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
+snapshot of 2 MB for about four minutes with the default bound of 60 s."""
 RETRY_MS = (500, 3000)
 """Clients of a closing server reconnect at a random time within this range, so that they don't all reconnect at
 once."""
+
+View = Literal["native", "steps"]
 
 
 class Feed:
@@ -223,3 +233,34 @@ def pick_retry_ms(share: float) -> int:
     """The delay after which a client of a closing server reconnects, in milliseconds; `share` is from 0 to 1."""
     low, high = RETRY_MS
     return int(low + (high - low) * share)
+
+
+class StreamEdge:
+    """What all streams of a process share. Feeds a client's stream, and releases what it holds when it closes."""
+
+    def __init__(self, *, hub: Hub, feed: Feed, slots: OpenSlots, recheck: Recheck, send_timeout_s: float) -> None:
+        self.hub = hub
+        self.feed = feed
+        self.slots = slots
+        self.recheck = recheck
+        self.send_timeout_s = send_timeout_s
+
+    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
+        """The frames of a stream, for as long as its caller is allowed."""
+        native = self.feed.chunks(client, self.recheck.begin(caller))
+        return native if view == "native" else project_steps(native)
+
+    def close(self, client: Subscription) -> None:
+        """Release what an open stream holds."""
+        self.hub.close(client)
+        self.slots.release(client.stream.principal)
+
+
+def read_cursor(text: str | None) -> EventCursor | None:
+    """Parse the cursor that a client sent; None for none. Raises a 400 problem."""
+    if not text:
+        return None
+    cursor = try_parse_cursor(text)
+    if cursor is None:
+        raise malformed("A cursor must be an event id, such as 3-17, or 0-0.")
+    return cursor

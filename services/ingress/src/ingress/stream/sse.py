@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -13,28 +13,19 @@ from starlette.types import Message, Receive, Scope, Send
 
 from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
-from everturn.events.cursor import EventCursor, try_parse_cursor
+from everturn.events.cursor import EventCursor
 from ingress.admission.connections import CUT_KEY
 from ingress.admission.route import AdmittedRoute, StreamRoute
-from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller, CallerOf
-from ingress.auth.revocation import Recheck
-from ingress.errors import malformed
 from ingress.fields import ConversationPath
 from ingress.openapi.responses import problems
-from ingress.stream.feed import Feed
-from ingress.stream.hub import Hub, Subscription
-from ingress.stream.steps import project_steps
+from ingress.stream.feed import MIN_BYTES_PER_S, StreamEdge, View, read_cursor
+from ingress.stream.hub import Subscription
 
 _log = structlog.get_logger(__name__)
 
 PIECE_BYTES = 65_536
 """How much of a chunk is sent at once. Only a chunk with a large snapshot or many missed events is larger."""
-MIN_BYTES_PER_S = 10_000
-"""The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
-snapshot of 2 MB for about four minutes with the default bound of 60 s."""
-
-View = Literal["native", "steps"]
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
 _EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
@@ -107,27 +98,6 @@ async def _wait_until_left(receive: Receive) -> None:
         continue
 
 
-class StreamEdge:
-    """Opens and closes streams over HTTP."""
-
-    def __init__(self, *, hub: Hub, feed: Feed, slots: OpenSlots, recheck: Recheck, send_timeout_s: float) -> None:
-        self.hub = hub
-        self.feed = feed
-        self.slots = slots
-        self.recheck = recheck
-        self.send_timeout_s = send_timeout_s
-
-    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
-        """The frames of a stream, for as long as its caller is allowed."""
-        native = self.feed.chunks(client, self.recheck.begin(caller))
-        return native if view == "native" else project_steps(native)
-
-    def close(self, client: Subscription) -> None:
-        """Release what an open stream holds."""
-        self.hub.close(client)
-        self.slots.release(client.stream.principal)
-
-
 class StreamResponse(EventStreamResponse):
     """An event stream that releases its slot however it ends."""
 
@@ -198,16 +168,6 @@ def read_newest(values: Sequence[str]) -> EventCursor | None:
     one in addition to the client's own, in a separate header or in a comma-separated one. Raises a 400 problem."""
     cursors = [read_cursor(text.strip()) for value in values for text in value.split(",")]
     return max((cursor for cursor in cursors if cursor is not None), default=None)
-
-
-def read_cursor(text: str | None) -> EventCursor | None:
-    """Parse the cursor that a client sent; None for none. Raises a 400 problem."""
-    if not text:
-        return None
-    cursor = try_parse_cursor(text)
-    if cursor is None:
-        raise malformed("A cursor must be an event id, such as 3-17, or 0-0.")
-    return cursor
 
 
 class TicketOut(ApiModel):
