@@ -1,6 +1,6 @@
 """Which form a block has is decided by the blocks that were learnt."""
 
-from chat_proc.timeline.view import NEVER_PRUNED, NEVER_SHOWN, BreakReason, Visibility, is_shown_whole
+from chat_proc.timeline.view import BreakReason, Visibility, is_shown_whole
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AnchorBody, HideBody, RangeSummaryBody, SummaryBody, SystemMessageBody
 from everturn.timeline.forms import Form
@@ -57,10 +57,6 @@ def test_a_working_summary_stays_whole_in_a_recent_turn() -> None:
     visibility, _ = learn(timeline)
 
     assert visibility.choose_form(timeline.blocks[2]) is Form.FULL
-
-
-def test_no_type_is_both_never_shown_and_never_pruned() -> None:
-    assert not NEVER_SHOWN & NEVER_PRUNED
 
 
 def test_a_text_within_its_cap_is_shown_whole() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.timeline import bodies as block_bodies
-from everturn.timeline.blocks import BODY_OF
+from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import Body, ExitBody, PromptBody, ThinkingBody
 from everturn.timeline.turns import Outcome, TurnUsage
 
@@ -17,7 +17,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_body_belongs_to_a_type_and_is_closed(kind: type[Body]) -> None:
-    assert kind in BODY_OF.values()
+    assert kind in {each.traits.body for each in BlockType}
     assert kind.model_config.get("extra") == "forbid"
     assert kind.model_config.get("frozen")
 

@@ -7,7 +7,7 @@ import pytest
 from everturn.core.ids import PlanId, TurnId
 from everturn.files.model import ArtifactKind
 from everturn.timeline import bodies
-from everturn.timeline.blocks import BODY_OF, BlockType
+from everturn.timeline.blocks import BlockType, Shown
 from everturn.timeline.plans import PlanMoment, new_plan
 from everturn.timeline.rendering import render_block
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
@@ -183,17 +183,9 @@ def test_a_name_can_not_break_a_header() -> None:
 
 @pytest.mark.parametrize("kind", list(BlockType))
 def test_no_block_type_is_shown_as_raw_json(kind: BlockType) -> None:
-    hidden = {BlockType.ROUND_START, BlockType.EXIT, BlockType.STAGE_GATE, BlockType.PLAN_ACK}
-    hidden |= {
-        BlockType.HIDE,
-        BlockType.CHECKOUT,
-        BlockType.APPROVAL_REQUEST,
-        BlockType.APPROVAL_OUTCOME,
-        BlockType.UNKNOWN,
-    }
     plain = {"text", "artifact", "plan", "plans", "tool_id", "ordinal"}
 
-    assert kind in hidden or plain & set(BODY_OF[kind].model_fields)
+    assert kind.traits.shown is Shown.NEVER or plain & set(kind.traits.body.model_fields)
 
 
 def test_a_plan_in_a_summary_has_its_status_and_ref() -> None:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
 
 from pydantic import ValidationError
 
@@ -54,6 +53,11 @@ class BlockType(OpenEnum):
     EXIT = "react.exit"
     UNKNOWN = "unknown"
 
+    @property
+    def traits(self) -> "BlockTraits":
+        """What holds for all blocks of this type."""
+        return _TRAITS[self]
+
 
 class Author(StrEnum):
     """The author of a block."""
@@ -64,88 +68,94 @@ class Author(StrEnum):
     RUNTIME = "runtime"
 
 
-BODY_OF: dict[BlockType, type[Body]] = {
-    BlockType.TURN_HEADER: bodies.TurnHeaderBody,
-    BlockType.USER_PROMPT: bodies.PromptBody,
-    BlockType.ATTACHMENT_META: bodies.AttachmentBody,
-    BlockType.ATTACHMENT_TEXT: bodies.AttachmentTextBody,
-    BlockType.USER_FOLLOWUP: bodies.SignalBody,
-    BlockType.USER_STEER: bodies.SignalBody,
-    BlockType.EXTERNAL_EVENT: bodies.EventBody,
-    BlockType.STAGE_GATE: bodies.TitleBody,
-    BlockType.ROUND_START: bodies.RoundStartBody,
-    BlockType.THINKING: bodies.ThinkingBody,
-    BlockType.NOTES: bodies.NotesBody,
-    BlockType.ANCHOR: bodies.AnchorBody,
-    BlockType.NOTICE: bodies.NoticeBody,
-    BlockType.DECISION_RAW: bodies.RawDecisionBody,
-    BlockType.TOOL_CALL: bodies.ToolCallBody,
-    BlockType.TOOL_CODE: bodies.ToolCodeBody,
-    BlockType.TOOL_RESULT: bodies.ToolResultBody,
-    BlockType.APPROVAL_REQUEST: bodies.ApprovalRequestBody,
-    BlockType.APPROVAL_OUTCOME: bodies.ApprovalOutcomeBody,
-    BlockType.PLAN: bodies.PlanBody,
-    BlockType.PLAN_ACK: bodies.PlanAckBody,
-    BlockType.PLAN_HISTORY: bodies.PlanHistoryBody,
-    BlockType.HIDE: bodies.HideBody,
-    BlockType.CHECKOUT: bodies.CheckoutBody,
-    BlockType.COMPLETION: bodies.CompletionBody,
-    BlockType.COMPLETION_ATTEMPT: bodies.AttemptBody,
-    BlockType.DEFERRAL: bodies.DeferralBody,
-    BlockType.WORKING_SUMMARY: bodies.SummaryBody,
-    BlockType.RANGE_SUMMARY: bodies.RangeSummaryBody,
-    BlockType.SYSTEM_MESSAGE: bodies.SystemMessageBody,
-    BlockType.FEEDBACK: bodies.FeedbackBody,
-    BlockType.EXIT: bodies.ExitBody,
-    BlockType.UNKNOWN: bodies.UnknownBody,
+class Shown(StrEnum):
+    """Whether the model sees blocks of a type, and how it sees them in an old turn, which is pruned."""
+
+    NEVER = "never"
+    """Needed only by clients and the runtime."""
+    ALWAYS = "always"
+    """In full, also in an old turn."""
+    ROW_WHEN_OLD = "row_when_old"
+    """One line with the ref."""
+    CARD_WHEN_OLD = "card_when_old"
+    """Its beginning, in place of the whole turn."""
+    GONE_WHEN_OLD = "gone_when_old"
+    """Not at all; the turn's index still lists it."""
+
+
+class IndexSection(StrEnum):
+    """The section of a turn's index that lists a block. Calls, results and files have sections of their own."""
+
+    SUMMARIES = "summaries"
+    MESSAGES = "messages"
+    EVENTS = "events"
+    NOTES = "notes"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTraits:
+    """What holds for all blocks of one type. `is_decision`: only a committed decision (C1 or C3) can write them."""
+
+    body: type[Body]
+    author: Author
+    shown: Shown
+    section: IndexSection | None = None
+    is_decision: bool = False
+
+
+_TRAITS: dict[BlockType, BlockTraits] = {
+    BlockType.TURN_HEADER: BlockTraits(bodies.TurnHeaderBody, Author.RUNTIME, Shown.ALWAYS),
+    BlockType.USER_PROMPT: BlockTraits(bodies.PromptBody, Author.USER, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES),
+    BlockType.ATTACHMENT_META: BlockTraits(bodies.AttachmentBody, Author.USER, Shown.ROW_WHEN_OLD),
+    BlockType.ATTACHMENT_TEXT: BlockTraits(
+        bodies.AttachmentTextBody, Author.USER, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES
+    ),
+    BlockType.USER_FOLLOWUP: BlockTraits(bodies.SignalBody, Author.USER, Shown.ALWAYS, IndexSection.EVENTS),
+    BlockType.USER_STEER: BlockTraits(bodies.SignalBody, Author.USER, Shown.ALWAYS, IndexSection.EVENTS),
+    BlockType.EXTERNAL_EVENT: BlockTraits(bodies.EventBody, Author.USER, Shown.ALWAYS, IndexSection.EVENTS),
+    BlockType.STAGE_GATE: BlockTraits(bodies.TitleBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.ROUND_START: BlockTraits(bodies.RoundStartBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.THINKING: BlockTraits(
+        bodies.ThinkingBody, Author.ASSISTANT, Shown.GONE_WHEN_OLD, IndexSection.NOTES, is_decision=True
+    ),
+    BlockType.NOTES: BlockTraits(
+        bodies.NotesBody, Author.ASSISTANT, Shown.GONE_WHEN_OLD, IndexSection.NOTES, is_decision=True
+    ),
+    BlockType.ANCHOR: BlockTraits(bodies.AnchorBody, Author.ASSISTANT, Shown.ALWAYS, IndexSection.NOTES),
+    BlockType.NOTICE: BlockTraits(
+        bodies.NoticeBody, Author.RUNTIME, Shown.GONE_WHEN_OLD, IndexSection.NOTES, is_decision=True
+    ),
+    BlockType.DECISION_RAW: BlockTraits(
+        bodies.RawDecisionBody, Author.ASSISTANT, Shown.GONE_WHEN_OLD, IndexSection.NOTES, is_decision=True
+    ),
+    BlockType.TOOL_CALL: BlockTraits(bodies.ToolCallBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, is_decision=True),
+    BlockType.TOOL_CODE: BlockTraits(bodies.ToolCodeBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, IndexSection.NOTES),
+    BlockType.TOOL_RESULT: BlockTraits(bodies.ToolResultBody, Author.TOOL, Shown.ROW_WHEN_OLD),
+    BlockType.APPROVAL_REQUEST: BlockTraits(bodies.ApprovalRequestBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.APPROVAL_OUTCOME: BlockTraits(bodies.ApprovalOutcomeBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.PLAN: BlockTraits(bodies.PlanBody, Author.TOOL, Shown.ROW_WHEN_OLD, IndexSection.NOTES),
+    BlockType.PLAN_ACK: BlockTraits(bodies.PlanAckBody, Author.ASSISTANT, Shown.NEVER, IndexSection.NOTES),
+    BlockType.PLAN_HISTORY: BlockTraits(bodies.PlanHistoryBody, Author.RUNTIME, Shown.ALWAYS, IndexSection.NOTES),
+    BlockType.HIDE: BlockTraits(bodies.HideBody, Author.TOOL, Shown.NEVER),
+    BlockType.CHECKOUT: BlockTraits(bodies.CheckoutBody, Author.TOOL, Shown.NEVER),
+    BlockType.COMPLETION: BlockTraits(
+        bodies.CompletionBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES, is_decision=True
+    ),
+    BlockType.COMPLETION_ATTEMPT: BlockTraits(
+        bodies.AttemptBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES, is_decision=True
+    ),
+    BlockType.DEFERRAL: BlockTraits(bodies.DeferralBody, Author.RUNTIME, Shown.GONE_WHEN_OLD, IndexSection.EVENTS),
+    BlockType.WORKING_SUMMARY: BlockTraits(
+        bodies.SummaryBody, Author.ASSISTANT, Shown.CARD_WHEN_OLD, IndexSection.SUMMARIES
+    ),
+    BlockType.RANGE_SUMMARY: BlockTraits(bodies.RangeSummaryBody, Author.RUNTIME, Shown.ALWAYS, IndexSection.SUMMARIES),
+    BlockType.SYSTEM_MESSAGE: BlockTraits(bodies.SystemMessageBody, Author.RUNTIME, Shown.ALWAYS),
+    BlockType.FEEDBACK: BlockTraits(bodies.FeedbackBody, Author.USER, Shown.ROW_WHEN_OLD, IndexSection.EVENTS),
+    BlockType.EXIT: BlockTraits(bodies.ExitBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.UNKNOWN: BlockTraits(bodies.UnknownBody, Author.RUNTIME, Shown.NEVER),
 }
-
-
-def author_of(kind: BlockType) -> Author:
-    """The author of a block of this type."""
-    match kind:
-        case (
-            BlockType.USER_PROMPT
-            | BlockType.ATTACHMENT_META
-            | BlockType.ATTACHMENT_TEXT
-            | BlockType.USER_FOLLOWUP
-            | BlockType.USER_STEER
-            | BlockType.EXTERNAL_EVENT
-            | BlockType.FEEDBACK
-        ):
-            return Author.USER
-        case (
-            BlockType.THINKING
-            | BlockType.NOTES
-            | BlockType.ANCHOR
-            | BlockType.DECISION_RAW
-            | BlockType.TOOL_CALL
-            | BlockType.TOOL_CODE
-            | BlockType.PLAN_ACK
-            | BlockType.COMPLETION
-            | BlockType.COMPLETION_ATTEMPT
-            | BlockType.WORKING_SUMMARY
-        ):
-            return Author.ASSISTANT
-        case BlockType.TOOL_RESULT | BlockType.PLAN | BlockType.HIDE | BlockType.CHECKOUT:
-            return Author.TOOL
-        case (
-            BlockType.TURN_HEADER
-            | BlockType.STAGE_GATE
-            | BlockType.ROUND_START
-            | BlockType.NOTICE
-            | BlockType.PLAN_HISTORY
-            | BlockType.DEFERRAL
-            | BlockType.RANGE_SUMMARY
-            | BlockType.SYSTEM_MESSAGE
-            | BlockType.APPROVAL_REQUEST
-            | BlockType.APPROVAL_OUTCOME
-            | BlockType.EXIT
-            | BlockType.UNKNOWN
-        ):
-            return Author.RUNTIME
-        case _:
-            assert_never(kind)
+"""The model reads a plan mark in the snapshot after it, and an approval in the result of its call. Of range summaries
+and prune notices it sees only the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +199,7 @@ class Block:
 
     @property
     def author(self) -> Author:
-        return author_of(self.type)
+        return self.type.traits.author
 
 
 def chain_blocks(drafts: Iterable[BlockDraft], *, next_seq: int, last_hash: str) -> tuple[Block, ...]:
@@ -223,7 +233,7 @@ def parse_body(kind: BlockType, body_json: str) -> Body:
     skipping one block is better than failing its turn.
     """
     try:
-        return BODY_OF[kind].model_validate_json(body_json, extra="ignore")
+        return kind.traits.body.model_validate_json(body_json, extra="ignore")
     except ValidationError as error:
         if {each["type"] for each in error.errors(include_url=False, include_input=False)} != {"literal_error"}:
             raise

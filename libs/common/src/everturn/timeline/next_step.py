@@ -22,19 +22,6 @@ PENDING = "pending"
 INTERRUPTED = "interrupted"
 """Code of a raw reply that a signal interrupted: the reply was not faulty."""
 
-DECISION_TYPES = frozenset(
-    {
-        BlockType.THINKING,
-        BlockType.NOTES,
-        BlockType.NOTICE,
-        BlockType.DECISION_RAW,
-        BlockType.TOOL_CALL,
-        BlockType.COMPLETION,
-        BlockType.COMPLETION_ATTEMPT,
-    }
-)
-"""Blocks that only a committed decision (C1 or C3) can have written."""
-
 
 @dataclass(frozen=True, slots=True)
 class BeginTurn:
@@ -110,7 +97,7 @@ def _try_finish(blocks: Sequence[Block]) -> FinishTurn | None:
 
 def sealed_round(blocks: Sequence[Block]) -> int:
     """The last round whose decision is committed; 0 when there is none."""
-    return max((block.round for block in blocks if block.type in DECISION_TYPES), default=0)
+    return max((block.round for block in blocks if block.type.traits.is_decision), default=0)
 
 
 def failure_streak(blocks: Sequence[Block]) -> tuple[str, ...]:

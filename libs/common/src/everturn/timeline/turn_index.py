@@ -10,31 +10,10 @@ from everturn.core.api_model import ApiModel
 from everturn.core.refs import sources_ref, turn_index_ref
 from everturn.files.model import Artifact
 from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block, IndexSection
 
 MAX_HINT_CHARS = 220
 MAX_SIDS = 200
-
-_SUMMARIES = frozenset({BlockType.WORKING_SUMMARY, BlockType.RANGE_SUMMARY})
-_MESSAGES = frozenset(
-    {BlockType.USER_PROMPT, BlockType.ATTACHMENT_TEXT, BlockType.COMPLETION, BlockType.COMPLETION_ATTEMPT}
-)
-_EVENTS = frozenset(
-    {BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT, BlockType.FEEDBACK, BlockType.DEFERRAL}
-)
-_NOTES = frozenset(
-    {
-        BlockType.ANCHOR,
-        BlockType.NOTES,
-        BlockType.THINKING,
-        BlockType.NOTICE,
-        BlockType.DECISION_RAW,
-        BlockType.TOOL_CODE,
-        BlockType.PLAN,
-        BlockType.PLAN_ACK,
-        BlockType.PLAN_HISTORY,
-    }
-)
 
 
 class IndexEntry(ApiModel):
@@ -115,10 +94,10 @@ def build_turn_index(turn_id: str, blocks: Iterable[Block], *, more: bool = Fals
         started_at=parts.started_at,
         ended_at=parts.ended_at,
         outcome=parts.outcome,
-        summaries=_last_of_each(parts.entries[_SUMMARIES]),
-        messages=_last_of_each(parts.entries[_MESSAGES]),
-        events=_last_of_each(parts.entries[_EVENTS]),
-        notes=_last_of_each(parts.entries[_NOTES]),
+        summaries=_last_of_each(parts.entries[IndexSection.SUMMARIES]),
+        messages=_last_of_each(parts.entries[IndexSection.MESSAGES]),
+        events=_last_of_each(parts.entries[IndexSection.EVENTS]),
+        notes=_last_of_each(parts.entries[IndexSection.NOTES]),
         tools=tuple(parts.calls.values()),
         artifacts=tuple(parts.files.values()),
         sources=parts.source_refs(),
@@ -150,8 +129,8 @@ class _Parts:
     started_at: str | None = None
     ended_at: str | None = None
     outcome: str | None = None
-    entries: dict[frozenset[BlockType], list[IndexEntry]] = field(
-        default_factory=lambda: {kinds: [] for kinds in (_SUMMARIES, _MESSAGES, _EVENTS, _NOTES)}
+    entries: dict[IndexSection, list[IndexEntry]] = field(
+        default_factory=lambda: {section: [] for section in IndexSection}
     )
     calls: dict[str, IndexedCall] = field(default_factory=dict[str, IndexedCall])
     files: dict[str, IndexedFile] = field(default_factory=dict[str, IndexedFile])
@@ -176,10 +155,9 @@ class _Parts:
                 self.ended_at, self.outcome = block.ts, outcome.value if outcome else "failed"
             case _:
                 """Only named, below."""
-        for kinds, entries in self.entries.items():
-            if block.type in kinds:
-                hint = build_hint(_text_of(block))
-                entries.append(IndexEntry(ref=block.ref, kind=block.type.value, hint=hint))
+        if (section := block.type.traits.section) is not None:
+            hint = build_hint(_text_of(block))
+            self.entries[section].append(IndexEntry(ref=block.ref, kind=block.type.value, hint=hint))
 
     def source_refs(self) -> tuple[str, ...]:
         sids = sorted(sid for sid in self.sids if sid > 0)

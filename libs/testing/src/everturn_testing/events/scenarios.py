@@ -29,7 +29,7 @@ from everturn.events.turn_view import (
 from everturn.events.views import CitationView, FileView, StateView, TurnView
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.timeline import bodies
-from everturn.timeline.blocks import BODY_OF, GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body
 from everturn.timeline.plans import PlanSnapshot, PlanStatus, PlanStep
 from everturn.timeline.sources import Source, build_citations
@@ -37,7 +37,7 @@ from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState, Tu
 
 TENANT, PROJECT = "default", "default"
 BEGINNING = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-_TYPE_OF = {body: kind for kind, body in BODY_OF.items() if body is not bodies.SignalBody}
+_TYPE_OF = {kind.traits.body: kind for kind in BlockType if kind.traits.body is not bodies.SignalBody}
 
 _FILE = FileView(
     artifact_id="art_1",

@@ -16,41 +16,11 @@ from everturn.core.ids import TurnId
 from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block, BlockType, Shown
 from everturn.timeline.forms import UNSEEN, Form, render_card, render_full, render_replaced, render_row, try_light
 from everturn.timeline.inert import escape_line
-from everturn.timeline.next_step import DECISION_TYPES, PENDING
+from everturn.timeline.next_step import PENDING
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
-
-NEVER_SHOWN = frozenset(
-    {
-        BlockType.STAGE_GATE,
-        BlockType.ROUND_START,
-        BlockType.PLAN_ACK,
-        BlockType.HIDE,
-        BlockType.CHECKOUT,
-        BlockType.APPROVAL_REQUEST,
-        BlockType.APPROVAL_OUTCOME,
-        BlockType.EXIT,
-    }
-)
-"""Needed only by clients and the runtime. Plan marks are hidden because the snapshot after them has the same content,
-and approvals because the result of the call has."""
-
-NEVER_PRUNED = frozenset(
-    {
-        BlockType.TURN_HEADER,
-        BlockType.ANCHOR,
-        BlockType.USER_FOLLOWUP,
-        BlockType.USER_STEER,
-        BlockType.EXTERNAL_EVENT,
-        BlockType.PLAN_HISTORY,
-    }
-)
-_SCAFFOLDING = frozenset(
-    {BlockType.THINKING, BlockType.NOTES, BlockType.NOTICE, BlockType.DECISION_RAW, BlockType.DEFERRAL}
-)
-"""Omitted entirely from an old turn; the turn's index still lists these blocks."""
 
 PRE_TAIL_ROUNDS = 4
 """Rounds between the second point and the tail: after a change of the last rounds, requests still hit the cache before
@@ -72,7 +42,7 @@ def is_never_shown(block: Block) -> bool:
         case bodies.UnknownBody():
             return True
         case _:
-            return block.type in NEVER_SHOWN
+            return block.type.traits.shown is Shown.NEVER
 
 
 class BreakReason(StrEnum):
@@ -165,7 +135,7 @@ class Visibility:
             case _ if self._is_old(turn):
                 return _form_in_old_turn(block, turn)
             case _:
-                spared = block.type in NEVER_PRUNED or block.type is BlockType.WORKING_SUMMARY
+                spared = block.type.traits.shown in (Shown.ALWAYS, Shown.CARD_WHEN_OLD)
                 is_light = turn.first_seq < self._intact_from and not spared
                 return Form.LIGHT if is_light else Form.FULL
 
@@ -197,13 +167,16 @@ class Visibility:
 
 
 def _form_in_old_turn(block: Block, turn: _Turn) -> Form:
-    if block.type in NEVER_PRUNED:
-        return Form.FULL
-    if block.type is BlockType.WORKING_SUMMARY:
-        return Form.CARD
-    if turn.summarized or block.type in _SCAFFOLDING or turn.newest[block.ref] != block.seq:
-        return Form.GONE
-    return Form.ROW
+    match block.type.traits.shown:
+        case Shown.ALWAYS:
+            return Form.FULL
+        case Shown.CARD_WHEN_OLD:
+            return Form.CARD
+        case Shown.ROW_WHEN_OLD:
+            is_replaced = turn.summarized or turn.newest[block.ref] != block.seq
+            return Form.GONE if is_replaced else Form.ROW
+        case Shown.GONE_WHEN_OLD | Shown.NEVER:
+            return Form.GONE
 
 
 def is_shown_whole(block: Block) -> bool:
@@ -411,7 +384,7 @@ def _completed_ends(items: Sequence[VisibleBlock], turn_at: int) -> list[int]:
         if block.round not in ends and len(completed) == PRE_TAIL_ROUNDS + 1:
             break
         ends.setdefault(block.round, at)
-        if block.type in DECISION_TYPES and block.round not in completed:
+        if block.type.traits.is_decision and block.round not in completed:
             completed.append(block.round)
     return [ends[number] for number in completed]
 

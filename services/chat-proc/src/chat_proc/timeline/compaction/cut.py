@@ -13,7 +13,6 @@ from everturn.core.ids import TurnId
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import RangeSummaryBody
-from everturn.timeline.next_step import DECISION_TYPES
 
 SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
 TEXT_PERCENT, KEPT_PERCENT = 4, 12
@@ -156,7 +155,7 @@ def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:
     rounds = [list(blocks) for _, blocks in groupby(begun, key=lambda block: block.round)]
     if reach is Reach.ALL:
         return rounds
-    worked = [block.round for block in turn if block.type in DECISION_TYPES]
+    worked = [block.round for block in turn if block.type.traits.is_decision]
     last = worked[-1] if worked else (1 if begun else 0)
     lowest = 1 if reach is Reach.ROUNDS else 0
     return [piece for piece in rounds if lowest <= piece[0].round < last]

@@ -20,13 +20,13 @@ from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import HideBody
 from everturn.timeline.forms import Form
 from everturn.timeline.inert import escape_name
-from everturn.timeline.next_step import DECISION_TYPES
 from everturn.turns.model import Effect
 
 MAX_PATHS = 20
 MAX_REPLACEMENT_CHARS = 2_000
 DEFAULT_REPLACEMENT = "Hidden, because it is no longer needed."
 _NEVER_HIDDEN = frozenset({BlockType.TURN_HEADER, BlockType.RANGE_SUMMARY, BlockType.SYSTEM_MESSAGE})
+_OF_CALLS = (BlockType.TOOL_CODE, BlockType.TOOL_RESULT, BlockType.PLAN, BlockType.PLAN_ACK)
 _TOO_OLD = "it is in the cached part of the prompt, and changing that would cost more than it saves"
 
 
@@ -155,12 +155,13 @@ class _Hiding:
 
 def _blocks_before_decision(context: ToolContext) -> list[Block]:
     """The blocks in the request that led to this call: without the round's own decision and its other calls."""
-    own = DECISION_TYPES | {BlockType.TOOL_CODE, BlockType.TOOL_RESULT, BlockType.PLAN, BlockType.PLAN_ACK}
-    return [
-        block
-        for block in context.blocks
-        if (block.turn_id, block.round) != (context.turn_id, context.round) or block.type not in own
-    ]
+    here = context.turn_id, context.round
+    return [block for block in context.blocks if (block.turn_id, block.round) != here or not _follows_decision(block)]
+
+
+def _follows_decision(block: Block) -> bool:
+    """Whether the block is part of its round's decision or was written by one of its calls."""
+    return block.type.traits.is_decision or block.type in _OF_CALLS
 
 
 def _is_hidable(item: VisibleBlock) -> bool:
