@@ -40,7 +40,8 @@ const received = Object.fromEntries(Object.entries(calls).map(leaveOutNulls));
 // An RFC 9457 problem has more fields than the problem that a turn failed with, but the same name.
 const schemas = { ...received, ProblemDetails: calls.Problem, ...events };
 const document = { openapi: "3.1.0", info: { title: "Everturn", version: "1" }, paths: {}, components: { schemas } };
-const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false });
+// Each schema also gets an alias of its name, which src/api/types.ts exports.
+const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false, rootTypes: true, rootTypesNoSchemaPrefix: true });
 const types = events.Event.oneOf.map(({ $ref }) => events[$ref.split("/").pop()].properties.type.const);
 const turn = Object.entries(calls.TurnView.properties).filter(([, { default: value }]) => value !== undefined && value !== null);
 const defaults = Object.fromEntries(turn.map(([field, { default: value }]) => [field, value]));

@@ -1,47 +1,29 @@
-// Names for the types on the wire, which are generated from the server's models (generated/wire.ts).
-import type { components } from "./generated/wire";
+// The types on the wire, generated from the server's models: all by their names there, some also by shorter ones.
+import type * as wire from "./generated/wire";
 
-type Schemas = components["schemas"];
+export type * from "./generated/wire";
 
-export type StreamEvent = Schemas["Event"];
+export type StreamEvent = wire.Event;
 export type StreamEventType = StreamEvent["type"];
 export type EventOf<Type extends StreamEventType> = Extract<StreamEvent, { readonly type: Type }>;
 
-export type StateView = Schemas["StateView"];
-export type ConversationView = Schemas["ConversationView"];
-export type ConversationState = ConversationView["state"];
-export type TurnView = Schemas["TurnView"];
-export type TurnStatus = TurnView["status"];
-export type TextView = Schemas["TextView"];
-export type StepView = Schemas["StepView"];
-export type StepDetail = Schemas["StepDetail"];
-export type PlanSnapshot = Schemas["PlanSnapshot"];
-export type FileView = Schemas["FileView"];
-export type CitationView = Schemas["CitationView"];
-export type SignalView = Schemas["SignalView"];
-export type ApprovalView = Schemas["ApprovalView"];
-export type FeedbackView = Schemas["FeedbackView"];
-export type TurnUsage = Schemas["TurnUsage"];
-export type Problem = Schemas["Problem"];
-export type ProblemDetails = Schemas["ProblemDetails"];
-export type Compaction = Schemas["ChatCompaction"];
-export type Phase = Schemas["ChatPhase"];
-export type ToolReport = Schemas["ChatTool"];
+export type ConversationState = wire.ConversationView["state"];
+export type TurnStatus = wire.TurnView["status"];
+export type SignalKind = wire.SignalView["kind"];
+export type Reaction = NonNullable<wire.FeedbackIn["reaction"]>;
+export type Compaction = wire.ChatCompaction;
+export type Phase = wire.ChatPhase;
+export type ToolReport = wire.ChatTool;
 
-export type ConversationList = Schemas["ConversationList"];
-export type ConversationPatch = Schemas["ConversationPatch"];
-export type Accepted = Schemas["AcceptedOut"];
-export type SentSignal = Schemas["SignalOut"];
-export type SignalKind = SignalView["kind"];
-export type Erased = Schemas["ErasedOut"];
-export type Forked = Schemas["ForkOut"];
-export type Reaction = NonNullable<Schemas["FeedbackIn"]["reaction"]>;
-export type FeedbackReceipt = Schemas["FeedbackOut"];
-export type RoundContext = Schemas["RoundContextOut"];
-export type ContextSegment = Schemas["SegmentOut"];
-export type SearchQuery = Schemas["SearchIn"];
-export type SearchHits = Schemas["SearchOut"];
-export type SearchHit = Schemas["HitOut"];
-export type MessageLimits = Schemas["MessageLimits"];
-export type Guest = Schemas["GuestOut"];
-export type Turn = Schemas["TurnOut"];
+export type Accepted = wire.AcceptedOut;
+export type SentSignal = wire.SignalOut;
+export type Erased = wire.ErasedOut;
+export type Forked = wire.ForkOut;
+export type FeedbackReceipt = wire.FeedbackOut;
+export type RoundContext = wire.RoundContextOut;
+export type ContextSegment = wire.SegmentOut;
+export type SearchQuery = wire.SearchIn;
+export type SearchHits = wire.SearchOut;
+export type SearchHit = wire.HitOut;
+export type Guest = wire.GuestOut;
+export type Turn = wire.TurnOut;
