@@ -7,11 +7,14 @@ from pydantic import ValidationError
 
 from everturn.timeline import bodies as block_bodies
 from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import Body, ExitBody, PromptBody, ThinkingBody
+from everturn.timeline.bodies import Body, ExitBody, PromptBody, TextBody, ThinkingBody
 from everturn.timeline.turns import Outcome, TurnUsage
 
+BASES = Body, TextBody
 KINDS = [
-    kind for _, kind in inspect.getmembers(block_bodies, inspect.isclass) if issubclass(kind, Body) and kind is not Body
+    kind
+    for _, kind in inspect.getmembers(block_bodies, inspect.isclass)
+    if issubclass(kind, Body) and kind not in BASES
 ]
 
 

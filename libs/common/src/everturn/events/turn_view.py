@@ -74,16 +74,6 @@ _FORMATS: dict[str, TextFormat] = {
     ".json": "json",
 }
 
-_Decided = (
-    bodies.ThinkingBody,
-    bodies.NotesBody,
-    bodies.NoticeBody,
-    bodies.RawDecisionBody,
-    bodies.ToolCallBody,
-    bodies.CompletionBody,
-    bodies.AttemptBody,
-)
-
 
 def build_file_view(artifact: Artifact, *, tenant: str, project: str) -> FileView:
     """A stored file with the path of its content on the ingress."""
@@ -390,7 +380,7 @@ class _Seen:
         self.sealed_round = 0
 
     def add_block(self, block: Block) -> None:
-        if isinstance(block.body, _Decided):
+        if block.type.traits.is_decision:
             self.sealed_round = max(self.sealed_round, block.round)
         match block.body:
             case bodies.RoundStartBody():

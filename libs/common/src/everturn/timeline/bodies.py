@@ -18,6 +18,12 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class TextBody(Body):
+    """Base of the bodies of which the model reads the `text`."""
+
+    text: str
+
+
 class UnknownBody(Body):
     """A body that only a newer version can parse; its bytes stay in the block."""
 
@@ -29,10 +35,8 @@ class TurnHeaderBody(Body):
     bundle_id: str | None = None
 
 
-class PromptBody(Body):
+class PromptBody(TextBody):
     """The person's message, verbatim."""
-
-    text: str
 
 
 class AttachmentBody(Body):
@@ -41,19 +45,17 @@ class AttachmentBody(Body):
     artifact: Artifact
 
 
-class AttachmentTextBody(Body):
+class AttachmentTextBody(TextBody):
     """The beginning of a text attachment, for the model. `total_chars` counts the whole file, None if unknown."""
 
     filename: str
-    text: str
     total_chars: int | None
 
 
-class SignalBody(Body):
+class SignalBody(TextBody):
     """A followup or a steer, as folded into the turn."""
 
     signal_id: SignalId
-    text: str
     attachments: tuple[Artifact, ...] = ()
 
 
@@ -79,30 +81,25 @@ class RoundStartBody(Body):
     limit: int
 
 
-class ThinkingBody(Body):
+class ThinkingBody(TextBody):
     """The model's thinking. `instance` distinguishes several thinking channels of one round."""
 
-    text: str
     instance: int = 0
 
 
-class NotesBody(Body):
+class NotesBody(TextBody):
     """The notes of an action."""
 
-    text: str
 
-
-class NoticeBody(Body):
+class NoticeBody(TextBody):
     """A message from the runtime to the model, such as what to fix in its next reply."""
 
     code: str
-    text: str
 
 
-class RawDecisionBody(Body):
+class RawDecisionBody(TextBody):
     """A reply that could not be used, verbatim."""
 
-    text: str
     code: str
 
 
@@ -118,10 +115,8 @@ class ToolCallBody(Body):
     parent: str | None = None
 
 
-class ToolCodeBody(Body):
+class ToolCodeBody(TextBody):
     """The program of a call, verbatim."""
-
-    text: str
 
 
 class StoredText(BaseModel):
@@ -183,20 +178,18 @@ class PlanBody(Body):
     plan: PlanSnapshot
 
 
-class PlanAckBody(Body):
+class PlanAckBody(TextBody):
     """The step marks from notes, for a person to read."""
 
     plan_id: str
-    text: str
 
 
-class CompletionBody(Body):
+class CompletionBody(TextBody):
     """An answer. `text` is the model's, `shown` is what clients saw if it differs; `instance` is as in the deltas.
 
     `sources_used` are the numbers that it cites, `citations` the sources as they were at that time.
     """
 
-    text: str
     shown: str | None = None
     instance: int = 0
     followups: tuple[str, ...] = ()
@@ -204,10 +197,9 @@ class CompletionBody(Body):
     citations: tuple[Citation, ...] = ()
 
 
-class AttemptBody(Body):
+class AttemptBody(TextBody):
     """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls next to it."""
 
-    text: str
     shown: str | None = None
     instance: int = 0
     reason: str
@@ -216,23 +208,19 @@ class AttemptBody(Body):
     cut_reason: CutReason | None = None
 
 
-class SummaryBody(Body):
+class SummaryBody(TextBody):
     """The working summary of a turn, hidden from the person."""
 
-    text: str
 
-
-class DeferralBody(Body):
+class DeferralBody(TextBody):
     """Why the previous answer does not end the turn, and what to do now."""
 
     reason: str
-    text: str
 
 
-class AnchorBody(Body):
+class AnchorBody(TextBody):
     """An internal memory anchor: a short line that the model leaves for later turns. `tags` are letters of PDSAK."""
 
-    text: str
     tags: tuple[str, ...] = ()
     path: str | None = None
 
@@ -293,12 +281,11 @@ class RangeSummaryBody(Body):
     by: Literal["model", "rules"]
 
 
-class SystemMessageBody(Body):
+class SystemMessageBody(TextBody):
     """The runtime changed what the model sees. `cache_ttl_pruned`: turns that begin before `recent_from_seq` are shown
     as cards or rows, those before `intact_from_seq` without their bulky results."""
 
     kind: Literal["cache_ttl_pruned"]
-    text: str
     recent_from_seq: int
     intact_from_seq: int
 
@@ -309,13 +296,12 @@ class TitleBody(Body):
     title: str
 
 
-class FeedbackBody(Body):
+class FeedbackBody(TextBody):
     """A person's or program's rating of an earlier turn, shown to the model at the start of the next turn."""
 
     turn_id: str
     origin: Literal["user", "machine"]
     reaction: str | None
-    text: str
 
 
 class ExitBody(Body):

@@ -214,24 +214,7 @@ def block_source(block: Block) -> str:
             return title
         case bodies.EventBody(text=text, payload=payload):
             return "\n".join(part for part in (text, _params(payload) if payload else "") if part)
-        case (
-            bodies.PromptBody(text=text)
-            | bodies.AttachmentTextBody(text=text)
-            | bodies.SignalBody(text=text)
-            | bodies.ThinkingBody(text=text)
-            | bodies.NotesBody(text=text)
-            | bodies.NoticeBody(text=text)
-            | bodies.RawDecisionBody(text=text)
-            | bodies.ToolCodeBody(text=text)
-            | bodies.PlanAckBody(text=text)
-            | bodies.CompletionBody(text=text)
-            | bodies.AttemptBody(text=text)
-            | bodies.SummaryBody(text=text)
-            | bodies.AnchorBody(text=text)
-            | bodies.DeferralBody(text=text)
-            | bodies.SystemMessageBody(text=text)
-            | bodies.FeedbackBody(text=text)
-        ):
+        case bodies.TextBody(text=text):
             return text
         case bodies.UnknownBody():
             return ""
