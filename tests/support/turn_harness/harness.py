@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.actions import FanoutRules
@@ -312,7 +313,7 @@ class BenchWorker:
 def build_read_tool(bench: Bench) -> ReadTool:
     platform = bench.platform
     ports = ReadPorts(MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
-    return ReadTool(bench.objects, ports)
+    return ReadTool(bench.objects, AttachmentReader(bench.objects), ports)
 
 
 def build_kit(bench: Bench, gate: Gate) -> TurnKit:
@@ -343,6 +344,7 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
 def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDependencies:
     return LoopDependencies(
         objects=bench.objects,
+        attachments=AttachmentReader(bench.objects),
         stragglers=bench.stragglers,
         next_call_id=bench.ids.call,
         next_turn_id=bench.ids.turn,

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import Tool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
@@ -29,6 +30,7 @@ def offer_all(bench: Bench, more: Sequence[Tool]) -> None:
     """Offer what a worker offers, and more."""
     ports = ToolPorts(
         bench.objects,
+        AttachmentReader(bench.objects),
         MemoryArtifacts(bench.platform),
         MemoryConversationReader(bench.platform),
         MemoryTimelines(bench.platform),

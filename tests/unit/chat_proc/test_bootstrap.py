@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr
 from turn_harness.programs import build_parts
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bootstrap import (
     build_model,
     choose_encoder,
@@ -33,6 +34,7 @@ from everturn_testing.turns.timelines import MemoryTimelines
 
 TOOL_PORTS = ToolPorts(
     MemoryObjects(),
+    AttachmentReader(MemoryObjects()),
     MemoryArtifacts(MemoryPlatform()),
     MemoryConversationReader(MemoryPlatform()),
     MemoryTimelines(MemoryPlatform()),

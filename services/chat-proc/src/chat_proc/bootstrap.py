@@ -12,6 +12,8 @@ import structlog
 
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.attachments.policy import is_text
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
@@ -33,14 +35,12 @@ from chat_proc.models.roles import (
     ModelRoles,
     narrow_traits,
 )
-from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
-from chat_proc.timeline.attachments import is_text
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
@@ -158,8 +158,8 @@ async def open_worker(
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         reader = PageReader()
         stack.push_async_callback(reader.close)
-        pictures = PictureFitter()
-        stack.push_async_callback(pictures.close)
+        attachments = AttachmentReader(objects)
+        stack.push_async_callback(attachments.close)
         resolver = NameResolver()
         stack.callback(resolver.close)
         web = choose_web_tools(settings, reader, resolver)
@@ -172,7 +172,8 @@ async def open_worker(
         policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
         programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
-        offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
+        ports = build_tool_ports(database, objects, attachments)
+        offered = offer_tools(ports, sandbox, programs, more=more, profiles=profiles)
         kits = build_kits(
             settings,
             config,
@@ -183,7 +184,7 @@ async def open_worker(
             history=offered.history,
             hotset=None if memories is None else Hotset(memories),
         )
-        loop = build_loop_dependencies(settings, objects, pictures, stragglers, tracing)
+        loop = build_loop_dependencies(settings, objects, attachments, stragglers, tracing)
         turn_average = TurnDurationAverage()
         own = build_presence(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
@@ -244,11 +245,10 @@ def choose_web_tools(settings: WorkerSettings, reader: PageReader, resolver: Nam
     return build_web_tools(access, settings.address_rules, reader, resolver)
 
 
-def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
+def build_tool_ports(database: Database, objects: Objects, attachments: AttachmentReader) -> ToolPorts:
     """The ports through which the tools read conversations and files."""
-    return ToolPorts(
-        objects, PostgresArtifacts(database), PostgresConversationReader(database), PostgresTimelines(database)
-    )
+    artifacts, timelines = PostgresArtifacts(database), PostgresTimelines(database)
+    return ToolPorts(objects, attachments, artifacts, PostgresConversationReader(database), timelines)
 
 
 def choose_encoder(settings: WorkerSettings, config: OperatorConfig) -> EmbedderChoice:
@@ -373,7 +373,7 @@ def build_context(settings: WorkerSettings, traits: ModelTraits) -> ContextLimit
 def build_loop_dependencies(
     settings: WorkerSettings,
     objects: Objects,
-    pictures: PictureFitter,
+    attachments: AttachmentReader,
     stragglers: Stragglers,
     tracing: Tracing = NO_TRACING,
 ) -> LoopDependencies:
@@ -381,7 +381,7 @@ def build_loop_dependencies(
     ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
     return LoopDependencies(
         objects=objects,
-        pictures=pictures,
+        attachments=attachments,
         stragglers=stragglers,
         next_call_id=ids.call,
         next_turn_id=ids.turn,

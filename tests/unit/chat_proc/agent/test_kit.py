@@ -5,6 +5,7 @@ import pytest
 from turn_harness.programs import build_parts
 
 from chat_proc.agent.kit import Kits
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bootstrap import build_decision_limits, build_kits, choose_models
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
@@ -27,8 +28,13 @@ def settings(tmp_path: Path) -> WorkerSettings:
 
 def build_tool_ports() -> ToolPorts:
     platform = MemoryPlatform()
+    objects = MemoryObjects()
     return ToolPorts(
-        MemoryObjects(), MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform)
+        objects,
+        AttachmentReader(objects),
+        MemoryArtifacts(platform),
+        MemoryConversationReader(platform),
+        MemoryTimelines(platform),
     )
 
 

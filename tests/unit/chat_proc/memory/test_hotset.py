@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from turn_harness.harness import ANN, Bench
 from turn_harness.replies import answer, call
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.memory.user_memories import MemoryWriteTool
 from everturn.core.errors import Unavailable
 from everturn.core.failpoints import Failpoints

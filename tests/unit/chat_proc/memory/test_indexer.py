@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.memory.indexer import MAX_TRIES, Indexer
-from chat_proc.timeline.attachments import is_text
 from everturn.core.errors import Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal

@@ -10,8 +10,8 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.seed_calls import build_bench, make_call, offer_all
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.memory.indexer import Indexer
-from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from everturn.core.failpoints import Failpoints
 from everturn.memory.encoders.hashed import HashedEmbedder

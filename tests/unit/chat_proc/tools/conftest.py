@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
@@ -39,13 +40,19 @@ def platform() -> MemoryPlatform:
 
 @pytest.fixture
 def tool_ports(objects: MemoryObjects, platform: MemoryPlatform) -> ToolPorts:
-    return ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
+    return ToolPorts(
+        objects,
+        AttachmentReader(objects),
+        MemoryArtifacts(platform),
+        MemoryConversationReader(platform),
+        MemoryTimelines(platform),
+    )
 
 
 @pytest.fixture
 def read_tool(tool_ports: ToolPorts) -> ReadTool:
     ports = ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources)
-    return ReadTool(tool_ports.objects, ports)
+    return ReadTool(tool_ports.objects, tool_ports.attachments, ports)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.timeline.attachments import is_text
+from chat_proc.attachments.policy import is_text
 from chat_proc.tools.stored_files import sniff_mime
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20

@@ -1,10 +1,9 @@
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from chat_proc.timeline.attachments import PREVIEW_BYTES, PREVIEW_CHARS, load_preview, load_previews
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source
 from chat_proc.worker.runner import add_prune_notice, draft_opening
@@ -54,75 +53,12 @@ def test_a_title_is_the_beginning_of_the_prompt_cut_at_a_word(text: str, title: 
     assert make_title(text) == title
 
 
-async def test_a_small_file_is_shown_whole() -> None:
-    objects = MemoryObjects()
-
-    preview = await load_preview(objects, store(objects, "a.txt", "Grüße".encode()))
-
-    assert (preview.text, preview.total_chars) == ("Grüße", 5)
-
-
-async def test_a_character_that_the_limit_cuts_is_left_out() -> None:
-    objects = MemoryObjects()
-    data = b"x" + "é".encode() * PREVIEW_BYTES
-
-    preview = await load_preview(objects, store(objects, "a.txt", data))
-
-    assert "\ufffd" not in preview.text
-    assert len(preview.text) == PREVIEW_CHARS
-    assert preview.total_chars is None
-
-
-async def test_invalid_bytes_at_the_end_of_a_file_are_shown() -> None:
-    objects = MemoryObjects()
-
-    preview = await load_preview(objects, store(objects, "a.txt", b"ab\xff"))
-
-    assert (preview.text, preview.total_chars) == ("ab\ufffd", 3)
-
-
-async def test_a_long_file_is_cut_and_its_length_is_given() -> None:
-    objects = MemoryObjects()
-
-    preview = await load_preview(objects, store(objects, "a.txt", b"x" * 10_000))
-
-    assert (len(preview.text), preview.total_chars) == (PREVIEW_CHARS, 10_000)
-
-
-async def test_only_text_attachments_have_previews() -> None:
-    objects = MemoryObjects()
-    note, image = store(objects, "a.txt", b"note"), store(objects, "b.png", b"\x89PNG", "image/png")
-
-    assert list(await load_previews(objects, [note, image])) == [note.ref]
-
-
-async def test_a_file_whose_bytes_are_gone_has_no_preview() -> None:
-    objects = MemoryObjects()
-    gone, there = make_artifact(TurnId("turn_1"), "gone.txt"), store(objects, "there.txt", b"note")
-
-    assert list(await load_previews(objects, [gone, there])) == [there.ref]
-
-
-async def test_previews_that_take_too_long_are_left_out() -> None:
-    objects = SlowObjects()
-    quick, slow = store(objects, "quick.txt", b"note"), store(objects, "slow.txt", b"note")
-
-    assert list(await load_previews(objects, [quick, slow], timeout_s=0.05)) == [quick.ref]
-
-
-class SlowObjects(MemoryObjects):
-    async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
-        if "slow" in key:
-            await asyncio.sleep(60)
-        async for chunk in super().load_range(key, start=start, end=end):
-            yield chunk
-
-
 async def test_the_opening_is_header_prompt_and_attachments() -> None:
     objects = MemoryObjects()
     turn = build_turn(store(objects, "a.txt", b"note"))
+    previews = await AttachmentReader(objects).load_previews(turn.request.attachments)
 
-    drafts = draft_opening(turn, (), await load_previews(objects, turn.request.attachments), "now", show).drafts
+    drafts = draft_opening(turn, (), previews, "now", show).drafts
 
     assert [draft.type.value for draft in drafts] == [
         "turn.header",

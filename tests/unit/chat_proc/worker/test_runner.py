@@ -9,8 +9,9 @@ from turn_harness.checks import check_conversation
 from turn_harness.harness import ANN, Bench, BenchWorker, until
 from turn_harness.replies import answer, cut_answer
 
-from chat_proc.pictures.fitting import PictureFitter
-from chat_proc.timeline.attachments import FILE_TIMEOUT_S
+from chat_proc.attachments.fitting import PictureFitter
+from chat_proc.attachments.policy import FILE_TIMEOUT_S
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.core.errors import DatabaseFault, StaleFence, Unavailable
@@ -421,7 +422,7 @@ async def test_a_slow_queue_of_pictures_does_not_stall_the_lease() -> None:
     await bench.signal(SignalKind.FOLLOWUP, "See.", uploads=tuple(replace(file, mime="image/png") for file in files))
     worker = bench.hire()
     pictures = SlowPictures(bench, worker)
-    worker.change(loop=replace(worker.parts.loop, pictures=pictures))
+    worker.change(loop=replace(worker.parts.loop, attachments=AttachmentReader(bench.objects, pictures)))
 
     await worker.work()
 

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
-from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
@@ -105,6 +105,7 @@ class LoopDependencies:
     """What the loops of all turns share apart from their kits. `stragglers` owns calls that ignore a cancellation."""
 
     objects: Objects
+    attachments: AttachmentReader
     stragglers: Stragglers
     next_call_id: Callable[[], CallId]
     next_turn_id: Callable[[], TurnId]
@@ -113,4 +114,3 @@ class LoopDependencies:
     model_retries: ModelRetryLimits
     tracing: Tracing = NO_TRACING
     monotonic: Callable[[], float] = time.monotonic
-    pictures: PictureFitter = field(default_factory=PictureFitter)

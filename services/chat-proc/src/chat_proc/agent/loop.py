@@ -7,7 +7,6 @@ of a decision, before it is acted on, C2 that of a call's result, and C3 that of
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
@@ -32,7 +31,6 @@ from chat_proc.agent.signal_folding import (
 )
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
-from chat_proc.timeline.attachments import TurnMedia, load_previews
 from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
 from everturn.core.errors import Conflict
 from everturn.events.model import ConvStatus
@@ -84,8 +82,7 @@ class AgentLoop:
 
     async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
-        fit = partial(self._parts.pictures.fit, tenant=turn.lease.principal.tenant)
-        media = TurnMedia(self._parts.objects, fit, turn.activity.note_progress)
+        media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
         prompts = TurnPrompts(self._kit, turn, media)
         compaction = TurnCompaction(self._kit, self._parts, turn, prompts)
         try:
@@ -171,7 +168,7 @@ class AgentLoop:
             begin = draft_missing_start(context, turn.turn_blocks)
             start = CommitContent(drafts=tuple(begin if verdict is None else [verdict, *begin]))
             files = [artifact for signal in signals for artifact in signal.attachments]
-            previews = await load_previews(self._parts.objects, files)
+            previews = await self._parts.attachments.load_previews(files)
             folded = fold_signals(signals, context, turn.show_files, previews)
             try:
                 await turn.commit(start.plus(folded.content))

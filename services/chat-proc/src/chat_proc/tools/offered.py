@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
@@ -45,6 +46,7 @@ class ToolPorts:
     """The external dependencies of the tools."""
 
     objects: Objects
+    attachments: AttachmentReader
     artifacts: Artifacts
     reader: ConversationReader
     sources: ConversationSources
@@ -64,13 +66,13 @@ def offer_tools(
     """
     history = WorkspaceHistory(ports.artifacts)
     reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)
-    read = ReadTool(ports.objects, reading)
+    read = ReadTool(ports.objects, ports.attachments, reading)
     in_loop = [tool for tool in more if tool.spec.in_loop]
     tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *in_loop]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
-    own = (FetchCtxTool(ports.objects, reading), *_io_tools(history, ports.objects, reading))
+    own = (FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading))
     called = ProgramTools([*more, *own], programs)
     registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called, profiles)])
     posture = _describe_posture(sandbox.posture)

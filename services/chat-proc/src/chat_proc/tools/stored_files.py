@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Literal
 from uuid import UUID
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolContext
-from chat_proc.timeline.attachments import is_text
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import (
     MAX_DELTA_BYTES,

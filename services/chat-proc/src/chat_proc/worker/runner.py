@@ -16,7 +16,6 @@ from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
@@ -545,7 +544,7 @@ class ClaimedTurn:
         turn.emit(_running(turn))  # sent together with the start
         request = row.request
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
-        previews = await load_previews(self._parts.loop.objects, files)
+        previews = await self._parts.loop.attachments.load_previews(files)
         opening = draft_opening(row, feedback, previews, turn.now(), show)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")

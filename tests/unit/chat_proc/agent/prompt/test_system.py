@@ -9,6 +9,7 @@ import pytest
 from turn_harness.programs import build_parts
 
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.actions import Action, read_action
@@ -44,7 +45,13 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     platform = MemoryPlatform()
     objects = MemoryObjects()
     web = build_web_tools(WebAccess(fetch=True, brave_key="k"), AddressRules(), PageReader(), NameResolver())
-    ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
+    ports = ToolPorts(
+        objects,
+        AttachmentReader(objects),
+        MemoryArtifacts(platform),
+        MemoryConversationReader(platform),
+        MemoryTimelines(platform),
+    )
     memory = [MemsearchTool(MemorySnippets(platform), HashedEmbedder())]
     sandbox = NoSandbox() if with_code else SandboxUnavailable("none here")
     return [*offer_tools(ports, sandbox, build_parts(), more=[*memory, *web]).registry.specs]

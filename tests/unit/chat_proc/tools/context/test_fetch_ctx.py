@@ -11,7 +11,8 @@ from everturn_testing.timeline import TimelineBuilder, build_file
 
 @pytest.fixture
 def tool(objects, tool_ports) -> FetchCtxTool:
-    return FetchCtxTool(objects, ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources))
+    ports = ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources)
+    return FetchCtxTool(objects, tool_ports.attachments, ports)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.tools.context.excerpt import Range
+from chat_proc.attachments.excerpt import Range
 from chat_proc.tools.context.read import DEFAULT_CHARS, MAX_CHARS, ReadItem, ReadParams
 from everturn.core.errors import Invalid
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from chat_proc.timeline.attachments import block_artifacts
+from chat_proc.timeline.artifacts import block_artifacts
 from everturn.core.refs import turn_index_ref
 from everturn.timeline.blocks import Block
 from everturn.timeline.inert import escape_field

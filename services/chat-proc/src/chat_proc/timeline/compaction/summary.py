@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from chat_proc.timeline.attachments import block_artifacts
+from chat_proc.timeline.artifacts import block_artifacts
 from chat_proc.timeline.compaction.cut import Cut, Snapshot
 from chat_proc.timeline.compaction.sections import (
     Section,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from chat_proc.timeline.attachments import block_artifacts
+from chat_proc.timeline.artifacts import block_artifacts
 from chat_proc.timeline.compaction.sections import Section, Sections, TokensOf, cut_line, find_refs, merge_sections
 from chat_proc.timeline.present import latest_plans
 from everturn.core.refs import turn_index_ref

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.attachments.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from chat_proc.timeline.attachments import is_text
-from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,
     FoundSources,
@@ -22,7 +22,6 @@ from everturn.turns.model import Effect
 
 MAX_CHARS: Final = 200_000
 """Limit of one call. A text of characters with more than five bytes in JSON can be refused as too large."""
-MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 MAX_ROWS: Final = 20
 
 
@@ -39,8 +38,9 @@ class FetchCtxParams(BaseModel):
 class FetchCtxTool:
     """Reads prompts, answers, notes, calls, results, text files and sources; only this person's."""
 
-    def __init__(self, objects: Objects, ports: ReadPorts) -> None:
+    def __init__(self, objects: Objects, attachments: AttachmentReader, ports: ReadPorts) -> None:
         self._objects = objects
+        self._attachments = attachments
         self._ports = ports
         self.spec = ToolSpec(
             tool_id="ctx_tools.fetch_ctx",
@@ -58,26 +58,23 @@ class FetchCtxTool:
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params = FetchCtxParams.model_validate(call.params)
+        wanted = Range(offset=params.offset)
         match await Resolver(call.context, self._ports).find(params.ref):
             case Missing(reason=reason):
                 return ToolOutcome("error", f"{params.ref}: {reason}")
             case FoundText(ref=ref, text=text, block=block):
-                excerpt = cut_excerpt(text, Range(offset=params.offset), params.max_chars)
+                excerpt = cut_excerpt(text, wanted, params.max_chars)
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
                 return _give(ref, excerpt, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):
-                return _give(ref, await self._load(whole.object_key, whole.bytes, params))
+                stored = await load_excerpt(self._objects, whole.object_key, whole.bytes, wanted, params.max_chars)
+                return _give(ref, stored)
             case FoundSources() as found:
                 return await _give_rows(found, params)
-            case FoundFile(ref=ref, artifact=artifact) if is_text(artifact.mime) and artifact.size <= MAX_FILE_BYTES:
-                return _give(ref, await self._load(artifact.object_key, artifact.size, params, artifact.mime))
+            case FoundFile(ref=ref, artifact=artifact) if self._attachments.can_read(artifact):
+                return _give(ref, await self._attachments.load_excerpt(artifact, wanted, params.max_chars))
             case FoundFile(ref=ref):
                 return ToolOutcome("error", f"{ref} is not text or is too long: read it with io_tools.read_file")
-
-    async def _load(self, key: str, size: int, params: FetchCtxParams, mime: str = "text/plain") -> Excerpt:
-        """Raises NotFound, Unavailable."""
-        wanted = Range(offset=params.offset)
-        return await load_excerpt(self._objects, key, size=size, wanted=wanted, max_chars=params.max_chars, mime=mime)
 
 
 def _give(ref: str, excerpt: Excerpt, *, untrusted: bool = False) -> ToolOutcome:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from chat_proc.attachments.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
+from chat_proc.attachments.policy import is_media, max_media_bytes
+from chat_proc.attachments.reader import AttachedMedia, AttachmentReader, describe_media
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from chat_proc.timeline.attachments import AttachedMedia, describe_media, is_media, is_text, max_media_bytes
-from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,
     FoundSources,
@@ -24,6 +25,7 @@ from chat_proc.tools.context.resolve import (
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.files.objects import Objects
+from everturn.timeline.bodies import StoredText
 from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import Source
 from everturn.turns.model import Effect
@@ -43,7 +45,6 @@ _MIN_TEXT_CHARS = 80
 
 MAX_RESULT_CHARS = 2 * MAX_CHARS
 """Including the status lines of MAX_PATHS paths."""
-MAX_TEXT_BYTES = 10 * 1024 * 1024
 MAX_SOURCE_ROWS = 100
 """Limit of one path: each row costs a read of its whole text."""
 
@@ -189,8 +190,9 @@ class _Answer:
 class ReadTool:
     """Reads blocks, files, stored results and sources."""
 
-    def __init__(self, objects: Objects, ports: ReadPorts) -> None:
+    def __init__(self, objects: Objects, attachments: AttachmentReader, ports: ReadPorts) -> None:
         self._objects = objects
+        self._attachments = attachments
         self._ports = ports
         self.spec = ToolSpec(
             tool_id="react.read",
@@ -205,7 +207,9 @@ class ReadTool:
     async def run(self, call: ToolCall) -> ToolOutcome:
         params = ReadParams.model_validate(call.params)
         context = call.context
-        reading = _Reading(self._objects, Resolver(context, self._ports), Seen(context.blocks, context.turn_id))
+        reading = _Reading(
+            self._objects, self._attachments, Resolver(context, self._ports), Seen(context.blocks, context.turn_id)
+        )
         answers: list[_Answer] = []
         left = MAX_CHARS
         for item in params.wanted():
@@ -218,8 +222,9 @@ class ReadTool:
 class _Reading:
     """The state of one call."""
 
-    def __init__(self, objects: Objects, resolver: Resolver, seen: Seen) -> None:
+    def __init__(self, objects: Objects, attachments: AttachmentReader, resolver: Resolver, seen: Seen) -> None:
         self._objects = objects
+        self._attachments = attachments
         self._resolver = resolver
         self._seen = seen
 
@@ -248,7 +253,7 @@ class _Reading:
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
                 return self._repeated(ref, digest, options) or replace(answer, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):
-                return await self._read_object(ref, whole.object_key, whole.sha256, whole.bytes, options)
+                return await self._read_stored(ref, whole, options)
             case FoundSources() as found:
                 return replace(await self._read_sources(found, options), untrusted=True)
             case FoundFile() as found:
@@ -261,23 +266,20 @@ class _Reading:
         )
         if is_media(artifact.mime):
             return self._answer_media(described, found, attach=not options.stats_only)
-        if not is_text(artifact.mime):
+        if not self._attachments.has_text(artifact):
             return _Answer(f"{described}; not text: open it with a program")
-        if artifact.size > MAX_TEXT_BYTES:
+        if not self._attachments.can_read(artifact):
             return _Answer(f"{described}; too large to read here: open it with a program", failed=True)
-        return await self._read_object(
-            found.ref, artifact.object_key, artifact.sha256, artifact.size, options, mime=artifact.mime
-        )
-
-    async def _read_object(
-        self, ref: str, key: str, digest: str, size: int, options: _ReadOptions, *, mime: str = "text/plain"
-    ) -> _Answer:
-        if (repeated := self._repeated(ref, digest, options)) is not None:
+        if (repeated := self._repeated(found.ref, artifact.sha256, options)) is not None:
             return repeated
-        excerpt = await load_excerpt(
-            self._objects, key, size=size, wanted=options.range, max_chars=options.cap, mime=mime
-        )
-        return _answer_text(ref, digest, excerpt, options)
+        excerpt = await self._attachments.load_excerpt(artifact, options.range, options.cap)
+        return _answer_text(found.ref, artifact.sha256, excerpt, options)
+
+    async def _read_stored(self, ref: str, whole: StoredText, options: _ReadOptions) -> _Answer:
+        if (repeated := self._repeated(ref, whole.sha256, options)) is not None:
+            return repeated
+        excerpt = await load_excerpt(self._objects, whole.object_key, whole.bytes, options.range, options.cap)
+        return _answer_text(ref, whole.sha256, excerpt, options)
 
     async def _read_sources(self, found: FoundSources, options: _ReadOptions) -> _Answer:
         rows = [(row, await _load_text(found, row)) for row in found.rows[:MAX_SOURCE_ROWS]]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, ToolContext
-from chat_proc.timeline.attachments import fold_artifacts
+from chat_proc.timeline.artifacts import fold_artifacts
 from chat_proc.timeline.present import latest_plans
 from everturn.core import refs
 from everturn.core.errors import Invalid, NotFound

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from chat_proc.timeline.attachments import block_media
+from chat_proc.timeline.artifacts import block_media
 from chat_proc.timeline.view import Visibility, is_shown_whole
 from everturn.core.ids import TurnId
 from everturn.timeline.blocks import Block

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
-from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.stored_files import Destination, ProducedFile, check_room, read_destination, save_file
 from chat_proc.tools.workspace.write import Channel, Kind, choose_visibility
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from chat_proc.timeline.attachments import is_text
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import LocalFile, Selection, select_files
 from chat_proc.workspace.naming import render_result

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.tools.context.excerpt import Range, cut_excerpt, start_cutter
+from chat_proc.attachments.excerpt import Range, cut_excerpt, start_cutter
 from everturn.timeline.rendering import count_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"

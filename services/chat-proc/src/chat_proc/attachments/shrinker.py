@@ -1,4 +1,4 @@
-"""The program that shrinks pictures, `python -I -m chat_proc.pictures.shrinker`: one confined fork for each picture.
+"""The program that shrinks pictures, `python -I -m chat_proc.attachments.shrinker`: one confined fork for each picture.
 
 It decodes untrusted content, so a fork can only compute and answer. The answer is a smaller picture in the same format.
 """
@@ -9,12 +9,10 @@ import sys
 
 from PIL import Image, ImageOps
 
+from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX
 from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
 from everturn.confinement.processes import run_answering
 
-MAX_SIDE_PX = 2000
-"""Maximum side of a picture for a model. Providers shrink larger ones themselves, and reject some above 2,000."""
-MAX_SHRUNK_BYTES = 4 * 2**20
 LIMITS = ForkLimits(memory_bytes=512 * 2**20, cpu_s=10.0, wall_s=30.0, answer_bytes=MAX_SHRUNK_BYTES)
 """The memory holds a hundred million pixels at four bytes each, and the shrunk copy."""
 QUALITY = 85

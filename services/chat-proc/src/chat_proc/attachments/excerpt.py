@@ -187,7 +187,7 @@ class LineCutter:
 
 
 async def load_excerpt(
-    objects: Objects, key: str, *, size: int, wanted: Range, max_chars: int, mime: str = "text/plain"
+    objects: Objects, key: str, size: int, wanted: Range, max_chars: int, *, mime: str = "text/plain"
 ) -> Excerpt:
     """The requested part of an object of `size` bytes, in the encoding of its type. Invalid bytes become U+FFFD. Raises
     NotFound, Unavailable.

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 from uploads.images import image, png_of, png_of_zeros
 
-from chat_proc.pictures.fitting import PictureFitter, try_read_size
-from chat_proc.pictures.shrinker import MAX_SHRUNK_BYTES, MAX_SIDE_PX, shrink_picture
+from chat_proc.attachments.fitting import PictureFitter, try_read_size
+from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX
+from chat_proc.attachments.shrinker import shrink_picture
 from everturn.core.errors import Invalid, Unavailable
 
 FORMS = ("png", "jpeg", "gif", "webp")
@@ -117,7 +118,7 @@ async def test_a_tenant_with_many_pictures_does_not_delay_others() -> None:
 
 
 SHRINKER = """
-from chat_proc.pictures import shrinker
+from chat_proc.attachments import shrinker
 {function}
 shrinker.shrink_picture, shrinker.preload_codecs = shrink, lambda: None
 shrinker.main()

@@ -7,12 +7,13 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from chat_proc.pictures.shrinker import LIMITS, MAX_SHRUNK_BYTES, MAX_SIDE_PX
+from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX
+from chat_proc.attachments.shrinker import LIMITS
 from everturn.confinement.processes import ConfinedProcesses
 from everturn.core.errors import Invalid
 from everturn.core.work_slots import WorkSlots
 
-SHRINKER = (sys.executable, "-I", "-m", "chat_proc.pictures.shrinker")
+SHRINKER = (sys.executable, "-I", "-m", "chat_proc.attachments.shrinker")
 PROCESSES = 2
 """Pictures that a worker decodes at once. Each can take LIMITS.memory_bytes, a quarter of a worker's memory."""
 WAITING = 64
