@@ -117,7 +117,7 @@ export class EverturnClient {
     return this.read(this.path("search"), wanted, abort);
   }
 
-  /** Rename, archive or unarchive a conversation. */
+  /** Change a conversation, such as its title. Absent fields stay as they are. */
   patchConversation(conversationId: string, patch: ConversationPatch): Promise<ConversationView> {
     return this.patch(this.path(conversationId), patch);
   }

@@ -80,7 +80,7 @@ async def get_conversation(me: Me, service: Service, conversation_id: Conversati
 async def patch_conversation(
     body: ConversationPatch, me: Me, service: Service, conversation_id: ConversationPath
 ) -> ConversationView:
-    """Rename, archive or unarchive a conversation."""
+    """Change a conversation, such as its title. Absent fields stay as they are."""
     return build_conversation_view(await service.save(me, conversation_id, body.build_changes()))
 
 
