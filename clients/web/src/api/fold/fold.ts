@@ -135,6 +135,7 @@ function foldIntoTurn(turn: TurnView, event: TurnEvent): TurnView {
     case "chat.error":
       return endTurn(turn, event);
     default:
+      event satisfies never;
       // An event type of a newer server, although the types exclude it.
       return turn;
   }

@@ -12,7 +12,8 @@
    (`attachments/fitting.py`), and `PromptRenderer.render` attaches them behind their blocks. `react.read` attaches a
    file of an earlier turn in the same way.
 4. What exceeds a limit is only named. A cut preview says how long the text is, the text of a block says that the
-   request doesn't show its file, and `react.read` says that a program can open it.
+   request doesn't show its file, and `react.read` says that a program can open it. Its guide (`tools/context/read.md`)
+   says so beforehand.
 
 Another type becomes text for the model, in previews and in reads alike, when `AttachmentReader` accepts it in
 `has_text` and converts it in `_load_preview` and `load_excerpt`. Anything but plain text has to be parsed in a confined
