@@ -1,5 +1,6 @@
 """The rules of practice hold for every module, and the checks find what they should."""
 
+import ast
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -55,6 +56,25 @@ def test_every_edge_that_may_catch_everything_exists():
         path, _, function = edge.partition(":")
         assert path in modules, edge
         assert f"def {function}(" in modules[path].text, edge
+
+
+def test_fastapi_runs_no_dependency_and_no_endpoint_in_a_thread():
+    """It does so with each one that is not async, for half a millisecond."""
+    trees = [ast.parse(module.text) for module in load_modules() if module.path.startswith("services/ingress/")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = {call.args[0].id for call in calls if _is_depends(call) and isinstance(call.args[0], ast.Name)}
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+    assert "load_caller" in named
+    assert not [each.name for each in functions if each.name in named or _is_endpoint(each)]
+
+
+def _is_depends(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "Depends"
+
+
+def _is_endpoint(function: ast.FunctionDef) -> bool:
+    return any("router." in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 def test_there_are_four_edges():

@@ -215,7 +215,7 @@ class FeedbackService:
         )
 
 
-def feedback_service(request: Request) -> FeedbackService:
+async def feedback_service(request: Request) -> FeedbackService:
     """The service of this application."""
     return cast(FeedbackService, request.app.state.feedback)
 

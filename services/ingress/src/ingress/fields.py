@@ -94,26 +94,31 @@ Moment = Annotated[AwareDatetime, BeforeValidator(check_written), AfterValidator
 """A date and time with its offset from UTC, in a year that a database supports."""
 
 
-def load_conversation_id(
+def parse_conversation_id(text: str) -> ConversationId:
+    """A malformed id gets the same 404 as one of another owner."""
+    return ConversationId(_checked(text, "conv"))
+
+
+# Dependencies are async, because FastAPI runs each other one in a thread.
+async def load_conversation_id(
     conversation_id: Annotated[str, Path(description="The conversation's id.", examples=[f"conv_{_UUID}"])],
 ) -> ConversationId:
-    """A malformed id gets the same 404 as one of another owner."""
-    return ConversationId(_checked(conversation_id, "conv"))
+    return parse_conversation_id(conversation_id)
 
 
-def load_turn_id(
+async def load_turn_id(
     turn_id: Annotated[str, Path(description="The turn's id.", examples=[f"turn_{_UUID}"])],
 ) -> TurnId:
     return TurnId(_checked(turn_id, "turn"))
 
 
-def load_signal_id(
+async def load_signal_id(
     signal_id: Annotated[str, Path(description="The signal's id.", examples=[f"sig_{_UUID}"])],
 ) -> SignalId:
     return SignalId(_checked(signal_id, "sig"))
 
 
-def load_artifact_id(
+async def load_artifact_id(
     artifact_id: Annotated[str, Path(description="The artifact's id.", examples=[f"art_{_UUID}"])],
 ) -> ArtifactId:
     return ArtifactId(_checked(artifact_id, "art"))

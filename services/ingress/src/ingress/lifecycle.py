@@ -136,7 +136,7 @@ class ForkService:
         )
 
 
-def export_service(request: Request) -> ExportService:
+async def export_service(request: Request) -> ExportService:
     """The service of this application."""
     return cast(ExportService, request.app.state.exports)
 
@@ -166,7 +166,7 @@ async def export_conversation(
         return HeldResponse(lines, slots=slots, principal=me, media_type=JSON_LINES, headers=headers)
 
 
-def fork_service(request: Request) -> ForkService:
+async def fork_service(request: Request) -> ForkService:
     """The service of this application."""
     return cast(ForkService, request.app.state.forks)
 

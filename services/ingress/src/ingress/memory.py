@@ -82,7 +82,7 @@ class MemoryService:
         return await self._book.erase_all(principal)
 
 
-def memory_service(request: Request) -> MemoryService:
+async def memory_service(request: Request) -> MemoryService:
     """The service of this application."""
     return cast(MemoryService, request.app.state.memory)
 

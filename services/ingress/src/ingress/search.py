@@ -262,7 +262,7 @@ class SearchService:
         return "lexical" if vector is None or self._embedder.lexical_only else "hybrid"
 
 
-def search_service(request: Request) -> SearchService:
+async def search_service(request: Request) -> SearchService:
     """The service of this application."""
     return cast(SearchService, request.app.state.search)
 

@@ -94,6 +94,6 @@ class HeldResponse(StreamingResponse):
             self._slots.release(self._principal)
 
 
-def download_slots(request: Request) -> OpenSlots:
+async def download_slots(request: Request) -> OpenSlots:
     """The application's slots for downloads of files and exports."""
     return cast(OpenSlots, request.app.state.downloads)

@@ -176,7 +176,7 @@ def save_caller(request: Request, caller: Caller) -> None:
     request.scope[_SCOPE_KEY] = caller
 
 
-def load_caller(
+async def load_caller(
     request: Request,
     tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
     project: Annotated[str, Path(description="The project.", examples=["default"])],
@@ -188,12 +188,12 @@ def load_caller(
     return caller
 
 
-def load_principal_in_body(request: Request) -> Principal:
+async def load_principal_in_body(request: Request) -> Principal:
     """The principal of a request with tenant and project in its body; its route has already compared them."""
     return cast(Caller, request.scope[_SCOPE_KEY]).principal
 
 
-def load_principal(caller: Annotated[Caller, Depends(load_caller)]) -> Principal:
+async def load_principal(caller: Annotated[Caller, Depends(load_caller)]) -> Principal:
     """The principal of an admitted request."""
     return caller.principal
 

@@ -37,7 +37,7 @@ submit_router = APIRouter(prefix=PREFIX, route_class=SubmitRoute, tags=["signals
 signal_router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 
 
-def load_caps(request: Request) -> SubmissionCaps:
+async def load_caps(request: Request) -> SubmissionCaps:
     """The submission caps of this application."""
     return build_caps(request.app.state.settings, request.app.state.bounds)
 

@@ -38,7 +38,7 @@ from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import ProblemError, too_large, unprocessable
-from ingress.fields import Bundles, load_conversation_id
+from ingress.fields import Bundles, parse_conversation_id
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
@@ -115,7 +115,7 @@ class ChatService:
         key = await _load_key(headers, _route(principal, conversation, "messages"), submission)
 
         async def store(admission: Admission, wait_s: float) -> Receipt:
-            conversation_id = self._ids.conversation() if conversation == NEW else load_conversation_id(conversation)
+            conversation_id = self._ids.conversation() if conversation == NEW else parse_conversation_id(conversation)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
                 conversation_id=conversation_id,
@@ -317,7 +317,7 @@ class ChatService:
         await self._try_send("hint", self._notifications.hints.send(Hint("signal", conversation_id, signal_id)))
 
 
-def chat_service(request: Request) -> ChatService:
+async def chat_service(request: Request) -> ChatService:
     """The service of this application."""
     return cast(ChatService, request.app.state.chat)
 

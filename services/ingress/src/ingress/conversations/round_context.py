@@ -138,7 +138,7 @@ class RoundContexts:
             return None
 
 
-def round_contexts(request: Request) -> RoundContexts:
+async def round_contexts(request: Request) -> RoundContexts:
     """The service of this application."""
     return cast(RoundContexts, request.app.state.round_contexts)
 

@@ -191,7 +191,7 @@ class ConversationService:
         return TurnsOut.model_construct(conversation_id=conversation_id, turns=turns, next_cursor=page.next_cursor)
 
 
-def conversation_service(request: Request) -> ConversationService:
+async def conversation_service(request: Request) -> ConversationService:
     """The service of this application."""
     return cast(ConversationService, request.app.state.conversations)
 

@@ -194,6 +194,6 @@ class CuttingResponse(HeldResponse):
             return
 
 
-def file_service(request: Request) -> FileService:
+async def file_service(request: Request) -> FileService:
     """The service of this application."""
     return cast(FileService, request.app.state.files)

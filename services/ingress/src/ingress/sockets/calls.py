@@ -21,7 +21,7 @@ from ingress.chat.schemas import Form, MessageIn, SignalIn, Submission, Submissi
 from ingress.chat.service import ChatService
 from ingress.conversations.service import ConversationService
 from ingress.errors import unprocessable
-from ingress.fields import JsonBody, load_conversation_id, problem_of_validation
+from ingress.fields import JsonBody, parse_conversation_id, problem_of_validation
 
 MAX_NAME_CHARS = 128
 SERVER_ERROR = 500
@@ -88,14 +88,14 @@ class ChatCalls:
     async def send_signal(self, caller: Caller, payload: Payload) -> Answer:
         """Like POST .../signals."""
         envelope, submission = await self._read(payload, SignalIn)
-        conversation_id = load_conversation_id(envelope.conversation_id)
+        conversation_id = parse_conversation_id(envelope.conversation_id)
         key = _build_headers(envelope.idempotency_key)
         receipt = await self.chat.accept_signal(caller.principal, conversation_id, submission, key)
         return 202, build_accepted(caller.principal, receipt)
 
     async def load_status(self, caller: Caller, payload: Payload) -> Answer:
         """Like GET .../{conversation_id}."""
-        conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
+        conversation_id = parse_conversation_id(check_form(TargetIn, payload).conversation_id)
         return 200, await self.conversations.load(caller.principal, conversation_id)
 
     async def _read(self, payload: Payload, form: type[Form]) -> tuple[SubmitIn, Submission[Form]]:

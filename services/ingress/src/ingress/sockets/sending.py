@@ -13,7 +13,7 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.ids import ConversationId
 from ingress.auth.gate import Caller
 from ingress.errors import absent, too_many
-from ingress.fields import JsonBody, load_conversation_id
+from ingress.fields import JsonBody, parse_conversation_id
 from ingress.metrics import IngressMetrics
 from ingress.sockets.calls import Answer, Payload, TargetIn, check_form
 from ingress.sockets.packets import build_refusal, render_event, render_own
@@ -138,7 +138,7 @@ class Subscriptions:
     async def subscribe(self, caller: Caller, payload: Payload) -> Answer:
         """Follow a conversation from a cursor; a repeated call restarts from the new cursor."""
         form = check_form(SubscribeIn, payload)
-        conversation_id = load_conversation_id(form.conversation_id)
+        conversation_id = parse_conversation_id(form.conversation_id)
         start = read_cursor(form.after)
         async with self._changing:
             if conversation_id not in self._open and len(self._open) >= MAX_SUBSCRIPTIONS:
@@ -159,7 +159,7 @@ class Subscriptions:
 
     async def unsubscribe(self, _: Caller, payload: Payload) -> Answer:
         """Stop following a conversation."""
-        conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
+        conversation_id = parse_conversation_id(check_form(TargetIn, payload).conversation_id)
         async with self._changing:
             if conversation_id not in self._open:
                 raise absent("This socket does not follow the conversation.")
