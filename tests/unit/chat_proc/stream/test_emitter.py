@@ -16,7 +16,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, encode_envelope, parse_envelope
+from everturn.events.model import ChatDelta, ChatRewind, ConvStatus, ConvTitle, Envelope, encode_envelope, parse_envelope
 from everturn.events.stream import Entry, EventsLost
 from everturn.events.views import TurnView
 from everturn_testing.core import FixedClock
@@ -130,6 +130,21 @@ async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(stream:
     assert stream.texts_sent == ["a", "bcd"]
     assert [event.id for event in stream.events] == ["1-1", "1-2"]
     assert emitter.cursor == EventCursor(1, 2)
+
+
+async def test_a_status_goes_with_the_text_that_follows_it_soon(stream: HeldEvents, emitter: Emitter) -> None:
+    emitter.emit(ConvStatus(state="running", turn_id=TURN))
+    await asyncio.sleep(0)
+    say(emitter, "a")
+    await emitter.flush(5)
+
+    assert [[event.type for event in entry.events] for entry in stream.entries] == [["conv.status", "chat.delta"]]
+
+
+async def test_a_status_that_nothing_follows_is_sent(stream: HeldEvents, emitter: Emitter) -> None:
+    emitter.emit(ConvStatus(state="running", turn_id=TURN))
+
+    await until(lambda: len(stream.entries) == 1)
 
 
 async def test_only_neighbouring_pieces_of_one_text_become_one_event(stream: HeldEvents, emitter: Emitter) -> None:

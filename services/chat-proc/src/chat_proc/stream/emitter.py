@@ -24,6 +24,7 @@ from everturn.events.model import (
     ChatDelta,
     ChatPhase,
     ChatRewind,
+    ChatStart,
     ChatTool,
     ConvStatus,
     ConvTitle,
@@ -43,6 +44,9 @@ MAX_PENDING_EVENTS = 10_000
 MAX_ENTRY_BYTES = 256 * 1024
 """Size of one entry in Redis; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
+PATIENCE_S = 0.03
+"""How long the start of a turn, a status or the end of a text waits for an event that goes into the same entry. Each
+entry costs the worker, Redis and the ingress about 0.8 ms together."""
 
 
 class UnsentEvent:
@@ -254,6 +258,7 @@ class Emitter:
         """Wait until all events are published; returns False on a timeout or if the lease is lost."""
         if self.stale.is_set():
             return False
+        self._wake.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._drained.wait()
@@ -378,9 +383,17 @@ class Emitter:
             self._numbering.note(data)
         else:
             self._pending.append(self._numbering.begin(data, round_number))
-        self._notify()
+        if _can_wait(data):
+            self._drained.clear()
+            asyncio.get_running_loop().call_later(PATIENCE_S, self._wake.set)
+        else:
+            self._notify()
         return self._pending[-1].id
 
     def _notify(self) -> None:
         self._drained.clear()
         self._wake.set()
+
+
+def _can_wait(data: AnyEvent) -> bool:
+    return isinstance(data, ChatStart | ConvStatus) or (isinstance(data, ChatDelta) and not data.text)
