@@ -52,8 +52,8 @@ class NoHistory(WorkspaceHistory):
 async def test_a_turn_continues_if_the_history_is_unavailable() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_2", "Go")
-    lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")
-    turn = SimpleNamespace(turn_id=timeline.turn_id, turn_blocks=timeline.blocks, lease=lease)
+    lease = SimpleNamespace(had_files=True, principal=OWNER, conversation_id="conv_1")
+    turn = SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=timeline.blocks, lease=lease)
 
     lines = await WorkspaceSection(NoHistory(StoredFiles().artifacts), turn).load_lines()
 

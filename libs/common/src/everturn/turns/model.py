@@ -49,6 +49,8 @@ class TurnStart:
     """On turns of this conversation, if no block contains it yet; oldest first."""
     has_signals: bool
     """Whether signals of the turn have arrived, answered or not."""
+    has_files: bool
+    """Whether turns have left files in the workspace, removed or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ _START = f"""
 SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at, used.*, ({_COVERED}) AS covered,
        EXISTS (SELECT FROM source WHERE conversation_id = $1) AS has_sources,
        EXISTS (SELECT FROM feedback WHERE conversation_id = $1 AND NOT told) AS has_feedback,
-       EXISTS (SELECT FROM signal WHERE turn_id = $2) AS has_signals
+       EXISTS (SELECT FROM signal WHERE turn_id = $2) AS has_signals,
+       EXISTS (SELECT FROM artifact WHERE conversation_id = $1 AND kind = 'file') AS has_files
   FROM turn, LATERAL (
        SELECT COALESCE(sum(input_tokens), 0)::bigint AS used_input_tokens,
               COALESCE(sum(output_tokens), 0)::bigint AS used_output_tokens,
@@ -284,9 +285,8 @@ class PostgresTimelines:
             if row["has_feedback"]:
                 feedback = tuple(map(read_feedback, await transaction.fetch(_FEEDBACK, conversation_id)))
         usage = TurnUsage(**{name: row[f"used_{name}"] for name in _USED})
-        return TurnStart(
-            read_turn(row), await read_blocks(blocks), usage, sources, feedback, has_signals=row["has_signals"]
-        )
+        has = {"has_signals": row["has_signals"], "has_files": row["has_files"]}
+        return TurnStart(read_turn(row), await read_blocks(blocks), usage, sources, feedback, **has)
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:

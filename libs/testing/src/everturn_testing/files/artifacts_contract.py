@@ -71,6 +71,16 @@ class ArtifactsContract:
         with pytest.raises(NotFound):
             await artifacts.load_by_rn(ANN, replace(rn, path="other"))
 
+    async def test_a_turn_starts_with_whether_there_are_files(self, artifacts: Artifacts, harness: Harness) -> None:
+        empty, _ = await save_rows(harness)
+        used, _ = await save_rows(harness, "fi:turn_1.files/a.txt")
+
+        for conversation_id, has_files in ((empty, False), (used, True)):
+            receipt = await harness.say("And then?", conversation_id)
+            assert receipt.turn_id is not None
+            start = await harness.timelines.load_start(ANN, conversation_id, receipt.turn_id)
+            assert start.has_files is has_files
+
     async def test_a_ref_names_the_newest_of_its_files(self, artifacts: Artifacts, harness: Harness) -> None:
         conversation_id, (old, new) = await save_rows(harness, "fi:t.files/a", "fi:t.files/a", _1={"size": 2**40})
 

@@ -8,6 +8,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
+from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.timeline.sources import Source
@@ -51,6 +52,10 @@ class MemoryTimelines:
             await self.load_sources(principal, conversation_id),
             self._find_fresh_feedback(principal, conversation_id),
             has_signals=any(row.signal.turn_id == turn_id for row in self._platform.signals.values()),
+            has_files=any(
+                artifact.kind is ArtifactKind.FILE
+                for artifact in self._platform.conversation(principal, conversation_id).artifacts
+            ),
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

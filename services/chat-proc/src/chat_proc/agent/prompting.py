@@ -126,7 +126,7 @@ class WorkspaceSection:
     def __init__(self, history: WorkspaceHistory | None, turn: LeasedTurn) -> None:
         self._history = history
         self._turn = turn
-        self._turns: Sequence[WorkspaceTurn] | None = None
+        self._turns: Sequence[WorkspaceTurn] | None = None if turn.had_files else ()
 
     async def load_lines(self) -> tuple[str, ...]:
         """Load the current lines. If the rows can't be read, the lines say so, and the turn continues."""

@@ -334,6 +334,8 @@ class LeasedTurn:
         self.turn = turn
         self.fresh_feedback = start.feedback
         """Feedback that no block contained when the turn was loaded."""
+        self.had_files = start.has_files
+        """Whether there were files in the workspace when the turn was loaded."""
         self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
         """Where the turn's calls are made, for the policy that reviews them."""
         self.inbox = inbox
