@@ -30,7 +30,8 @@ class World:
         self.luck = 0.0
         self.clock = FixedClock()
         self.metrics = IngressMetrics()
-        self.use = RedisUse(0, 0)
+        self.use = RedisUse(0, 100)
+        self.memory_reads = 0
         self.doorbells = MemoryDoorbells()
         self.presences = MemoryPresences(monotonic=self.clock.monotonic)
         world: Any = self
@@ -48,6 +49,7 @@ class World:
     async def load_use(self, owner: Principal | None = None) -> RedisUse:
         if self.silent:
             await asyncio.Event().wait()
+        self.memory_reads += 1
         return self.use
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
@@ -194,6 +196,18 @@ async def test_what_is_being_stored_counts_until_it_is() -> None:
     world.clock.advance(20)
 
     await world.gate.admit(Principal("t", "p", "another"), new_work=True)
+
+
+@pytest.mark.parametrize(("used", "reads"), [(10, 3), (75, 11)])
+async def test_memory_is_read_four_times_a_second_unless_it_is_scarce(used: int, reads: int) -> None:
+    world = await World().attend()
+    world.use = RedisUse(used=used, limit=100, of_user=0)
+
+    for _ in range(11):
+        await world.gate.admit(ME, new_work=True)
+        world.clock.advance(0.06)
+
+    assert world.memory_reads == reads
 
 
 @pytest.mark.parametrize(

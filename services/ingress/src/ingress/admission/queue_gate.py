@@ -12,7 +12,7 @@ from typing import Final
 from everturn.core.cancellation import answered_within
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal, lane_of
-from everturn.events.stream import RedisUse, StreamMemory
+from everturn.events.stream import StreamMemory
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from ingress.admission.limits import strongest_role
 from ingress.errors import ProblemError, too_many, unavailable
@@ -43,6 +43,8 @@ MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
 """Shares of Redis' memory above which nothing new is accepted, and above which users who hold much of it must wait."""
 USER_SCARCE_BYTES = 1 << 20
 """How much one user's events can hold while memory is scarce."""
+MEMORY_KEEP_S = 0.25
+"""How long memory that is not scarce counts as such. Meanwhile it grows by far less than the space above."""
 MEMORY_RETRY_S = 60
 """Events of ended turns are deleted after a minute."""
 RETRY_MIN_S: Final = 5.0
@@ -190,7 +192,9 @@ class WorkGate:
         self._workers = workers
         self._caps = caps
         self._metrics = metrics
+        self._monotonic = monotonic
         self._random = random
+        self._has_memory_until = -math.inf
 
     async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
         """Admit new work or a signal. Raises problems with a retry time: 503 while Redis is down or, for new work,
@@ -203,7 +207,7 @@ class WorkGate:
                 await self._doorbells.check(limit_s=CHECK_LIMIT_S)
                 return Admission(None, principal)
             async with answered_within(ASK_LIMIT_S):
-                self._check_memory(principal, await self._memory.load_use(principal))
+                await self._check_memory(principal)
                 await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
                 depth = await self._places.load(_key_of(principal))
         except (Unavailable, TimeoutError) as error:
@@ -234,8 +238,13 @@ class WorkGate:
         text = f"{full.detail.rstrip('.')}, and no worker is running." if idle else full.detail
         return self._count(principal, "queue", unavailable(text, retry_after_s=retry_after_s))
 
-    def _check_memory(self, principal: Principal, use: RedisUse) -> None:
+    async def _check_memory(self, principal: Principal) -> None:
         """Reject before Redis is full, and first those users whose events fill it."""
+        if self._monotonic() < self._has_memory_until:
+            return
+        use = await self._memory.load_use(principal)
+        if use.share < MEMORY_SCARCE:
+            self._has_memory_until = self._monotonic() + MEMORY_KEEP_S
         if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:
             text = "The events of your turns use too much memory. They are removed a minute after the turns have ended."
             raise self._count(principal, "user_memory", too_many(text, retry_after_s=MEMORY_RETRY_S))
