@@ -16,7 +16,15 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.model import ChatDelta, ChatRewind, ConvStatus, ConvTitle, Envelope, encode_envelope, parse_envelope
+from everturn.events.model import (
+    ChatDelta,
+    ChatRewind,
+    ConvStatus,
+    ConvTitle,
+    Envelope,
+    encode_envelope,
+    parse_envelope,
+)
 from everturn.events.stream import Entry, EventsLost
 from everturn.events.views import TurnView
 from everturn_testing.core import FixedClock
