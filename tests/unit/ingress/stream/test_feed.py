@@ -14,8 +14,10 @@ from everturn.events.cursor import EventCursor
 from everturn.events.stream import EncodedEvent, Entry, Hint
 from everturn_testing.core import FixedClock
 from everturn_testing.events.events import MemoryEvents
+from ingress.admission.slots import OpenSlots
+from ingress.auth.revocation import Recheck
 from ingress.metrics import IngressMetrics
-from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
+from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed, StreamEdge
 from ingress.stream.frames import HEARTBEAT, Phase
 from ingress.stream.hub import SNAPSHOT_READS, Hub, Subscription
 from ingress.stream.rows import Head, Snapshot, StreamRows
@@ -363,3 +365,25 @@ async def test_hints_missed_without_listeners_are_sent_with_the_head() -> None:
     hints = Hints()
 
     assert await read_heads(hints, LateRows(after=0), hints.reconnects) == ["head_1", "head_2"]
+
+
+async def test_each_credential_of_a_user_gets_its_own_slot_back() -> None:
+    """Principals of an API key and a token are equal, and share a stream, but limits count them apart."""
+    by_token = replace(ANN, person="token:ann")
+    slots = OpenSlots(max_total=10, max_per_user=2)
+    hub = Hub(reader=MemoryEvents(), hints=NoHints(), rows=Rows(at(0)), metrics=IngressMetrics(), queue_bytes=1 << 20)
+    feed = Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0)
+    recheck = Recheck(cast(Any, None), 60.0, lambda: 0.0)
+    edge = StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=5.0)
+
+    async def follow_as(principal: Principal) -> Subscription:
+        with edge.slots.until_handed_over(principal):
+            return await hub.open(principal, CONVERSATION, None, None)
+
+    by_key = await follow_as(ANN)
+    for _ in range(3):
+        edge.close(await follow_as(by_token))
+
+    assert slots.total == 1
+    edge.close(by_key)
+    assert slots.total == 0

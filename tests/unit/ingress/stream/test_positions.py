@@ -53,7 +53,7 @@ class World:
     def add_client(self, stream: ConversationStream) -> None:
         cursor = ClientCursor(START, max_bytes=10_000)
         cursor.reach_end(START, found_any=False)
-        stream.clients.add(Subscription(stream, cursor, None, START))
+        stream.clients.add(Subscription(stream, stream.principal, cursor, None, START))
 
 
 def received(stream: ConversationStream) -> list[bytes]:

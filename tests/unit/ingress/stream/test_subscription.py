@@ -32,7 +32,7 @@ def build_stream(clients: int) -> ConversationStream:
     for _ in range(clients):
         cursor = ClientCursor(START, max_bytes=1000)
         cursor.reach_end(START, found_any=False)
-        stream.clients.add(Subscription(stream, cursor, None, START))
+        stream.clients.add(Subscription(stream, stream.principal, cursor, None, START))
     return stream
 
 

@@ -174,7 +174,7 @@ class Feed:
     def _try_hold(self, client: Subscription) -> bool:
         if client.snapshot_slot is None:
             try:
-                self._large.acquire(client.stream.principal)
+                self._large.acquire(client.principal)
             except ProblemError:
                 return False
             client.snapshot_slot = self._large
@@ -253,7 +253,7 @@ class StreamEdge:
     def close(self, client: Subscription) -> None:
         """Release what an open stream holds."""
         self.hub.close(client)
-        self.slots.release(client.stream.principal)
+        self.slots.release(client.principal)
 
 
 def read_cursor(text: str | None) -> EventCursor | None:

@@ -46,6 +46,8 @@ class Subscription:
     """One open client. The hub adds frames; the client's own task sends them."""
 
     stream: "ConversationStream"
+    principal: Principal
+    """Who opened it, as equal to the stream's principal: but limits can count the credentials of a user apart."""
     cursor: ClientCursor
     expires_at: float | None
     start: EventCursor | None
@@ -63,7 +65,7 @@ class Subscription:
     def release_snapshot(self) -> None:
         """Release the slot once the client has received its snapshot or is gone."""
         if self.snapshot_slot is not None:
-            self.snapshot_slot.release(self.stream.principal)
+            self.snapshot_slot.release(self.principal)
             self.snapshot_slot = None
 
     def end(self) -> None:
@@ -246,7 +248,7 @@ class Hub:
         cursor = ClientCursor(after, max_bytes=self._queue_bytes)
         if not usable:
             cursor.lose("expired_cursor")
-        client = Subscription(stream, cursor, expires_at, after)
+        client = Subscription(stream, principal, cursor, expires_at, after)
         stream.clients.add(client)
         stream.published_position = None
         self.metrics.streams.inc()
