@@ -8,12 +8,13 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
+from chat_proc.worker.runner import ClaimedTurn
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
 from everturn.timeline.bodies import CompletionBody, PromptBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.turns.model import Effect, EffectState
+from everturn.turns.model import Claim, Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say
 
 SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
@@ -180,6 +181,33 @@ async def test_a_draining_worker_hands_over_at_a_round_boundary() -> None:
     await bench.work()
     assert list(echo.calls.values()) == [1]
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize(
+    ("retracts", "left", "ended"),
+    [(False, TurnStatus.CANCELLED, TurnStatus.CANCELLED), (True, TurnStatus.QUEUED, TurnStatus.COMPLETED)],
+)
+async def test_a_turn_claimed_for_its_cancel_runs_no_round(retracts: bool, left: TurnStatus, ended: TurnStatus) -> None:
+    bench, echo = build()
+    await bench.say("Hello.")
+    signal_id = await bench.signal(SignalKind.CANCEL)
+    if retracts:
+        await bench.retract(signal_id)
+    worker = bench.hire()
+    claimed = worker.claimed
+
+    def claim_for_cancel(claim: Claim, requested_at_s: float) -> ClaimedTurn:
+        turn = claimed(claim, requested_at_s)
+        turn.request_handover()
+        return turn
+
+    worker.claimed = claim_for_cancel
+    await worker.run_one()
+
+    assert (bench.turn_rows[0].status, bench.model.requests) == (left, [])
+    await bench.work()
+    assert bench.turn_rows[0].status is ended
     await check_conversation(bench)
 
 

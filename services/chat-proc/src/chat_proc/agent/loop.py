@@ -108,9 +108,11 @@ class AgentLoop:
                     if (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case GenerateRound(round=number):
-                    if turn.handover:
+                    end = await self._fold(turn, number)
+                    if end is None and turn.handover:
                         return HandedOver()
-                    end = await self._run_round(turn, prompts, compaction, number)
+                    if end is None:
+                        end = await self._run_round(turn, prompts, compaction, number)
                     if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case BeginTurn() | TurnEnded():
@@ -134,8 +136,6 @@ class AgentLoop:
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
     ) -> TurnEnd | None:
         """Run one round; returns the turn's end if the turn ends with it."""
-        if (end := await self._fold(turn, number)) is not None:
-            return end
         context = self._context(turn, number)
         cap = self._cap(turn, context)
         await compaction.make_room(context, allow_model=cap is None)

@@ -291,7 +291,8 @@ class ClaimLoop:
         except EverturnError as error:
             _log.warning("Could not find a turn for the extra slot", error=str(error))
             return False
-        if conversation_id is None or self._draining.is_set():
+        # During the search, a suspect turn may have begun to run alone.
+        if conversation_id is None or self._draining.is_set() or not self._slots.is_extra_free:
             return False
         requested_at_s = self._clock.monotonic()
         claiming = self._claims.try_claim_fairly(conversation_id, bounds, slot)
@@ -318,11 +319,12 @@ class ClaimLoop:
             conversation_id = await self._next_ring((Lane.CONTROL,))
             if conversation_id is None or self._draining.is_set():
                 continue
-            # A cancelled turn ends at once, so it needs no slot and no bound applies to it.
+            # A cancelled turn ends before its next round, so it needs no slot and no bound applies to it. If the cancel
+            # was retracted, the turn is handed over there instead, to wait for a slot.
             requested_at_s = self._clock.monotonic()
             claim = await self._try_claim(conversation_id, self._leases.try_claim(conversation_id))
             if claim is not None:
-                self._start(tasks, claim, requested_at_s)
+                self._start(tasks, claim, requested_at_s).request_handover()
 
     async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
         try:
@@ -340,7 +342,7 @@ class ClaimLoop:
             _log.warning("Could not claim a conversation", conversation_id=conversation_id, error=str(error))
             return None
 
-    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, requested_at_s: float) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, requested_at_s: float) -> ClaimedTurn:
         conversation_id = claim.lease.conversation_id
         TURNS_CLAIMED.inc()
         if claim.turn_id is not None and claim.attempt:
@@ -353,6 +355,7 @@ class ClaimLoop:
         if self._draining.is_set():
             turn.request_handover()
         task.add_done_callback(self._turns.pop)
+        return turn
 
     async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: ClaimedTurn, requested_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
