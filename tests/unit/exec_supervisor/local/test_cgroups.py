@@ -77,6 +77,18 @@ def test_an_existing_group_is_not_used(tmp_path):
     folder(tmp_path, "system.slice/everturn-run")
 
     assert try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V2) is None
+    assert (tmp_path / "system.slice/everturn-run").is_dir()
+
+
+def test_a_group_that_can_not_be_made_costs_no_time(tmp_path, monkeypatch):
+    """As where the cgroup file system is read-only: removing fails there too, for another reason than absence."""
+    for controller in ("memory", "pids"):
+        (tmp_path / controller).write_text("a file, in which no folder can be made")
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+
+    assert try_create_cgroup("run", LIMITS, 3, root=tmp_path, own=OWN_V1) is None
+    assert waits == []
 
 
 def test_groups_left_by_killed_supervisors_are_removed(tmp_path):

@@ -51,10 +51,7 @@ class Cgroup:
     def remove(self) -> None:
         """Delete the folders, then close the locks; call it once. The kernel releases the folders shortly after the
         last process has ended."""
-        deadline = time.monotonic() + _REMOVE_WAIT_S
-        for folder in self.folders():
-            while not _try_remove(folder) and time.monotonic() < deadline:
-                time.sleep(0.005)
+        _remove(self.folders())
         for lock in self.locks:
             os.close(lock)
 
@@ -71,13 +68,15 @@ def try_create_cgroup(
     paths = parse_own_cgroups(Path("/proc/self/cgroup").read_text(encoding="ascii") if own is None else own)
     for cgroup in _candidates(run_name, paths, root):
         remove_leftovers(cgroup)
+        made: list[Path] = []
         try:
             for folder in cgroup.folders():
                 folder.mkdir()
+                made.append(folder)
             _save_limits(cgroup, limits, own_processes)
             return replace(cgroup, locks=_lock_all(cgroup.folders()))
         except OSError:
-            cgroup.remove()
+            _remove(made)
     return None
 
 
@@ -163,6 +162,13 @@ def _load_counter(file: Path, name: str) -> int:
             if key == name:
                 return int(value)
     return 0
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    deadline = time.monotonic() + _REMOVE_WAIT_S
+    for folder in folders:
+        while not _try_remove(folder) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
 
 def _try_remove(folder: Path) -> bool:
