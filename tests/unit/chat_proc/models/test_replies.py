@@ -23,6 +23,8 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
+        ({"retry-after": "Mon, 01 Jan 2026 00:00:00 +99999999999999999999"}, None),
         ({}, None),
     ],
 )

@@ -289,10 +289,10 @@ def _seconds(value: str | None, *, divisor: int) -> float | None:
 
 
 def _seconds_until(value: str | None, now: datetime) -> float | None:
+    if value is None:
+        return None
     try:
-        when = parsedate_to_datetime(value) if value is not None else None
-    except ValueError:
+        when = parsedate_to_datetime(value)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+    except (ValueError, OverflowError):
         return None
-    if when is None:
-        return None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now.timestamp()
