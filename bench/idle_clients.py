@@ -7,15 +7,20 @@ fifth of them have warmed the process up. Needs nothing running: it starts its o
 import asyncio
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from helpers.followers import Followers, allow_files, load_rss_kib, measure_memory
+from helpers.followers import (
+    HELLO_SCRIPT,
+    Followers,
+    allow_files,
+    hold_conversation,
+    load_rss_kib,
+    measure_memory,
+    spawn_wide,
+)
 from helpers.goals import Goal, build_goal, run_goals
 
 from everturn_client.client import EverturnClient
-from everturn_local.processes import Child
 from everturn_local.supervision.platform import Platform
 
 STREAMS_MIB = 45.0
@@ -24,17 +29,6 @@ IDLE_MIB = 110.0
 SOCKET_KIB = 64.0
 """What a subscribed socket took when it was measured first."""
 OPEN_FILES = 8192
-SCRIPT = """
-[[scripts]]
-when = ""
-[[scripts.rounds]]
-reply = '<channel:action>{"action": "complete", "notes": "", "final_answer": "Hello."}</channel:action>'
-"""
-INGRESS = (
-    "import sys; from ingress.__main__ import main; from ingress.bounds import Bounds; "
-    "sys.exit(main([], bounds=Bounds(streams_of_user=10_000, heartbeat_s=60)))"
-)
-"""`python -m ingress` for one user with that many streams."""
 
 
 def measure(streams: int, sockets: int) -> list[Goal]:
@@ -45,10 +39,10 @@ def measure(streams: int, sockets: int) -> list[Goal]:
 
 async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
     script = folder / "script.toml"
-    script.write_text(SCRIPT)
+    script.write_text(HELLO_SCRIPT)
     env = {"EVERTURN_MODEL": f"scripted:{script}"}
     async with (
-        Platform(folder / "home", workers=1, env=env, durable=False, auto_restart=False, spawn=spawn) as platform,
+        Platform(folder / "home", workers=1, env=env, durable=False, auto_restart=False, spawn=spawn_wide) as platform,
         EverturnClient(platform.urls[0]) as client,
     ):
         pid = platform.pid("ingress-1")
@@ -68,19 +62,6 @@ async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
         build_goal("P15 each further idle stream, KiB", over_http.each_kib, allowed_kib, 1.0),
         build_goal("each further subscribed socket vs once, KiB", over_sockets.each_kib, SOCKET_KIB, 1.0),
     ]
-
-
-def spawn(argv: Sequence[str], **more: Any) -> Child:
-    """As `Platform` starts a process, except that ingresses have other bounds."""
-    *python, _, module = argv
-    return Child([*python, "-c", INGRESS] if module == "ingress" else argv, **more)
-
-
-async def hold_conversation(client: EverturnClient) -> tuple[str, str]:
-    """A conversation in which nothing happens any more, and its last event."""
-    accepted = await client.send_message("new", "Hello.")
-    *_, last = [step async for step in client.follow_turn(accepted.conversation_id, accepted.turn_id)]
-    return accepted.conversation_id, last.envelope.id or last.state.cursor
 
 
 if __name__ == "__main__":

@@ -1,20 +1,36 @@
 """Many followers of one conversation in one process: cheap clients over SSE and over sockets, which keep ids only.
 
-What an ingress takes for them while they are idle is measured here too, for `make load` and `bench/idle_clients.py`.
+What an ingress takes for them while they are idle is measured here too, for `make load` and `bench/idle_clients.py`. A
+platform whose ingresses accept them all is started with `spawn_wide`.
 """
 
 import asyncio
 import re
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from everturn_client.client import EverturnClient
+from everturn_local.processes import Child
+
 BATCH = 50
 """Clients that connect at once."""
+HELLO_SCRIPT = """
+[[scripts]]
+when = ""
+[[scripts.rounds]]
+reply = '<channel:action>{"action": "complete", "notes": "", "final_answer": "Hello."}</channel:action>'
+"""
+WIDE_INGRESS = (
+    "import sys; from ingress.__main__ import main; from ingress.bounds import Bounds; "
+    "sys.exit(main([], bounds=Bounds(streams_of_user=10_000, heartbeat_s=60)))"
+)
+"""`python -m ingress` for one user with that many streams."""
 TRIES = 10
 _ID = re.compile(rb'"id":"(\d+-\d+)","type":"chat\.delta"')
 
@@ -30,6 +46,19 @@ def load_rss_kib(pid: int) -> int:
     """Resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def spawn_wide(argv: Sequence[str], **more: Any) -> Child:
+    """As `Platform` starts a process, except that ingresses are WIDE_INGRESS."""
+    *python, _, module = argv
+    return Child([*python, "-c", WIDE_INGRESS] if module == "ingress" else argv, **more)
+
+
+async def hold_conversation(client: EverturnClient) -> tuple[str, str]:
+    """A conversation in which nothing happens any more, and its last event. The model plays HELLO_SCRIPT."""
+    accepted = await client.send_message("new", "Hello.")
+    *_, last = [step async for step in client.follow_turn(accepted.conversation_id, accepted.turn_id)]
+    return accepted.conversation_id, last.envelope.id or last.state.cursor
 
 
 @dataclass(frozen=True, slots=True)

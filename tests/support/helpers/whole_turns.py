@@ -155,6 +155,12 @@ async def wait_until_idle(platform: Platform) -> None:
             used_s = sum(load_cpu(platform).values()) - before_s
 
 
+def load_process_cpu(pid: int) -> float:
+    """CPU seconds so far of one process, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def load_cpu(platform: Platform) -> dict[str, float]:
     """CPU seconds so far of each part of the platform, with its children; the encoders of memory search are a part."""
     ticks = os.sysconf("SC_CLK_TCK")
