@@ -82,12 +82,14 @@ bench: setup ## Run the benchmarks; each prints a ratio and its goal
 	@missed=; for script in $(filter-out bench/profile.py,$(wildcard bench/*.py)); do PYTHONPATH=tests/support $(BIN)/python -P "$$script" || missed="$$missed $$script"; done; \
 	[ -z "$$missed" ] || { echo "goals missed:$$missed"; exit 1; }
 
-bench-peers: setup ## Run the benchmark of a whole turn beside Chainlit and langgraph dev, which it installs in .bench-peers
-	@for peer in chainlit langgraph; do \
-		[ -x .bench-peers/$$peer/bin/$$peer ] && continue; \
-		$(PYTHON) -m venv .bench-peers/$$peer && .bench-peers/$$peer/bin/pip install -q -r bench/peers/$$peer.txt || exit 1; \
+bench-peers: setup ## Run the benchmarks beside Chainlit, langgraph and pydantic-ai, which it installs in .bench-peers
+	@for peer in chainlit langgraph pydantic-ai; do \
+		[ -e .bench-peers/$$peer/installed ] && continue; \
+		$(PYTHON) -m venv .bench-peers/$$peer && .bench-peers/$$peer/bin/pip install -q -r bench/peers/$$peer.txt \
+			&& touch .bench-peers/$$peer/installed || exit 1; \
 	done
-	@BENCH_PEERS="$$PWD/.bench-peers" PYTHONPATH=tests/support $(BIN)/python -P bench/whole_turn.py
+	@missed=; for script in bench/whole_turn.py bench/round_overhead.py; do BENCH_PEERS="$$PWD/.bench-peers" PYTHONPATH=tests/support $(BIN)/python -P "$$script" || missed="$$missed $$script"; done; \
+	[ -z "$$missed" ] || { echo "goals missed:$$missed"; exit 1; }
 
 lock: ## Resolve the dependencies again and write both lock files
 	@$(SETUP) --lock
