@@ -189,7 +189,7 @@ async def test_a_draining_worker_hands_over_at_a_round_boundary() -> None:
     [(False, TurnStatus.CANCELLED, TurnStatus.CANCELLED), (True, TurnStatus.QUEUED, TurnStatus.COMPLETED)],
 )
 async def test_a_turn_claimed_for_its_cancel_runs_no_round(retracts: bool, left: TurnStatus, ended: TurnStatus) -> None:
-    bench, echo = build()
+    bench, _ = build()
     await bench.say("Hello.")
     signal_id = await bench.signal(SignalKind.CANCEL)
     if retracts:

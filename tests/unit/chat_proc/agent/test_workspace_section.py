@@ -1,7 +1,7 @@
 """[WORKSPACE] in real turns."""
 
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
@@ -9,6 +9,7 @@ from turn_harness.replies import answer, call
 from chat_proc.agent.prompting import WorkspaceSection
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.errors import Unavailable
+from everturn.files.model import Artifact
 from everturn.models.port import ModelRequest, TextPart
 from everturn_testing.files.stored_files import OWNER, StoredFiles
 from everturn_testing.timeline import TimelineBuilder
@@ -47,6 +48,32 @@ class NoHistory(WorkspaceHistory):
 
     async def load_turns(self, *args: object, **kwargs: object) -> NoReturn:
         raise Unavailable("down")
+
+
+class CountedHistory(WorkspaceHistory):
+    """Counts how often the turn's own rows are read."""
+
+    reads = 0
+
+    async def load_folder(self, *args: Any, **kwargs: Any) -> tuple[Artifact, ...]:
+        self.reads += 1
+        return await super().load_folder(*args, **kwargs)
+
+
+async def test_the_lines_are_loaded_once_for_the_same_blocks() -> None:
+    timeline, history = TimelineBuilder(), CountedHistory(StoredFiles().artifacts)
+    timeline.start_turn("turn_2", "Go")
+    blocks = timeline.blocks[1:]  # without the header, whose blocks a summary has replaced
+    lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")
+    lines = WorkspaceSection(history, SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=blocks, lease=lease))
+
+    assert await lines.load_lines() == await lines.load_lines()
+    assert history.reads == 1
+
+    timeline.start_round()
+    blocks.append(timeline.blocks[-1])
+    await lines.load_lines()
+    assert history.reads == 2
 
 
 async def test_a_turn_continues_if_the_history_is_unavailable() -> None:

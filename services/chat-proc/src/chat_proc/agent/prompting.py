@@ -127,23 +127,31 @@ class WorkspaceSection:
         self._history = history
         self._turn = turn
         self._turns: Sequence[WorkspaceTurn] | None = None if turn.had_files else ()
+        self._loaded: tuple[int, tuple[str, ...]] = (-1, ())
+        """The number of the turn's blocks, and the lines for them. A round asks twice, and folding takes all blocks."""
 
     async def load_lines(self) -> tuple[str, ...]:
         """Load the current lines. If the rows can't be read, the lines say so, and the turn continues."""
         turn = self._turn
-        folded = fold_workspace(turn.turn_blocks, turn.turn_id)
-        if self._history is None:
-            return describe_workspace(folded, ())
-        owner = Owner(turn.lease.principal, turn.lease.conversation_id)
+        count, lines = self._loaded
+        if count == len(turn.turn_blocks):
+            return lines
         try:
-            workspace = await load_own(self._history, owner, turn.turn_blocks, turn.turn_id)
-            if self._turns is None:
-                self._turns = await self._history.load_turns(
-                    owner.principal, owner.conversation_id, limit=SHOWN_TURNS + 1
-                )
+            lines = await self._load_lines()
         except Unavailable as error:
             _log.warning("Could not load the history of the workspace", error=str(error))
-            return describe_workspace(folded, None)
+            return describe_workspace(fold_workspace(turn.turn_blocks, turn.turn_id), None)
+        self._loaded = len(turn.turn_blocks), lines
+        return lines
+
+    async def _load_lines(self) -> tuple[str, ...]:
+        turn = self._turn
+        if self._history is None:
+            return describe_workspace(fold_workspace(turn.turn_blocks, turn.turn_id), ())
+        owner = Owner(turn.lease.principal, turn.lease.conversation_id)
+        workspace = await load_own(self._history, owner, turn.turn_blocks, turn.turn_id)
+        if self._turns is None:
+            self._turns = await self._history.load_turns(owner.principal, owner.conversation_id, limit=SHOWN_TURNS + 1)
         return describe_workspace(workspace, self._turns)
 
 
