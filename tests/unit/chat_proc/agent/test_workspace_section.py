@@ -65,7 +65,9 @@ async def test_the_lines_are_loaded_once_for_the_same_blocks() -> None:
     timeline.start_turn("turn_2", "Go")
     blocks = timeline.blocks[1:]  # without the header, whose blocks a summary has replaced
     lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")
-    lines = WorkspaceSection(history, SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=blocks, lease=lease))
+    lines = WorkspaceSection(
+        history, SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=blocks, lease=lease)
+    )
 
     assert await lines.load_lines() == await lines.load_lines()
     assert history.reads == 1
