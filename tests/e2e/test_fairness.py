@@ -37,6 +37,13 @@ class Caller:
         self._conversations.append(answer.json()["conversation_id"])
         return str(answer.json()["turn_id"])
 
+    async def cancel_and_retract(self, conversation_id: str) -> int:
+        """The status of the retraction."""
+        signals = f"{self._path}/{conversation_id}/signals"
+        cancel = await self._http.post(signals, json={"kind": "cancel"}, headers=self._headers)
+        answer = await self._http.delete(f"{signals}/{cancel.json()['signal_id']}", headers=self._headers)
+        return answer.status_code
+
     async def erase(self) -> None:
         for conversation_id in self._conversations:
             await self._http.delete(f"{self._path}/{conversation_id}", headers=self._headers)
@@ -64,6 +71,9 @@ class Site:
 
     async def ask(self, statement: str) -> str:
         return await asyncio.to_thread(self._platform.postgres.run_sql, statement, database=DATABASE)
+
+    def read(self, statement: str) -> int:
+        return int(self._platform.postgres.run_sql(statement, database=DATABASE))
 
     async def wait_running(self, tenant: str, turns: int) -> None:
         statement = f"SELECT count(*) FROM turn WHERE tenant = '{tenant}' AND status = 'running'"
@@ -140,3 +150,17 @@ async def test_flooding_tenants_delay_nobody(site: Site) -> None:
     waited = [await site.waited_s(await site.user("victim", "vera").send("Hello.")) for _ in range(3)]
 
     assert max(waited) <= START_S, waited
+
+
+async def test_a_retracted_cancel_does_not_run_a_turn_beyond_the_slots(site: Site) -> None:
+    hostile = site.user("attack", "mallory-cancels")
+    for _ in range(20):
+        await hostile.send("silent")
+    await site.wait_running("attack", WORKERS * SLOTS)
+    queued = "SELECT conversation_id FROM turn WHERE tenant = 'attack' AND status = 'queued'"
+
+    answers = [await hostile.cancel_and_retract(each) for each in (await site.ask(queued)).split()]
+
+    assert answers.count(200) > 0, answers
+    running = "SELECT count(*) FROM turn WHERE tenant = 'attack' AND status = 'running'"
+    await wait_until(lambda: site.read(running) == WORKERS * SLOTS)
