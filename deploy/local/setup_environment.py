@@ -32,6 +32,7 @@ MEMBERS = (
 )
 SANDBOX_MEMBERS = ("libs/common", "services/executor")
 STAMP = "everturn-setup.json"
+CONVERTER = ROOT / "libs/common/src/everturn/memory/encoders/convert_minilm.py"
 MIN_VERSION = (3, 11)
 PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
 APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
@@ -112,6 +113,9 @@ def save_environment() -> None:
     with Step("our packages"):
         editable = [word for member in MEMBERS for word in ("-e", ROOT / member)]
         run_uv("pip", "install", "--no-deps", "--no-build-isolation", "--python", VENV, *editable)
+    with Step("model of memory search"):
+        # Where everturn.memory.encoders.opening expects it.
+        run(VENV / "bin" / "python", "-I", CONVERTER, VENV / "share" / "everturn" / "minilm")
     save_stamp(VENV, stamp)
 
 
@@ -220,7 +224,7 @@ def build_requirement(lock: str, name: str) -> str:
 
 
 def build_environment_digest() -> str:
-    return build_digest([Path(__file__), LOCK, *(ROOT / member / "pyproject.toml" for member in MEMBERS)])
+    return build_digest([Path(__file__), LOCK, CONVERTER, *(ROOT / member / "pyproject.toml" for member in MEMBERS)])
 
 
 def build_sandbox_digest() -> str:

@@ -20,7 +20,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the encoder and its weights; it changes whenever the vectors do."""
+        """Names the encoder; it changes when new vectors can't be compared with stored ones any more."""
         ...
 
     @property

@@ -32,7 +32,7 @@ RETRY_S = 2.0
 JOB_TIMEOUT_S = 120.0
 BUSY_REST = 4
 """While several turns run, the indexer rests this many times as long as it worked, so encoding takes at most a fifth
-of one processor from them. That is enough for about two turns of 1,000 characters a second."""
+of one processor from them. That is enough for about six turns of 1,000 characters a second."""
 MAX_REST_S = 10.0
 REST_CHECK_S = 0.25
 """How soon it goes on when the turns have ended."""

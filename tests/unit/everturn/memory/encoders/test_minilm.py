@@ -63,6 +63,13 @@ async def test_a_short_call_runs_between_the_requests_of_a_long_one(embedder: Mi
     assert len(await long) == 5
 
 
+async def test_the_process_has_one_thread_that_can_be_forked(embedder: MiniLmEmbedder) -> None:
+    await embedder.embed(["a"])
+
+    (pid,) = find_encoders()
+    assert len(os.listdir(f"/proc/{pid}/task")) == 1
+
+
 async def test_the_process_has_a_low_priority_and_ends_when_it_is_idle() -> None:
     embedder = MiniLmEmbedder(idle_s=0.3)
     assert find_encoders() == {}

