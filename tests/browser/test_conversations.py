@@ -72,7 +72,7 @@ async def test_a_fork_continues_from_a_turn_and_keeps_the_original(person: Perso
     await person.turns.first.get_by_role("button", name="Fork the conversation from here").click()
     await expect(person.turns).to_have_count(1)
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("script:plain to fork (fork)")
-    await expect(person.page.get_by_text("Copied to a new conversation.").last).to_be_visible()
+    await expect(person.page.get_by_text("Forked to a new conversation.").last).to_be_visible()
     fork_id = await person.read_conversation_id()
     await person.send("script:plain in the fork")
     await expect(person.turns).to_have_count(2)

@@ -56,11 +56,11 @@ async def test_a_button_loads_more_and_a_link_opens_another_tab(person: Person) 
     hits = await person.search("pelican")
     await expect(hits).to_have_count(10)
 
-    await person.button("More messages").click()
+    await person.button("Show more messages").click()
 
     await expect(hits).to_have_count(MANY)
     await expect(hits.nth(10)).to_be_focused()
-    await expect(person.button("More messages")).to_have_count(0)
+    await expect(person.button("Show more messages")).to_have_count(0)
     last = hits.filter(has_text=re.compile(f"number {MANY - 1}"))
     async with person.page.context.expect_page() as opened:
         await last.click(modifiers=["ControlOrMeta"])

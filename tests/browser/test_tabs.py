@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 TABS = 8
 PLACES = 4
-WAITS = "Too many windows of this browser are connected."
+WAITS = "Everturn is open in too many tabs."
 # Playwright keeps all tabs visible; this hides a tab as a browser does with background tabs.
 LOOK = """is_looked_at => {
     const state = is_looked_at ? "visible" : "hidden";

@@ -96,7 +96,7 @@ async def test_a_failed_message_is_sent_again_with_its_file(person: Person, harn
     failure = person.reply.get_by_role("group", name="The answer failed")
     assert ".." not in await failure.inner_text()
 
-    await person.button("Retry").click()
+    await person.button("Try again").click()
 
     await expect(person.turns).to_have_count(2)
     await person.finish()
@@ -104,7 +104,7 @@ async def test_a_failed_message_is_sent_again_with_its_file(person: Person, harn
     assert [(turn.text, [file.filename for file in turn.attachments]) for turn in turns] == [
         ("script:fail please", ["sales.csv"])
     ] * 2
-    await expect(person.button("Retry")).to_have_count(1)
+    await expect(person.button("Try again")).to_have_count(1)
 
 
 async def test_a_suggested_question_is_sent_on_click(person: Person) -> None:

@@ -34,7 +34,7 @@ def test_the_banner_shows_url_choices_reasons_and_how_to_use_it():
     assert "none (no clamd configured)" in banner
     assert "containers used (engine 1)" in banner
     assert "clamd      started (it knows the test file only)" in banner
-    assert "page       http://127.0.0.1:8080 (built with the Node of this machine)" in banner
+    assert "web client http://127.0.0.1:8080 (built with the Node of this machine)" in banner
     assert ".venv/bin/everturn chat" in banner
 
 
@@ -63,7 +63,7 @@ def test_the_banner_explains_a_missing_page():
         access=OPEN,
     )
 
-    assert "page       not available (no Node here: make setup installs one)" in banner
+    assert "web client not available (no Node here: make setup installs one)" in banner
 
 
 def test_the_banner_explains_missing_containers():

@@ -70,7 +70,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
     download.add_argument(
-        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: this folder)"
+        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: the current folder)"
     )
 
     feedback = commands.add_parser("feedback", parents=[shared], help="rate a turn")
@@ -121,7 +121,7 @@ def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> N
     export = add_command("export", help="save a conversation as JSON Lines with hashes")
     export.add_argument("conversation", metavar="ID", help="the conversation's id")
     export.add_argument(
-        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: this folder)"
+        "-o", "--output", type=Path, default=Path(), help="file or folder to write to (default: the current folder)"
     )
 
 
@@ -132,7 +132,7 @@ def _add_chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)")
     place = chat.add_mutually_exclusive_group()
     place.add_argument("--conversation", metavar="ID", help="continue this conversation")
-    place.add_argument("--continue", action="store_true", dest="go_on", help="continue the last conversation")
+    place.add_argument("--continue", action="store_true", dest="go_on", help="continue your most recent conversation")
     chat.add_argument("--json", action="store_true", dest="as_json", help="print the events as JSON lines")
     chat.add_argument("--download", type=Path, metavar="DIR", help="download the turn's files into this folder")
     chat.add_argument("--no-thinking", action="store_true", help="don't show the model's thinking")

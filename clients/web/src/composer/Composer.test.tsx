@@ -99,7 +99,7 @@ test("an offline user is informed", async () => {
 
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
 
-  expect(await screen.findByRole("alert")).toHaveTextContent("You are offline. Your text is kept.");
+  expect(await screen.findByRole("alert")).toHaveTextContent("You are offline. Your text has not been lost.");
   expect(screen.getByLabelText("Your message")).toHaveValue("hello");
 });
 

@@ -35,7 +35,7 @@ function BusyButtons({ canSend, isStopping, onSteer, onStop }: ComposerButtonsPr
       {canSend && (
         <>
           <Button type="submit" className={styles.compact} title="The agent reads it before its next step"><Plus aria-hidden /> <span>Queue</span></Button>
-          <Button onClick={onSteer} className={styles.compact} title="The agent drops what it is doing and follows this"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
+          <Button onClick={onSteer} className={styles.compact} title="The agent stops what it is doing and follows this message instead"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
         </>
       )}
       <Button variant="primary" onClick={onStop} title={isStopping ? "Cancel immediately" : "Stop and keep the answer so far"}>

@@ -92,7 +92,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
 }
 
 function describeFailedLoad(error: unknown): string {
-  return error instanceof Unreachable && !navigator.onLine ? "You are offline. Your text is kept." : describeError(error);
+  return error instanceof Unreachable && !navigator.onLine ? "You are offline. Your text has not been lost." : describeError(error);
 }
 
 interface Tried {

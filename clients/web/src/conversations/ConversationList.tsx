@@ -119,7 +119,7 @@ function ListEnd({ context }: { context?: ListContext | undefined }): JSX.Elemen
   const { search, now, hasMore, loadMore, onOpen } = context;
   return (
     <>
-      {hasMore && <Button variant="quiet" className={styles.more} onClick={loadMore}>More titles</Button>}
+      {hasMore && <Button variant="quiet" className={styles.more} onClick={loadMore}>Show more conversations</Button>}
       <MessageResults search={search} conversationId={null} now={now} onOpen={onOpen} />
     </>
   );

@@ -71,7 +71,7 @@ function useRowActions(conversation: ConversationView, name: string, onChanged: 
       const forked = await backend.forkConversation(id, { title: nameFork(name) });
       onChanged();
       onFork(forked.conversation_id);
-      announce("Copied to a new conversation.", "done");
+      announce("Forked to a new conversation.", "done");
     }),
     exportAll: act(async () => {
       downloadBlob(await backend.exportConversation(id), `${id}.jsonl`);

@@ -51,7 +51,7 @@ test("within one conversation only its messages are searched, on every page", as
 
   expect(await screen.findByRole("link")).toHaveTextContent(/^The harbour number 1\.Answer · 2 h$/);
   expect(screen.getByRole("region", { name: "In this conversation" })).toBeVisible();
-  await userEvent.click(screen.getByRole("button", { name: "More messages" }));
+  await userEvent.click(screen.getByRole("button", { name: "Show more messages" }));
 
   await waitFor(() => { expect(screen.getAllByRole("link")).toHaveLength(2); });
   expect(requests).toMatchObject([{ body: { conversation_id: "conv_1" } }, { body: { conversation_id: "conv_1", cursor: "c1" } }]);
@@ -60,11 +60,11 @@ test("within one conversation only its messages are searched, on every page", as
 test("the next page uses the server's cursor, and its first message gets the focus", async () => {
   const { requests } = show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(3)]) : page([buildHit(1), buildHit(2)], "c1")));
 
-  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+  await userEvent.click(await screen.findByRole("button", { name: "Show more messages" }));
 
   await waitFor(() => { expect(screen.getAllByRole("link")[2]).toHaveFocus(); });
   expect(requests).toHaveLength(2);
-  expect(screen.queryByRole("button", { name: "More messages" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Show more messages" })).toBeNull();
   expect(screen.getByText("3 messages found.")).toHaveRole("status");
 });
 
@@ -73,7 +73,7 @@ test("the first new message gets the focus even if it is rendered late", async (
   vi.stubGlobal("requestAnimationFrame", (draw: FrameRequestCallback) => { draw(0); return 0; });
   show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(3)]) : page([buildHit(1), buildHit(2)], "c1")));
 
-  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+  await userEvent.click(await screen.findByRole("button", { name: "Show more messages" }));
 
   await waitFor(() => { expect(screen.getAllByRole("link")[2]).toHaveFocus(); });
   vi.unstubAllGlobals();
@@ -85,7 +85,7 @@ test("the focus stays in a text field while more messages load", async () => {
   show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? later : page([buildHit(1), buildHit(2)], "c1")));
   const field = document.body.appendChild(document.createElement("input"));
 
-  await userEvent.click(await screen.findByRole("button", { name: "More messages" }));
+  await userEvent.click(await screen.findByRole("button", { name: "Show more messages" }));
   field.focus();
   send(page([buildHit(3)]));
 

@@ -54,7 +54,7 @@ export function MessageResults({ search, conversationId, now, onOpen }: MessageR
       <ul ref={list} className={styles.hits}>
         {hits.map((hit) => <li key={`${hit.conversation_id} ${hit.ref}`}><Hit {...{ hit, search, now, onOpen }} hasTitle={conversationId === null} /></li>)}
       </ul>
-      {hasMore && error === null && <Button variant="quiet" disabled={isLoadingMore} onClick={readOn}>More messages</Button>}
+      {hasMore && error === null && <Button variant="quiet" disabled={isLoadingMore} onClick={readOn}>Show more messages</Button>}
     </section>
   );
 }

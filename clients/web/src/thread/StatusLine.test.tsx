@@ -12,7 +12,7 @@ function refuse(status: number): Pick<ConversationSnapshot, "connection" | "prob
 test.each([
   ["message-circle-x", /Conversation not found/, refuse(404)],
   ["circle-alert", /Couldn’t load/, refuse(403)],
-  ["hourglass", /Too many windows/, { connection: "waiting" as const }],
+  ["hourglass", /too many tabs/, { connection: "waiting" as const }],
   ["wifi-off", /You are offline/, { connection: "offline" as const }],
 ])("only a broken connection has the warning icon: %s", async (icon, words, changes) => {
   render(<StatusLine live={{ state: null, toolProgress: new Map(), ...changes }} isSought={false} problems={[]} />);

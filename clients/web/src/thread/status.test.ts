@@ -18,7 +18,7 @@ test("a broken connection and being offline are distinguished", () => {
 });
 
 test("a tab that waits for other tabs says so", () => {
-  expect(describeConnection(snapshot({ connection: "waiting" }))).toMatch(/Too many windows/);
+  expect(describeConnection(snapshot({ connection: "waiting" }))).toMatch(/too many tabs/);
 });
 
 test("a rejection shows the server's text", () => {

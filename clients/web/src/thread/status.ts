@@ -14,7 +14,7 @@ export function describeConnection(live: ConversationSnapshot): string {
     case "live":
       return "";
     case "waiting":
-      return "Too many windows of this browser are connected. This window reconnects when you close or hide another one.";
+      return "Everturn is open in too many tabs. This tab reconnects when you close or hide another one.";
     case "reconnecting":
       return state === null ? "Reconnecting…" : "Connection lost. Reconnecting… Your work is safe.";
     case "offline":

@@ -56,7 +56,7 @@ export function useConversationActions({ conversationId, name, onFork, onAccepte
       fork: async (turnId) => {
         const forked = await backend.forkConversation(conversationId, { turnId, title: nameFork(name) });
         onFork(forked.conversation_id);
-        announce("Copied to a new conversation.", "done");
+        announce("Forked to a new conversation.", "done");
       },
     }),
     [backend, announce, conversationId, name, onFork, onAccepted, refreshTurn],

@@ -124,7 +124,7 @@ function Retry({ turn }: { turn: TurnView }): JSX.Element {
   };
   return (
     <>
-      <Button disabled={isBusy} onClick={again}><RotateCcw aria-hidden /> Retry</Button>
+      <Button disabled={isBusy} onClick={again}><RotateCcw aria-hidden /> Try again</Button>
       {problem !== "" && <p role="alert">{problem}</p>}
     </>
   );

@@ -174,11 +174,11 @@ test("a failure is described once, keeps the work so far, and can be retried", a
   show(turn);
 
   const failure = screen.getByRole("group", { name: "The answer failed" });
-  expect(failure).toHaveTextContent(/^The model didn’t answer\. Try again in a moment\.\s*RetryTechnical details$/);
+  expect(failure).toHaveTextContent(/^The model didn’t answer\. Try again in a moment\.\s*Try againTechnical details$/);
   expect(screen.getByText("The total is 12.")).toBeVisible();
   await userEvent.click(within(failure).getByRole("button", { name: "Technical details" }));
   expect(failure).toHaveTextContent("500 server_error");
-  await userEvent.click(within(failure).getByRole("button", { name: "Retry" }));
+  await userEvent.click(within(failure).getByRole("button", { name: "Try again" }));
 
   expect(actions.retry).toHaveBeenCalledWith(turn);
 });

@@ -10,7 +10,7 @@ export function describeUsage(turn: TurnView): string {
     const { input_tokens, output_tokens, cache_read_tokens, cost_usd, cost_known } = turn.usage;
     parts.push(formatCount(input_tokens + output_tokens, "token"));
     if (cache_read_tokens > 0 && input_tokens > 0) {
-      parts.push(`${Math.min(100, Math.round((100 * cache_read_tokens) / input_tokens))} % of the input cached`);
+      parts.push(`${Math.min(100, Math.round((100 * cache_read_tokens) / input_tokens))}% of the input cached`);
     }
     const cost = `$${cost_usd.toFixed(cost_usd < 0.1 ? 4 : 2)}`;
     if (!cost_known) parts.push(cost_usd > 0 ? `at least ${cost}` : "price unknown");

@@ -47,7 +47,7 @@ def render_banner(
     lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
     lines += [f"  {'containers':<10} {'used' if containers.chosen else 'not used'} ({containers.why})"]
     lines += [f"  {'clamd':<10} {'started' if clamd.program else 'not started'} ({clamd.why})"]
-    lines += [f"  {'page':<10} {url if web.dist else 'not available'} ({web.why})"]
+    lines += [f"  {'web client':<10} {url if web.dist else 'not available'} ({web.why})"]
     lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", ""]
     if access.is_open:
         lines += ["Try it from another terminal:", "", *(f"  {command}" for command in build_commands(url))]
@@ -64,7 +64,7 @@ def _render_keys(url: str, access: Access) -> list[str]:
         "",
         f'  {access.operate} DO="keys create --tenant default --project default --user NAME"',
         "",
-        "It is shown once. Paste it on the page where it asks for one, or use it in a terminal:",
+        "The key is shown only once. Paste it into the sign-in form of the web client, or use it in a terminal:",
         "",
         "  export EVERTURN_TOKEN=KEY",
         f"  {build_commands(url)[0]}",

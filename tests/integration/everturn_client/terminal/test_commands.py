@@ -209,7 +209,7 @@ async def test_bytes_that_are_not_utf_8_do_not_confirm_a_deletion(
     code, _, err = await everturn.run("delete", server.scenario.conversation.id, stdin=keyboard[1])
 
     assert code == 1
-    assert err.endswith(f"Kept {server.scenario.conversation.id}.\n")
+    assert err.endswith(f"Not deleted: {server.scenario.conversation.id}.\n")
 
 
 async def test_deleting_shows_the_title_without_reading_turns(

@@ -59,5 +59,5 @@ async def test_a_keyboard_that_can_not_be_read_is_reported(tmp_path: Path) -> No
     turn = await chat.run_once("Send it", (), keyboard=NO_KEYBOARD)
 
     assert turn.outcome == Outcome.COMPLETED
-    assert "Answers can no longer be read here: OSError" in shown.getvalue()
+    assert "Can't read your input any more: OSError" in shown.getvalue()
     assert f"everturn answer --conversation conv_1 {approval_id} approve" in shown.getvalue()

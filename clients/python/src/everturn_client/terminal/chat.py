@@ -231,7 +231,7 @@ class Chat:
     def _report_failure(self, answering: asyncio.Future[None]) -> None:
         error = None if answering.cancelled() else answering.exception()
         if error:
-            self.say(f"Answers can no longer be read here: {error!r}")
+            self.say(f"Can't read your input any more: {error!r}")
             if self.pending_approval:
                 self.say(render_answer_commands(self.pending_approval, self._answer_command))
 

@@ -100,7 +100,7 @@ async def run_delete(
             screen.write([Piece("info", f'Delete "{name}" with all its messages and files? [y/N] ')])
             answer = await asyncio.to_thread(answers.readline)
             if answer.strip().lower() not in ("y", "yes"):
-                screen.say(f"Kept {conversation_id}.")
+                screen.say(f"Not deleted: {conversation_id}.")
                 is_kept = True
                 continue
         await client.delete_conversation(conversation_id)
@@ -111,11 +111,11 @@ async def run_delete(
 async def run_fork(
     client: EverturnClient, screen: Screen, conversation_id: str, *, turn_id: str | None, title: str | None
 ) -> None:
-    """Copy a conversation; prints the copy's id to standard output."""
+    """Fork a conversation; prints the fork's id to standard output."""
     fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
     screen.write([Piece("output", f"{fork.conversation_id}\n")])
-    copied = "the first message" if fork.turns == 1 else f"the first {fork.turns} messages"
-    screen.say(f"Copied {copied} of {fork.forked_from}, with the answers.", "good")
+    forked = "the first message" if fork.turns == 1 else f"the first {fork.turns} messages"
+    screen.say(f"Forked {forked} of {fork.forked_from}, with the answers.", "good")
 
 
 async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:

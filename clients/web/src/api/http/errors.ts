@@ -39,7 +39,7 @@ export class Unreachable extends Error {
 /** A response that this client cannot read. */
 export class InvalidResponse extends Error {
   constructor(what: string, cause?: unknown) {
-    super(`The server's response can't be read: ${what}.`, { cause });
+    super(`The server’s response can’t be read: ${what}.`, { cause });
     this.name = "InvalidResponse";
   }
 }
