@@ -1,4 +1,5 @@
-# Everturn: commands; run `make` to list them. They need a POSIX shell, Python 3.11 or newer, and nothing else.
+# Everturn: commands; run `make` to list them. They need a POSIX shell and Python 3.11 or newer; those for containers also need
+# a container engine and Compose, and those for the browser need Chromium.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -44,7 +45,7 @@ browser: setup ## Test the web client in a real Chromium against the whole platf
 pictures: setup ## Retake the README's screenshots in a real Chromium, into docs/images
 	@$(BIN)/pytest -q $(ARGS) tests/browser/pictures.py
 
-chaos: setup ## Inject faults from random schedules while BUSY=2 other processes keep the machine busy; SEEDS=50 is how many, SEEDS=7,19 repeats these seeds
+chaos: setup ## Inject faults from random schedules while BUSY=2 other processes keep the machine busy; SEEDS=50 runs 50 schedules, SEEDS=7,19 repeats these seeds
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
 load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress
@@ -68,7 +69,7 @@ fmt: setup ## Format the sources and apply the linter's fixes
 migrate: setup ## Run the pending migrations on the local database
 	@$(LOCAL) migrate
 
-operate: setup ## Run an operator command against what `make run` started: DO="keys list --tenant default"; without DO, list the commands
+operate: setup ## Run an operator command against what `make run` started, while it runs: DO="keys list --tenant default"; without DO, list the commands
 	@$(LOCAL) operate $(DO)
 
 doctor: setup ## Check what works on this machine and say how to fix the rest

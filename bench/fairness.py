@@ -4,7 +4,7 @@ Both are on one lane of a real platform: ingress, worker, Postgres, Redis. Turns
 are alike, so that slots become free together, just before the light tenant's next turn comes: the worst case. The flood
 has ten times as many clients as its tenant has places in the queue; each sends again once its message is accepted, and
 a refused client returns at its retry time. Samples with and without the flood alternate in blocks.
-At last one user of the heavy tenant holds every slot with turns that make no progress (F2).
+At last one user of the heavy tenant holds every slot with turns that make no progress.
 Needs nothing running: it starts its own platform in a folder that it removes.
 """
 
@@ -109,7 +109,7 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
     return [
         build_goal(f"F25 p95 beside a flood vs alone, ms ({of})", p95(times.beside), p95(times.alone), 2.0),
         build_goal("F25 p50 of the same", statistics.median(times.beside), statistics.median(times.alone)),
-        build_goal("F2 p95 beside turns that hold every slot vs alone, ms", p95(times.held), p95(times.alone), 2.0),
+        build_goal("F25 p95 beside turns that hold every slot vs alone, ms", p95(times.held), p95(times.alone), 2.0),
     ]
 
 

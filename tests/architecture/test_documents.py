@@ -45,7 +45,7 @@ def find_retry_limits(path: str, text: str) -> Iterator[str]:
     elif path.endswith((".ts", ".tsx")) and path.startswith("clients/web/src/") and ".test." not in path:
         yield from (f"`{path}:{name}`" for name in SCRIPT_CONSTANT.findall(text) if RETRY_NAME.search(name))
     elif path.endswith(".sql") and path.startswith("migrations/sql/functions/"):
-        yield from (f"`{name}` of `{path}`" for name, body in SQL_FUNCTION.findall(text) if SQL_BACKOFF.search(body))
+        yield from (f"`{name}` in `{path}`" for name, body in SQL_FUNCTION.findall(text) if SQL_BACKOFF.search(body))
 
 
 def test_the_page_of_retries_names_every_limit_of_retries():
@@ -78,7 +78,7 @@ def test_sql_functions_with_growing_pauses_are_found():
 
     found = list(find_retry_limits("migrations/sql/functions/a.sql", text))
 
-    assert found == ["`one` of `migrations/sql/functions/a.sql`"]
+    assert found == ["`one` in `migrations/sql/functions/a.sql`"]
 
 
 def test_every_path_that_a_document_names_exists():

@@ -109,7 +109,7 @@ def read_license(name: str, installed: Mapping[str, Distribution]) -> str:
 
 
 def load_web() -> Iterator[tuple[str, str, bool]]:
-    """Name, licence, and whether it is bundled with the page."""
+    """Name, licence, and whether it is bundled with the web client."""
     packages: dict[str, dict[str, Any]] = json.loads(WEB_LOCK.read_text())["packages"]
     for path, package in packages.items():
         if path:
@@ -129,7 +129,7 @@ def render_page() -> str:
     installed = load_installed()
     web = sorted(set(load_web()))
     lists = (
-        ("The page of the web client", [(name, license) for name, license, bundled in web if bundled]),
+        ("The web client", [(name, license) for name, license, bundled in web if bundled]),
         (
             "Services, their images, and the tools of tests",
             [(n, read_license(n, installed)) for n in load_locked(SERVICES)],
@@ -144,7 +144,7 @@ def render_page() -> str:
         "# Third-party notices\n"
         "Generated from the lock files and the packages' metadata. A test keeps it up to date and rejects licences "
         "that are not on its list (`tests/architecture/test_licenses.py`).\nVersions are in the lock files. The full "
-        "licence texts are in `/assets/licenses.txt` of a running ingress for the page, and in the `.dist-info` "
+        "licence texts are in `/assets/licenses.txt` of a running ingress for the web client, and in the `.dist-info` "
         "folders of the images for Python.\n\n"
     )
     for title, rows in lists:

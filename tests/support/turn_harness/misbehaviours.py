@@ -68,8 +68,8 @@ CHANNELS = (
     ),
     _repaired("writes endless prose outside of channels", "la " * 10_000, "reply_too_long"),
     _repaired("returns an empty reply", "", "empty_reply"),
-    _repaired("returns only blanks", " \n\t ", "empty_reply"),
-    _repaired("writes endless blanks", " " * 500_000, "reply_too_long"),
+    _repaired("returns only whitespace", " \n\t ", "empty_reply"),
+    _repaired("writes endless whitespace", " " * 500_000, "reply_too_long"),
     _repaired("thinks endlessly", "<channel:thinking>" + "so " * 150_000, "reply_too_long"),
     _repaired("reasons natively and then returns an empty reply", [Think("Deep.")], "empty_reply"),
     _repaired("answers in the thinking channel only", "<channel:thinking>It is 4.</channel:thinking>", "no_action"),
@@ -141,7 +141,7 @@ ACTIONS = (
     _repaired("gives no verb", act('{"notes": "x"}'), "missing_field"),
     _repaired("finishes without an answer", act('{"action": "exit"}'), "missing_field"),
     _repaired("answers null", act('{"action": "complete", "final_answer": null}'), "missing_field"),
-    _repaired("answers with blanks", act('{"action": "complete", "final_answer": "  "}'), "missing_field"),
+    _repaired("answers with whitespace", act('{"action": "complete", "final_answer": "  "}'), "missing_field"),
     _repaired("answers with a list", act('{"action": "complete", "final_answer": ["x"]}'), "wrong_type"),
     _repaired("writes notes as an object", act('{"action": "call_tool", "notes": {"a": 1}}'), "wrong_type"),
     _repaired("calls no tool by name", act('{"action": "call_tool", "tool_call": {"params": {}}}'), "missing_field"),
@@ -377,7 +377,7 @@ TABLE = (*CHANNELS, *JSON, *ACTIONS, *STREAKS, *PROVIDERS, *FANOUT)
 
 def render_table() -> str:
     """The table as Markdown."""
-    head = ("the model", "gets the notice", "calls that are run", "the turn ends as", "with the answer")
+    head = ("the model", "gets the notice", "calls that run", "the turn ends as", "with the answer")
     rows = [(_name(row), _list(row.notices), _list(row.calls), row.ends, _quote(row.text)) for row in TABLE]
     lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines) + "\n"

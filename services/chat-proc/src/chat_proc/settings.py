@@ -59,7 +59,7 @@ class ExecutionSettings(BaseSettings):
     sandbox_python: Path | None = Field(
         default=None,
         validation_alias="SANDBOX_PYTHON",
-        description="Python interpreter of the environment for programs outside containers; empty allows none there.",
+        description="Python interpreter for programs that run outside containers; empty allows no such programs.",
     )
     sandbox_uids: str = Field(
         default="20000-20999",

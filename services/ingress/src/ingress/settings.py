@@ -62,10 +62,9 @@ class LimitSettings(CommonSettings):
         default=10_000,
         ge=1,
         validation_alias="CONNECTIONS_MAX",
-        description="Maximum open connections of this process; more get a 503. One address can have a fifth of "
-        "them, not counting those that serve an authenticated request; more get a 429. At most half "
-        "can be "
-        "event streams, and at most 32 of those can belong to one user.",
+        description="Maximum number of open connections of this process; more get a 503. One address can have a fifth "
+        "of them, not counting those that serve an authenticated request; more get a 429. At most half can be event "
+        "streams, and at most 32 of those can belong to one user.",
     )
     trusted_proxies: str = Field(
         default="",
