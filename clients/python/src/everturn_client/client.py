@@ -214,7 +214,7 @@ class EverturnClient:
         files: Sequence[Path] = (),
         target_turn_id: str | None = None,
     ) -> AcceptedSignal:
-        """Send a signal to the running turn. A blank steer makes it stop with what it has, a cancel ends it."""
+        """Send a signal to the running turn. A steer without text makes it stop with what it has, a cancel ends it."""
         fields = {"kind": kind, "text": text, "target_turn_id": target_turn_id}
         return await self._send_signal(conversation_id, fields, files)
 

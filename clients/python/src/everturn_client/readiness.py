@@ -11,7 +11,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost: Postgres has everything",
     "postgres disk": "give the Postgres server more disk space; until then messages are rejected",
     "redis memory": "raise maxmemory of the Redis server; near that limit new messages are rejected",
-    "objects": "check the file store that OBJECTS_URL names, its credentials and its free space",
+    "objects": "check the object store that OBJECTS_URL names, its credentials and its free space",
     "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are rejected",
     "file checks": "restart the ingress; its log says why the process that checks files does not start",
 }

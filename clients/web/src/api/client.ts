@@ -154,7 +154,7 @@ export class EverturnClient {
     }
   }
 
-  /** Send a signal to the running turn, or answer an approval. A blank steer stops the turn, a cancel ends it. */
+  /** Send a signal to the running turn, or answer an approval. A steer without text stops the turn, a cancel ends it. */
   sendSignal(conversationId: string, signal: Signalled): Promise<Accepted> {
     const { kind, text = "", approvalId, files, key = makeKey() } = signal;
     const fields = { kind, text, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };

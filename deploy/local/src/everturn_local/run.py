@@ -69,7 +69,7 @@ async def run_platform(settings: LocalSettings) -> int:
         print(banner, flush=True)
 
     await signals.run_unless_signalled(_run_started(platform, announce))
-    show_progress(f"stopping; running turns get up to {STOP_LIMIT_S:.0f} s (Ctrl-C again stops at once)")
+    show_progress(f"stopping; running turns get up to {STOP_LIMIT_S:.0f} s (Ctrl-C again stops immediately)")
     if not await signals.run_unless_signalled(platform.stop()):
         await platform.stop(limit_s=0)
     show_progress("stopped")

@@ -35,7 +35,7 @@ def test_without_signatures_only_the_test_file_is_detected(here: dict[str, str],
 
 @pytest.mark.parametrize(
     ("env", "fate"),
-    [({}, "accepted unscanned"), ({"APP_AV_SCAN": "1"}, "refused"), ({"EVERTURN_MODE": "production"}, "refused")],
+    [({}, "accepted unscanned"), ({"APP_AV_SCAN": "1"}, "rejected"), ({"EVERTURN_MODE": "production"}, "rejected")],
 )
 def test_without_clamd_the_choice_explains_what_happens_to_uploads(env: dict[str, str], fate: str, tmp_path: Path):
     choice = choose_clamd({"PATH": str(tmp_path), **env}, programs="")

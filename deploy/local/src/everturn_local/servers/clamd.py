@@ -72,7 +72,7 @@ def choose_clamd(
 def _judge_unscanned(environment: Mapping[str, str]) -> str:
     """How the ingress treats uploads without clamd."""
     development = environment.get("EVERTURN_MODE", "development") == "development"
-    return "accepted unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
+    return "accepted unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "rejected"
 
 
 def find_socket(folder: Path) -> Path:

@@ -204,7 +204,7 @@ class Platform:
         try:
             await self._start_part(ServerPart("clamd", server))
         except ServerStartError as error:
-            self._report(f"uploads are refused, because clamd did not start: {error}")
+            self._report(f"uploads are rejected, because clamd did not start: {error}")
 
     async def _start_services(self) -> None:
         self._report(f"starting {self._ingresses} ingress and {self._workers} workers")

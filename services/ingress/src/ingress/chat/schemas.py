@@ -83,7 +83,7 @@ class EventIn(JsonBody):
 
 
 class SignalIn(JsonBody):
-    """Input for the running turn. A blank steer stops it; a cancel needs no text; an event has `event`.
+    """Input for the running turn. A steer without text stops it; a cancel needs no text; an event has `event`.
 
     `approve` and `deny` answer the approval `approval_id`; their text is the reason.
 
