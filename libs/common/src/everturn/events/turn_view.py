@@ -55,6 +55,7 @@ from everturn.timeline.turns import Signal, SignalState, Turn, TurnUsage
 
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
+"""Channels of WRITE_TOOL whose content clients are shown; the worker streams exactly these."""
 PREVIEW_CHARS = 400
 CODE_CHARS = 4_000
 """Of a program, in views of turns and in events. Most programs are shorter."""

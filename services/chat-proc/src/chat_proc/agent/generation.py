@@ -32,7 +32,7 @@ from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.events.model import AnyEvent, ChatDelta, ChatPhase
-from everturn.events.turn_view import format_of_path
+from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path
 from everturn.models.port import (
     ContextLimitExceeded,
     FinishReason,
@@ -55,8 +55,6 @@ FIRST_AFTER_S: Final = 5.0
 """Silence before the first notice: most models begin sooner."""
 EVERY_S: Final = 10.0
 
-WRITE_TOOL = "react.write"
-SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
 REASONING_INSTANCE = 1000
 """Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
 
@@ -424,7 +422,7 @@ class _Reply:
         """Written content is shown once its path is known: if the model writes the content first, it is not
         streamed."""
         channel, path = piece.channel or "", piece.path
-        if piece.tool_id != WRITE_TOOL or channel not in SHOWN_WRITE_CHANNELS or not path:
+        if piece.tool_id != WRITE_TOOL or channel not in SHOWN_CHANNELS or not path:
             return
         if piece.instance not in self._written:
             self._written[piece.instance] = _Written(channel, path, build_citer(self._sources, format_of_path(path)))

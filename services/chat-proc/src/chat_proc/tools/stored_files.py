@@ -15,8 +15,8 @@ from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import (
     MAX_DELTA_BYTES,
-    MAX_TEXT_BYTES,
     MAX_WORKSPACE_FILES,
+    MAX_WRITTEN_BYTES,
     MIB,
     Workspace,
     find_clash,
@@ -284,7 +284,9 @@ async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspa
     return await load_workspace(history, owner, context.blocks, context.turn_id)
 
 
-def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+def check_room(
+    workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_WRITTEN_BYTES
+) -> None:
     """Raise Invalid, with a sentence for the model, if a file of `size` bytes can't be stored there."""
     if size > max_bytes:
         raise Invalid(f"The content has {size} bytes; at most {max_bytes} are allowed. Write less.")

@@ -24,7 +24,7 @@ _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
 
 MIB = 1024 * 1024
 
-MAX_TEXT_BYTES = 2 * MIB
+MAX_WRITTEN_BYTES = 2 * MIB
 """Limit of a text that is written or patched: far above the length of one model reply."""
 MAX_FILE_BYTES = RunLimits().file_bytes
 """Limit of one produced file: the same as for a program in the sandbox."""
@@ -190,7 +190,7 @@ class _Pulling(BaseModel):
 def describe_limits() -> str:
     """One line for the model. ANNOUNCE shows these numbers, and the tools enforce them."""
     return (
-        f"one file {MAX_FILE_BYTES // MIB} MiB, text written in one call {MAX_TEXT_BYTES // MIB} MiB, "
+        f"one file {MAX_FILE_BYTES // MIB} MiB, text written in one call {MAX_WRITTEN_BYTES // MIB} MiB, "
         f"all files written in a turn {MAX_DELTA_BYTES // MIB} MiB, files/ {MAX_WORKSPACE_FILES} files, "
         f"pulled {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MiB"
     )

@@ -8,7 +8,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from chat_proc.tools.web.client import Fetched
 from chat_proc.tools.web.page_reader import MAX_HTML_BYTES, MAX_LINKS, MAX_PDF_PAGES
-from chat_proc.tools.web.pages import PageReader, is_text
+from chat_proc.tools.web.pages import PageReader, is_readable_text
 from everturn.core.errors import Invalid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -146,7 +146,7 @@ async def test_of_many_links_some_are_kept(reader: PageReader) -> None:
 
 @pytest.mark.parametrize("mime", ["image/png", "application/zip", "application/octet-stream", "video/mp4"])
 async def test_other_types_are_not_read(reader: PageReader, mime: str) -> None:
-    assert not is_text(mime)
+    assert not is_readable_text(mime)
     with pytest.raises(Invalid, match=mime):
         await reader.read(fetched(b"x", mime))
 

@@ -7,7 +7,7 @@ import pytest
 from chat_proc.tools.workspace.checkout import CheckoutTool
 from chat_proc.tools.workspace.patch import PatchParams, PatchTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.local import MAX_TEXT_BYTES
+from chat_proc.workspace.local import MAX_WRITTEN_BYTES
 from everturn.files.model import ArtifactKind
 
 APP = "def main():\n    return 1\n\n\nmain()\n"
@@ -187,10 +187,10 @@ async def test_an_empty_patch_is_refused(play, timeline, tool, put, patch) -> No
 
 async def test_a_file_that_is_too_large_is_refused(play, stored, timeline, tool, put) -> None:
     put("a.txt", "x")
-    large = stored.put("turn_2", "b.txt", b"y").model_copy(update={"size": MAX_TEXT_BYTES + 1})
+    large = stored.put("turn_2", "b.txt", b"y").model_copy(update={"size": MAX_WRITTEN_BYTES + 1})
     timeline.result("call_0", "exec_tools.execute_code_python", "ok", large)
 
-    large_patch = await play(tool, timeline, {"path": "files/a.txt", "patch": "x" * (MAX_TEXT_BYTES + 1)})
+    large_patch = await play(tool, timeline, {"path": "files/a.txt", "patch": "x" * (MAX_WRITTEN_BYTES + 1)})
 
     assert large_patch.status == "error"
     assert (await play(tool, timeline, {"path": "files/b.txt", "patch": "x"})).status == "error"

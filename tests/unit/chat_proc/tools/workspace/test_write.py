@@ -4,7 +4,7 @@ import pytest
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.tools.workspace.write import MAX_NOTE_CHARS, WriteParams, WriteTool, read_tags
-from chat_proc.workspace.local import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKSPACE_FILES
+from chat_proc.workspace.local import MAX_DELTA_BYTES, MAX_WORKSPACE_FILES, MAX_WRITTEN_BYTES
 from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId, ConversationId
 from everturn.files.model import ArtifactKind
@@ -72,7 +72,7 @@ async def test_a_path_outside_this_turn_is_refused(call_tool, timeline, objects,
 
 
 async def test_a_text_beyond_the_cap_is_refused(call_tool, timeline, objects) -> None:
-    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "é" * MAX_TEXT_BYTES})
+    outcome = await call_tool(WriteTool(objects), timeline, {"path": "files/a.md", "content": "é" * MAX_WRITTEN_BYTES})
 
     assert outcome.status == "error"
 

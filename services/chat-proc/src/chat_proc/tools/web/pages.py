@@ -71,8 +71,8 @@ class PageReader:
         await self._processes.close()
 
 
-def is_text(mime: str) -> bool:
-    """Whether a page of this type reads as text."""
+def is_readable_text(mime: str) -> bool:
+    """Whether a page of this type is shown as it is, without being parsed."""
     return mime.startswith("text/") or mime in _TEXTS or mime.endswith(("+json", "+xml"))
 
 
@@ -81,7 +81,7 @@ def _form_of(mime: str) -> str:
         return "html"
     if mime == _PDF:
         return "pdf"
-    if is_text(mime):
+    if is_readable_text(mime):
         return "text"
     raise Invalid(f"Its type {mime} is not supported; text, HTML, JSON and PDF are.")
 

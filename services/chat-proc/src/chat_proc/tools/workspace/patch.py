@@ -12,7 +12,7 @@ from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.tools.stored_files import Destination, ProducedFile, check_room, read_destination, save_file
 from chat_proc.tools.workspace.write import Channel, Kind, choose_visibility
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
-from chat_proc.workspace.local import MAX_TEXT_BYTES, LocalFile, Workspace
+from chat_proc.workspace.local import MAX_WRITTEN_BYTES, LocalFile, Workspace
 from chat_proc.workspace.naming import find_similar, render_result
 from chat_proc.workspace.unified_diff import (
     Applied,
@@ -92,9 +92,9 @@ class PatchTool:
 
     async def _load_text(self, file: LocalFile) -> str:
         """Load the file. Raises Invalid unless it is a text of a size that can be patched."""
-        if file.artifact.size > MAX_TEXT_BYTES:
-            raise Invalid(f"It has {file.artifact.size} bytes; at most {MAX_TEXT_BYTES} can be patched.")
-        data = await self._objects.load(file.artifact.object_key, max_bytes=MAX_TEXT_BYTES)
+        if file.artifact.size > MAX_WRITTEN_BYTES:
+            raise Invalid(f"It has {file.artifact.size} bytes; at most {MAX_WRITTEN_BYTES} can be patched.")
+        data = await self._objects.load(file.artifact.object_key, max_bytes=MAX_WRITTEN_BYTES)
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
