@@ -12,7 +12,6 @@ import structlog
 
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
-from chat_proc.attachments.policy import is_text
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
@@ -426,7 +425,7 @@ def build_worker(
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     slots = Slots(settings.worker_slots, extra=settings.worker_slots)
-    indexer = build_indexer(drivers, failpoints, is_busy=lambda: slots.running > 1)
+    indexer = build_indexer(drivers, loop.attachments, failpoints, is_busy=lambda: slots.running > 1)
     heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -448,13 +447,14 @@ def build_worker(
     return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
-def build_indexer(drivers: Drivers, failpoints: Failpoints, *, is_busy: Callable[[], bool]) -> Indexer:
+def build_indexer(
+    drivers: Drivers, attachments: AttachmentReader, failpoints: Failpoints, *, is_busy: Callable[[], bool]
+) -> Indexer:
     """The indexer that makes ended turns searchable."""
     return Indexer(
         index=PostgresSnippetIndex(drivers.database),
         embedder=drivers.embedder,
-        objects=drivers.objects,
-        reads_as_text=is_text,
+        attachments=attachments,
         failpoints=failpoints,
         is_busy=is_busy,
     )

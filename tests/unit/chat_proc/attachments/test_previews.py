@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from chat_proc.attachments.policy import PREVIEW_BYTES, PREVIEW_CHARS
+from chat_proc.attachments.policy import BEGINNING_BYTES, PREVIEW_CHARS
 from chat_proc.attachments.reader import AttachmentReader
 from everturn.files.model import Artifact
 from everturn.timeline.bodies import AttachmentTextBody
@@ -43,7 +43,7 @@ async def test_a_small_file_is_shown_whole() -> None:
 
 async def test_a_character_that_the_limit_cuts_is_left_out() -> None:
     objects = MemoryObjects()
-    data = b"x" + "é".encode() * PREVIEW_BYTES
+    data = b"x" + "é".encode() * BEGINNING_BYTES
 
     preview = await load_preview(objects, store(objects, "a.txt", data))
 

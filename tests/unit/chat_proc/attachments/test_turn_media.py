@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import FILE_TIMEOUT_S, MAX_IMAGE_BYTES, MAX_MEDIA_PARTS, MAX_REQUEST_BYTES
-from chat_proc.attachments.reader import AttachedMedia, TurnMedia, describe_media
+from chat_proc.attachments.reader import TurnMedia
 from chat_proc.turn.leased import TurnActivity
 from chat_proc.worker.heartbeat import STALL_S
 from everturn.core.errors import Invalid

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from turn_harness.harness import ANN, Bench
 from turn_harness.replies import answer, call
 
-from chat_proc.attachments.policy import is_text
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.tools.memory.user_memories import MemoryWriteTool
@@ -85,7 +85,7 @@ async def test_a_note_the_agent_left_for_itself_is_never_promoted_to_user_memory
 
 async def run_indexer(index: SeenSnippets, bench: Bench) -> None:
     """What happens to turns after their end."""
-    parts = {"embedder": HashedEmbedder(), "objects": bench.objects, "reads_as_text": is_text}
+    parts = {"embedder": HashedEmbedder(), "attachments": AttachmentReader(bench.objects)}
     indexer = Indexer(index=index, failpoints=Failpoints(), **parts)
     working = asyncio.create_task(indexer.run())
     async with asyncio.timeout(5):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chat_proc.attachments.policy import is_text
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.memory.indexer import MAX_TRIES, Indexer
 from everturn.core.errors import Unavailable
 from everturn.core.failpoints import Failpoints
@@ -88,8 +88,7 @@ class Desk:
             **{
                 "index": index,
                 "embedder": HashedEmbedder(),
-                "objects": self.objects,
-                "reads_as_text": is_text,
+                "attachments": AttachmentReader(self.objects),
                 "failpoints": Failpoints(),
                 "sweep_every_s": 30.0,
                 **parts,

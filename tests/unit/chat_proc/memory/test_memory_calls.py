@@ -10,7 +10,7 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.seed_calls import build_bench, make_call, offer_all
 
-from chat_proc.attachments.policy import is_text
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.memory.indexer import Indexer
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from everturn.core.failpoints import Failpoints
@@ -37,8 +37,7 @@ async def index_turns(bench: Bench, snippets: Snippets) -> None:
     indexer = Indexer(
         index=snippets,
         embedder=HashedEmbedder(),
-        objects=bench.objects,
-        reads_as_text=is_text,
+        attachments=AttachmentReader(bench.objects),
         failpoints=Failpoints(""),
     )
     async with asyncio.TaskGroup() as tasks:

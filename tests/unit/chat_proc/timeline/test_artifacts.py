@@ -1,6 +1,6 @@
 """Files folded from blocks, and which of them a model is to look at."""
 
-from chat_proc.attachments.reader import describe_media
+from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.artifacts import block_artifacts, block_media, fold_artifacts
 from everturn.core.ids import SignalId
 from everturn.files.model import ArtifactKind

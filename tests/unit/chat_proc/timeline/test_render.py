@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.attachments.media import describe_media
 from chat_proc.attachments.policy import MAX_MEDIA_PARTS
-from chat_proc.attachments.reader import describe_media
 from chat_proc.timeline.view import BreakReason, PromptRenderer
 from everturn.files.model import ArtifactKind
 from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart

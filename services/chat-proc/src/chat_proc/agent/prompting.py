@@ -8,7 +8,8 @@ import structlog
 
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import TurnKit
-from chat_proc.attachments.reader import AttachedMedia, TurnMedia
+from chat_proc.attachments.media import AttachedMedia
+from chat_proc.attachments.reader import TurnMedia
 from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.present import Present

@@ -5,7 +5,7 @@ The text can arrive in pieces of any size: only the requested part is held in me
 
 from dataclasses import dataclass
 
-from everturn.core.charsets import TextDecoder
+from chat_proc.attachments.charsets import TextDecoder
 from everturn.files.objects import Objects
 
 

@@ -1,21 +1,20 @@
 """Pictures for models: large ones are shrunk in confined forks, and the original stays unchanged.
 
-In this process only the numbers of the header that say how large a picture is are read.
+This process reads only the width and height from the header.
 """
 
 import struct
 import sys
 from collections.abc import Sequence
 
-from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX
-from chat_proc.attachments.shrinker import LIMITS
+from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX, SHRINK_LIMITS
 from everturn.confinement.processes import ConfinedProcesses
 from everturn.core.errors import Invalid
 from everturn.core.work_slots import WorkSlots
 
 SHRINKER = (sys.executable, "-I", "-m", "chat_proc.attachments.shrinker")
 PROCESSES = 2
-"""Pictures that a worker decodes at once. Each can take LIMITS.memory_bytes, a quarter of a worker's memory."""
+"""Pictures that a worker decodes at once. Each can take SHRINK_LIMITS.memory_bytes, a quarter of a worker's memory."""
 WAITING = 64
 """Pictures that wait. A turn shrinks one after another, so a worker with few slots never has as many."""
 MAX_HEADER_SEGMENTS = 1_000
@@ -29,7 +28,9 @@ class PictureFitter:
     """Shrinks pictures. Tenants take turns, so that many pictures of one delay those of another by about one."""
 
     def __init__(self, *, command: Sequence[str] = SHRINKER, processes: int = PROCESSES) -> None:
-        self._processes = ConfinedProcesses(command, processes=processes, limits=LIMITS, purpose="shrinks pictures")
+        self._processes = ConfinedProcesses(
+            command, processes=processes, limits=SHRINK_LIMITS, purpose="shrinks pictures"
+        )
         self._slots = WorkSlots(processes, WAITING, "Too many pictures are being shrunk.")
 
     async def fit(self, data: bytes, tenant: str) -> bytes:
@@ -44,7 +45,7 @@ class PictureFitter:
         async with self._slots.acquire(tenant):
             result = await self._processes.request({}, data)
         if result.ended == "time":
-            raise Invalid(f"Decoding the picture takes more than {LIMITS.cpu_s:g} s.")
+            raise Invalid(f"Decoding the picture takes more than {SHRINK_LIMITS.cpu_s:g} s.")
         # A picture that controls its fork can answer anything.
         shrunk = try_read_size(result.answer)
         if shrunk is None or max(shrunk) > MAX_SIDE_PX or len(result.answer) > MAX_SHRUNK_BYTES:

@@ -4,8 +4,9 @@
    programs can open it, whatever its type.
 2. The model also reads the beginning of a text file, which is kept in a block of its own: `AttachmentReader`
    (`attachments/reader.py`) loads it in `load_previews`, at the opening of a turn (`worker/runner.py`) and when signals
-   are folded (`agent/loop.py`). The rest is read by `react.read` (`tools/context/read.py`), and in programs by
-   `fetch_ctx` (`tools/context/fetch_ctx.py`), both with `load_excerpt`.
+   are folded (`agent/loop.py`). The memory indexer (`memory/indexer.py`) makes the same beginning searchable. The rest
+   is read by `react.read` (`tools/context/read.py`), and in programs by `fetch_ctx` (`tools/context/fetch_ctx.py`),
+   both with `load_excerpt`.
 3. Images and PDFs of the newest turn are attached to each of its requests, if the model can see them: `block_media`
    (`timeline/artifacts.py`) finds them in the blocks, `PromptRenderer` (`timeline/view.py`) names them in
    `wanted_media`, `TurnMedia` (`attachments/reader.py`) loads those that fit one request and shrinks large images
@@ -15,18 +16,19 @@
    request doesn't show its file, and `react.read` says that a program can open it. Its guide (`tools/context/read.md`)
    says so beforehand.
 
-Another type becomes text for the model, in previews and in reads alike, when `AttachmentReader` accepts it in
-`has_text` and converts it in `_load_preview` and `load_excerpt`. Anything but plain text has to be parsed in a confined
-process, as in `attachments/fitting.py`. Which types people can attach at all: `ingress/attachments/sniffing.py`.
-Which images every provider accepts: `everturn/models/port.py`.
+Another type becomes text, for previews, reads and search alike, when `AttachmentReader` accepts it in `has_text` and
+converts it in `load_beginning` and `load_excerpt`. Anything but plain text has to be parsed in a confined process, as
+in `attachments/fitting.py`. Which types people can attach at all: `ingress/attachments/sniffing.py`. Which images every
+provider accepts: `everturn/models/port.py`.
 """
 
+from everturn.confinement.fork import ForkLimits
 from everturn.models.port import IMAGE_MIMES, PDF_MIME
 
 _TEXT_APPLICATION = frozenset({"application/json", "application/xml", "application/yaml", "application/csv"})
 
-PREVIEW_BYTES = 64 * 1024
-"""How much of a text file is read for its preview."""
+BEGINNING_BYTES = 64 * 1024
+"""How much of a text file is read for its preview and for search: about as much as its snippets can hold."""
 PREVIEW_CHARS = 4_000
 """How much of the file the model sees without asking."""
 MAX_PREVIEWS = 20
@@ -48,6 +50,8 @@ MAX_LOADED_BYTES = 10 * 1024 * 1024
 MAX_SIDE_PX = 2000
 """Maximum side of a picture for a model. Providers shrink larger ones themselves, and reject some above 2,000."""
 MAX_SHRUNK_BYTES = 4 * 1024 * 1024
+SHRINK_LIMITS = ForkLimits(memory_bytes=512 * 2**20, cpu_s=10.0, wall_s=30.0, answer_bytes=MAX_SHRUNK_BYTES)
+"""For one picture. The memory holds a hundred million pixels at four bytes each, and the shrunk copy."""
 FILE_TIMEOUT_S = 60.0
 """For loading one file and shrinking it, including the wait for a free process. The largest images take about 3 s of
 CPU. STALL_S in `worker/heartbeat.py` has to be longer."""

@@ -9,31 +9,27 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
-from pydantic import BaseModel, ConfigDict
 
+from chat_proc.attachments.charsets import decode_text
 from chat_proc.attachments.excerpt import Excerpt, Range, load_excerpt
 from chat_proc.attachments.fitting import PictureFitter
+from chat_proc.attachments.media import AttachedMedia, MediaBudget
 from chat_proc.attachments.policy import (
+    BEGINNING_BYTES,
     FILE_TIMEOUT_S,
     MAX_IMAGE_BYTES,
     MAX_LOADED_BYTES,
-    MAX_MEDIA_PARTS,
     MAX_PREVIEWS,
-    MAX_REQUEST_BYTES,
     MAX_TEXT_BYTES,
-    PREVIEW_BYTES,
     PREVIEW_CHARS,
     PREVIEWS_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
     is_text,
-    max_media_bytes,
 )
-from everturn.core.charsets import decode_text
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.models.port import IMAGE_MIMES, PDF_MIME, MediaPart, ModelTraits
-from everturn.models.tokens import estimate_media_tokens
+from everturn.models.port import IMAGE_MIMES
 from everturn.timeline.bodies import AttachmentTextBody
 
 _log = structlog.get_logger(__name__)
@@ -48,18 +44,18 @@ class AttachmentReader:
         self._pictures = pictures or PictureFitter()
 
     def has_text(self, artifact: Artifact) -> bool:
-        """Whether the file has a text for the model."""
+        """Whether the model can read the file as text."""
         return is_text(artifact.mime)
 
     def can_read(self, artifact: Artifact) -> bool:
-        """Whether it has one that is not too large to be read here."""
+        """Whether `load_excerpt` can read the file: it has text and is not too large."""
         return self.has_text(artifact) and artifact.size <= MAX_TEXT_BYTES
 
     async def load_previews(
         self, artifacts: Sequence[Artifact], *, timeout_s: float = PREVIEWS_TIMEOUT_S
     ) -> Mapping[str, AttachmentTextBody]:
-        """Previews of the first files with a text among these, by ref. A file that can't be read in time has none: the
-        model can read it by its ref, once the store answers again."""
+        """Previews of the first MAX_PREVIEWS text files, by ref. A file that can't be read in time has none: the model
+        can read it by its ref, once the store answers again."""
         previews: dict[str, AttachmentTextBody] = {}
         texts = [artifact for artifact in artifacts if self.has_text(artifact)][:MAX_PREVIEWS]
         with suppress(TimeoutError):
@@ -74,14 +70,18 @@ class AttachmentReader:
         return previews
 
     async def _load_preview(self, artifact: Artifact) -> AttachmentTextBody:
-        """The beginning of a text. A character cut by the byte limit is left out."""
-        end = min(artifact.size, PREVIEW_BYTES)
-        whole = end == artifact.size
-        data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
-        text = decode_text(data, artifact.mime, whole=whole)
+        text, whole = await self.load_beginning(artifact)
         return AttachmentTextBody(
             filename=artifact.filename, text=text[:PREVIEW_CHARS], total_chars=len(text) if whole else None
         )
+
+    async def load_beginning(self, artifact: Artifact) -> tuple[str, bool]:
+        """The text of the first BEGINNING_BYTES of a file that `has_text`, and whether that is all of it. A character
+        cut by the limit is left out. Raises NotFound, Unavailable."""
+        end = min(artifact.size, BEGINNING_BYTES)
+        whole = end == artifact.size
+        data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
+        return decode_text(data, artifact.mime, whole=whole), whole
 
     async def load_excerpt(self, artifact: Artifact, wanted: Range, max_chars: int) -> Excerpt:
         """A part of the text of a file that the model `can_read`. Raises NotFound, Unavailable."""
@@ -95,59 +95,6 @@ class AttachmentReader:
     async def close(self) -> None:
         """End the processes."""
         await self._pictures.close()
-
-
-class AttachedMedia(BaseModel):
-    """An image or PDF that a tool result wants shown to the model; lives in the result's `data["attached"]`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    ref: str
-    mime: str
-    sha256: str
-    name: str
-    size: int
-    object_key: str
-    """Where its bytes are; the block that brought it into the conversation may not be loaded any more."""
-
-
-def describe_media(artifact: Artifact) -> AttachedMedia:
-    """How a tool result describes a file that it shows."""
-    return AttachedMedia(
-        ref=artifact.ref,
-        mime=artifact.mime,
-        sha256=artifact.sha256,
-        name=artifact.filename,
-        size=artifact.size,
-        object_key=artifact.object_key,
-    )
-
-
-def can_see(traits: ModelTraits, mime: str) -> bool:
-    """Whether the model accepts files of this type."""
-    return traits.images if mime in IMAGE_MIMES else traits.documents and mime == PDF_MIME
-
-
-class MediaBudget:
-    """What one request can still attach. In order of the timeline: a later file never displaces an earlier one."""
-
-    def __init__(self, attached: Sequence[MediaPart] = ()) -> None:
-        self._parts_left = MAX_MEDIA_PARTS - len(attached)
-        self._bytes_left = MAX_REQUEST_BYTES - sum(len(part.data) for part in attached)
-        self.tokens = sum(estimate_media_tokens(part.mime, len(part.data)) for part in attached)
-
-    def has_room(self, mime: str, size: int) -> bool:
-        """Whether a file of this type and size can be attached."""
-        return self._parts_left > 0 and size <= min(max_media_bytes(mime), self._bytes_left)
-
-    def try_attach(self, item: AttachedMedia, data: bytes) -> MediaPart | None:
-        """The part of the request; None if there is no room for it."""
-        if not self.has_room(item.mime, len(data)):
-            return None
-        self._parts_left -= 1
-        self._bytes_left -= len(data)
-        self.tokens += estimate_media_tokens(item.mime, len(data))
-        return MediaPart(mime=item.mime, data=data, name=item.name)
 
 
 class TurnMedia:
@@ -182,7 +129,7 @@ class TurnMedia:
         return self._loaded
 
     async def load(self, wanted: Sequence[AttachedMedia]) -> None:
-        """Load those of these that fit one request, in order, and forget all others.
+        """Load as many of these as fit one request, in order, and forget all others.
 
         A file that can't be loaded or shrunk in time is left out, and the next request tries it again.
         """

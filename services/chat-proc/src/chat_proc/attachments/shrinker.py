@@ -9,12 +9,10 @@ import sys
 
 from PIL import Image, ImageOps
 
-from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX
-from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
+from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX, SHRINK_LIMITS
+from everturn.confinement.fork import hide_process, preload_encodings
 from everturn.confinement.processes import run_answering
 
-LIMITS = ForkLimits(memory_bytes=512 * 2**20, cpu_s=10.0, wall_s=30.0, answer_bytes=MAX_SHRUNK_BYTES)
-"""The memory holds a hundred million pixels at four bytes each, and the shrunk copy."""
 QUALITY = 85
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
@@ -69,7 +67,7 @@ def main() -> None:
     preload_encodings()
     preload_codecs()
     Image.MAX_IMAGE_PIXELS = None  # the limits of memory and time bound it
-    run_answering(sys.stdin.buffer, sys.stdout.buffer, lambda _, data: shrink_picture(data), LIMITS)
+    run_answering(sys.stdin.buffer, sys.stdout.buffer, lambda _, data: shrink_picture(data), SHRINK_LIMITS)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from contextlib import suppress
 
 import structlog
 
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.memory.snippets import build_snippets, find_attachments
-from everturn.core.charsets import decode_text
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.loops import guarded
 from everturn.core.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
 from everturn.files.model import Artifact
-from everturn.files.objects import Objects
 from everturn.memory.embedder import Embedder, EmbedderUnavailable, Vector
 from everturn.memory.search import EmbeddedSnippet, IndexJob, Snippet, SnippetIndex
 from everturn.timeline.blocks import Block
@@ -36,9 +35,8 @@ of one processor from them. That is enough for about six turns of 1,000 characte
 MAX_REST_S = 10.0
 REST_CHECK_S = 0.25
 """How soon it goes on when the turns have ended."""
-MAX_FILE_BYTES = 64 * 1024
-"""Bytes read of an attached file; about as much as its snippets can hold."""
 MAX_FILES = 20
+"""Files of one turn of which the beginning is indexed."""
 
 
 class Indexer:
@@ -49,16 +47,14 @@ class Indexer:
         *,
         index: SnippetIndex,
         embedder: Embedder,
-        objects: Objects,
-        reads_as_text: Callable[[str], bool],
+        attachments: AttachmentReader,
         failpoints: Failpoints,
         is_busy: Callable[[], bool] = lambda: False,
         sweep_every_s: float = SWEEP_EVERY_S,
     ) -> None:
         self._index = index
         self._embedder = embedder
-        self._objects = objects
-        self._reads_as_text = reads_as_text
+        self._attachments = attachments
         self._failpoints = failpoints
         self._is_busy = is_busy
         self._sweep_every_s = sweep_every_s
@@ -141,18 +137,17 @@ class Indexer:
         SNIPPETS_INDEXED.inc(len(embedded) if saved else 0)
 
     async def _load_files(self, blocks: Sequence[Block]) -> dict[str, str]:
-        texts = [artifact for artifact in find_attachments(blocks) if self._reads_as_text(artifact.mime)]
+        texts = [artifact for artifact in find_attachments(blocks) if self._attachments.has_text(artifact)]
         return {artifact.ref: await self._load_file(artifact) for artifact in texts[:MAX_FILES]}
 
     async def _load_file(self, artifact: Artifact) -> str:
         """The beginning of a text; empty if it was removed meanwhile."""
-        end = min(artifact.size, MAX_FILE_BYTES)
         try:
-            data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
+            text, _ = await self._attachments.load_beginning(artifact)
         except NotFound:
             _log.warning("Attachment is missing", ref=artifact.ref)
             return ""
-        return decode_text(data, artifact.mime, whole=end == artifact.size)
+        return text
 
     async def _embed(self, snippets: Sequence[Snippet], *, without: bool) -> list[EmbeddedSnippet]:
         """`without`: index words only if the encoder is still unavailable."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ValidationError
 
+from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import is_media
-from chat_proc.attachments.reader import AttachedMedia, describe_media
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
-from chat_proc.attachments.reader import AttachedMedia, MediaBudget, can_see
+from chat_proc.attachments.media import AttachedMedia, MediaBudget, can_see
 from chat_proc.timeline.artifacts import block_media
 from everturn.core.ids import TurnId
 from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from chat_proc.attachments.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
+from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import is_media, max_media_bytes
-from chat_proc.attachments.reader import AttachedMedia, AttachmentReader, describe_media
+from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.context.resolve import (
     FoundFile,

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from chat_proc.attachments.charsets import TextDecoder
 from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import LocalFile, Selection, select_files
 from chat_proc.workspace.naming import render_result
 from chat_proc.workspace.text_search import Match, Pattern, Searched, search_text
-from everturn.core.charsets import TextDecoder
 from everturn.core.errors import EverturnError, Invalid
 from everturn.files.objects import Objects
 from everturn.turns.model import Effect

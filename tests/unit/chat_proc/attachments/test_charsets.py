@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.core.charsets import CODECS, TextDecoder, decode_text, read_charset
+from chat_proc.attachments.charsets import CODECS, TextDecoder, decode_text, read_charset
 from ingress.attachments.structure import text as detection
 
 WORDS = "Größe"
