@@ -46,6 +46,7 @@ class FeedbackIn(JsonBody):
     reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
     """The rating."""
     text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
+    """What is written with the rating."""
     ts: Moment | None = Field(default=None, strict=False, description="When it was given; defaults to now.")
     origin: Literal["user", "machine"] = "user"
     """Whether the feedback came from a person or a machine."""
@@ -128,6 +129,7 @@ class ConversationFeedbackOut(TotalsOut):
     user_id: str
     """The user's id."""
     title: str | None
+    """The title of the conversation; null in a report of the whole project."""
     last_judged_at: str
     """When feedback was last given, in ISO 8601 and UTC."""
     turns: int

@@ -101,6 +101,7 @@ class ForkIn(JsonBody):
 
     turn_id: str | None = Field(default=None, max_length=80, examples=[TURN_EXAMPLE])
     title: Line | None = Field(default=None, examples=["Another way"])
+    """The title of the copy; without it, the original's."""
 
 
 class ForkOut(JsonBody):

@@ -30,6 +30,7 @@ class MemoryOut(JsonBody):
     memory_id: str = Field(examples=[ID_EXAMPLE])
     """The memory's id."""
     text: str = Field(examples=["Prefers metric units."])
+    """What is remembered."""
     labels: tuple[str, ...] = Field(examples=[["preference"]])
     """The memory's labels."""
     pinned: bool = Field(examples=[False])

@@ -98,10 +98,12 @@ class HitOut(JsonBody):
 
     conversation_id: str
     title: str
+    """The current title of its conversation."""
     turn_id: str
     target: Target
     """The kind of text."""
     ref: str
+    """The ref of the text in which it was found."""
     snippet: str
     """The part of the text that was found."""
     ts: str

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 66c0df584e3ce22418072328ccfd3757c9b59743373cc09d6f047de6893b6d4e
-// Types d91695a9587659c6ba9737327385ffd14cda8aa6abaef153c183f2365085f324
+// Schemas 8b0b6f659e311ec869ce56f0642cff9a608ceec0141fc1e5f3e2d83871064012
+// Types 24861f9f77f950585e46a63f5bf90e065532286f8d7ab693572a20e53b96bcec
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -78,7 +78,7 @@ export interface components {
             };
             /**
              * Reason
-             * @description The reason.
+             * @description What the person gave as the reason; empty without one.
              */
             readonly reason: string;
             /**
@@ -88,7 +88,7 @@ export interface components {
             readonly round: number;
             /**
              * State
-             * @description The state.
+             * @description What the person decided: `pending` until then; `withdrawn` if the answer is no longer needed.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
@@ -203,7 +203,7 @@ export interface components {
             readonly turn_id: string;
             /**
              * Type
-             * @description Its type.
+             * @description The type of the block.
              */
             readonly type: string;
         };
@@ -221,7 +221,7 @@ export interface components {
         };
         /**
          * CitationView
-         * @description A web source that the answer cites as [[S:sid]], as it was at that time.
+         * @description A source that the answer cites as [[S:sid]], as it was at that time: a page, a file or a text.
          */
         readonly CitationView: {
             /**
@@ -247,12 +247,12 @@ export interface components {
             readonly source_type: "web" | "file" | "attachment" | "manual";
             /**
              * Title
-             * @description The title.
+             * @description The title of the page or file.
              */
             readonly title: string;
             /**
              * Url
-             * @description The URL.
+             * @description The address of the page, or the ref of the file.
              */
             readonly url: string;
         };
@@ -285,7 +285,7 @@ export interface components {
             readonly satisfaction?: number;
             /**
              * Title
-             * @description The title.
+             * @description The title of the conversation; null in a report of the whole project.
              */
             readonly title?: string;
             /**
@@ -313,7 +313,7 @@ export interface components {
             readonly bundle_id?: string | null;
             /**
              * Title
-             * @description The title.
+             * @description The title; without one, it is made from the first message.
              * @default
              * @example Sales by region
              */
@@ -368,7 +368,7 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * Position
-             * @description How many turns are ahead.
+             * @description How many turns are ahead of the queued turn, 0 if it is next; absent unless one is queued.
              */
             readonly position?: number;
             /**
@@ -378,13 +378,14 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description The state.
+             * @description What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
+             *     `error` if its last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
             /**
              * Title
-             * @description The title.
+             * @description The title of the conversation; empty until it has one.
              */
             readonly title: string;
             /**
@@ -406,7 +407,7 @@ export interface components {
             readonly archived?: boolean | null;
             /**
              * Title
-             * @description The title.
+             * @description The new title.
              * @example Sales by region
              */
             readonly title?: string | null;
@@ -443,13 +444,14 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * State
-             * @description The state.
+             * @description What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
+             *     `error` if its last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
             /**
              * Title
-             * @description The title.
+             * @description The title of the conversation; empty until it has one.
              */
             readonly title: string;
         };
@@ -492,7 +494,7 @@ export interface components {
             readonly "conv.timeline.v1": components["schemas"]["TimelineView"];
             /**
              * Turn.Log
-             * @description The log of the turn.
+             * @description The logs of the requested turns, one for each.
              */
             readonly "turn.log": readonly components["schemas"]["TurnLogView"][];
         };
@@ -540,7 +542,7 @@ export interface components {
             readonly iteration_credit?: number;
             /**
              * Kind
-             * @description The kind.
+             * @description The kind of event, one of those that this server accepts.
              * @example form
              */
             readonly kind: string;
@@ -569,7 +571,7 @@ export interface components {
         readonly EventView: {
             /**
              * Kind
-             * @description The kind.
+             * @description The kind of event, as its sender named it.
              */
             readonly kind: string;
             /**
@@ -603,7 +605,7 @@ export interface components {
             readonly reaction: ("ok" | "not_ok" | "neutral") | null;
             /**
              * Text
-             * @description The text.
+             * @description What is written with the rating.
              * @default
              * @example Just what I needed.
              */
@@ -656,7 +658,7 @@ export interface components {
             readonly reaction?: "ok" | "not_ok" | "neutral";
             /**
              * Text
-             * @description The text.
+             * @description What was written with the rating.
              */
             readonly text: string;
             /**
@@ -706,7 +708,7 @@ export interface components {
          * @description A conversation with its last turns; the documents only if they were requested.
          */
         readonly FetchView: {
-            /** @description The files of the turn. */
+            /** @description The timeline and the turn logs; absent unless they were requested. */
             readonly artifacts?: components["schemas"]["DerivedArtifacts"];
             /** @description The conversation itself. */
             readonly conversation: components["schemas"]["ConversationView"];
@@ -722,7 +724,7 @@ export interface components {
             readonly next_cursor?: string;
             /**
              * Turns
-             * @description The turns.
+             * @description The last turns, oldest first.
              */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
@@ -797,7 +799,7 @@ export interface components {
             readonly size: number;
             /**
              * Url
-             * @description The URL.
+             * @description The path of its content on this server.
              */
             readonly url: string;
             /**
@@ -831,7 +833,7 @@ export interface components {
         readonly ForkIn: {
             /**
              * Title
-             * @description The title.
+             * @description The title of the copy; without it, the original's.
              * @example Another way
              */
             readonly title?: string | null;
@@ -900,7 +902,7 @@ export interface components {
             readonly size: number;
             /**
              * Url
-             * @description The URL.
+             * @description The path of its content on this server.
              */
             readonly url: string;
         };
@@ -932,7 +934,7 @@ export interface components {
         readonly HealthOut: {
             /**
              * Status
-             * @description The status.
+             * @description Always `ok`.
              */
             readonly status: string;
         };
@@ -949,7 +951,7 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Ref
-             * @description Its ref on the timeline.
+             * @description The ref of the text in which it was found.
              */
             readonly ref: string;
             /**
@@ -970,7 +972,7 @@ export interface components {
             readonly target: "user" | "assistant" | "summary" | "notes" | "attachment";
             /**
              * Title
-             * @description The title.
+             * @description The current title of its conversation.
              */
             readonly title: string;
             /**
@@ -991,12 +993,12 @@ export interface components {
         readonly IndexEntry: {
             /**
              * Hint
-             * @description A short description of its content.
+             * @description The beginning of the text.
              */
             readonly hint: string;
             /**
              * Kind
-             * @description The kind.
+             * @description The type of its block.
              */
             readonly kind: string;
             /**
@@ -1017,7 +1019,7 @@ export interface components {
             readonly call_ref?: string;
             /**
              * Hint
-             * @description A short description of its content.
+             * @description The beginnings of its parameters and of its result.
              */
             readonly hint: string;
             /**
@@ -1027,7 +1029,7 @@ export interface components {
             readonly result_ref?: string;
             /**
              * Status
-             * @description The status.
+             * @description How the call ended; null while it has no result.
              */
             readonly status?: string;
             /**
@@ -1043,12 +1045,12 @@ export interface components {
         readonly IndexedFile: {
             /**
              * Hint
-             * @description A short description of its content.
+             * @description The beginning of its description.
              */
             readonly hint: string;
             /**
              * Kind
-             * @description The kind.
+             * @description Where the file belongs: to the attachments, the workspace or the outputs.
              */
             readonly kind: string;
             /**
@@ -1068,7 +1070,7 @@ export interface components {
             readonly size: number;
             /**
              * Source
-             * @description Where the file comes from.
+             * @description The tool, or the type of the block, that brought the file.
              */
             readonly source: string;
             /**
@@ -1139,7 +1141,7 @@ export interface components {
             readonly salience: number;
             /**
              * Text
-             * @description The text.
+             * @description What is remembered.
              * @example Prefers metric units.
              */
             readonly text: string;
@@ -1345,7 +1347,7 @@ export interface components {
              * @description The reference of this state of the plan.
              */
             readonly snapshot_ref: string;
-            /** @description The status. */
+            /** @description Whether the plan is still followed, and if not, how it ended. */
             readonly status: components["schemas"]["PlanStatus"];
             /**
              * Steps
@@ -1379,7 +1381,7 @@ export interface components {
              * @description Its number, from 1.
              */
             readonly n: number;
-            /** @description The status. */
+            /** @description How far the step is. */
             readonly status: components["schemas"]["StepStatus"];
         };
         /**
@@ -1430,7 +1432,7 @@ export interface components {
             };
             /**
              * Status
-             * @description The status.
+             * @description Whether this server can do all of its work, a part of it, or none.
              * @enum {string}
              */
             readonly status: "ready" | "degraded" | "unready";
@@ -1456,7 +1458,7 @@ export interface components {
             readonly file_notices?: readonly string[];
             /**
              * Position
-             * @description How many turns are ahead.
+             * @description How many turns are ahead of the queued turn, 0 if it is next; absent unless one is queued.
              */
             readonly position?: number;
             /**
@@ -1466,7 +1468,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description The state.
+             * @description `queued` for a message that became a turn or waits for the next one; otherwise the state of its signal.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
@@ -1611,7 +1613,7 @@ export interface components {
         readonly SegmentOut: {
             /**
              * Cache
-             * @description Whether the provider may keep the segment in its cache.
+             * @description How the provider's cache can serve the part.
              * @enum {string}
              */
             readonly cache: "read" | "write" | "none" | "unknown";
@@ -1648,7 +1650,7 @@ export interface components {
             readonly origin: "system" | "block" | "media" | "tail";
             /**
              * Ref
-             * @description Its ref on the timeline.
+             * @description The ref of its block; null for parts that are not a block.
              */
             readonly ref?: string;
             /**
@@ -1658,7 +1660,7 @@ export interface components {
             readonly sha256: string;
             /**
              * Text
-             * @description The text.
+             * @description The text of the part; null if it can't be rebuilt.
              */
             readonly text?: string;
             /**
@@ -1692,7 +1694,7 @@ export interface components {
         readonly SignalPatch: {
             /**
              * Text
-             * @description The text.
+             * @description The new text.
              */
             readonly text: string;
         };
@@ -1717,7 +1719,7 @@ export interface components {
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
-             * @description The kind.
+             * @description What the signal does: adds a message, steers or cancels the turn, reports an event, or answers an approval.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
@@ -1738,13 +1740,13 @@ export interface components {
             readonly signal_id: string;
             /**
              * State
-             * @description The state.
+             * @description How far the signal has been processed; `promoted` if it became a turn of its own.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
             /**
              * Text
-             * @description The text.
+             * @description What the person wrote, or the text of the event.
              */
             readonly text: string;
         };
@@ -1786,7 +1788,7 @@ export interface components {
             readonly source_type: "web" | "file" | "attachment" | "manual";
             /**
              * Text
-             * @description The text.
+             * @description The beginning of its text.
              */
             readonly text: string;
             /**
@@ -1796,17 +1798,17 @@ export interface components {
             readonly text_chars: number;
             /**
              * Title
-             * @description The title.
+             * @description The title of the page or file.
              */
             readonly title: string;
             /**
              * Url
-             * @description The URL.
+             * @description The address of the page, or the ref of the file.
              */
             readonly url: string;
             /**
              * Used
-             * @description Whether the answer used the source.
+             * @description Whether any answer or file of the conversation cites the source.
              */
             readonly used: boolean;
         };
@@ -1879,7 +1881,7 @@ export interface components {
             readonly round: number;
             /**
              * Status
-             * @description The status.
+             * @description Whether the step still runs, has completed, or has failed.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -1890,7 +1892,7 @@ export interface components {
             readonly step: string;
             /**
              * Title
-             * @description The title.
+             * @description What the step does, for display: the name of the program, or the id of the tool.
              */
             readonly title: string;
             /**
@@ -1957,7 +1959,7 @@ export interface components {
             readonly round: number;
             /**
              * Status
-             * @description The status.
+             * @description Whether the step still runs, has completed, or has failed.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -1968,7 +1970,7 @@ export interface components {
             readonly step: string;
             /**
              * Title
-             * @description The title.
+             * @description What the step does, for display: the name of the program, or the id of the tool.
              */
             readonly title: string;
             /**
@@ -2041,7 +2043,7 @@ export interface components {
             readonly instance: number;
             /**
              * Marker
-             * @description Which part of its channel the text belongs to.
+             * @description Where the client shows the text: with the thinking, in the conversation, on the canvas, or as the answer.
              */
             readonly marker: string;
             /**
@@ -2051,7 +2053,7 @@ export interface components {
             readonly round: number;
             /**
              * Text
-             * @description The text.
+             * @description The whole text so far.
              */
             readonly text: string;
         };
@@ -2155,7 +2157,7 @@ export interface components {
             readonly notes: readonly components["schemas"]["IndexEntry"][];
             /**
              * Outcome
-             * @description How the turn ended; absent while it is open or when it failed.
+             * @description How the turn ended, `failed` included; null while it is open.
              */
             readonly outcome?: string;
             /**
@@ -2165,7 +2167,7 @@ export interface components {
             readonly ref: string;
             /**
              * Sources
-             * @description The sources, by number.
+             * @description Refs of the sources that its answers cite.
              */
             readonly sources: readonly string[];
             /**
@@ -2216,12 +2218,12 @@ export interface components {
             readonly last_seq?: number;
             /**
              * Sources Used
-             * @description The numbers of the sources that were used.
+             * @description The numbers of the sources that its answers cite.
              */
             readonly sources_used: readonly number[];
             /**
              * Tokens
-             * @description The estimated number of tokens.
+             * @description Input and output tokens of its model calls; 0 until it has ended.
              */
             readonly tokens: number;
             /**
@@ -2311,7 +2313,7 @@ export interface components {
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
             /**
              * Position
-             * @description How many turns are ahead.
+             * @description How many turns are ahead of the queued turn, 0 if it is next; absent unless one is queued.
              */
             readonly position?: number;
             /**
@@ -2341,7 +2343,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Status
-             * @description The status.
+             * @description Whether the turn waits for a worker, runs, waits for an approval, or has ended, and how.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
@@ -2500,7 +2502,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Status
-             * @description The status.
+             * @description Whether the turn waits for a worker, runs, waits for an approval, or has ended, and how.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
@@ -2561,7 +2563,7 @@ export interface components {
             readonly next_cursor?: string;
             /**
              * Turns
-             * @description The turns.
+             * @description The turns with feedback, oldest first.
              */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
@@ -2654,12 +2656,12 @@ export interface components {
             };
             /**
              * Reason
-             * @description The reason.
+             * @description What the person gave as the reason; empty without one.
              */
             readonly reason: string;
             /**
              * State
-             * @description The state.
+             * @description What the person decided: `pending` until then; `withdrawn` if the answer is no longer needed.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
@@ -2702,7 +2704,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.approval";
@@ -2751,7 +2753,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.citations";
@@ -2775,12 +2777,12 @@ export interface components {
             readonly before_tokens: number;
             /**
              * Reason
-             * @description The reason.
+             * @description A token for why it began or was skipped, such as `soft` or `nothing_to_save`.
              */
             readonly reason: string;
             /**
              * Status
-             * @description The status.
+             * @description Whether summarizing has begun, has made the request smaller, or was given up.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "skipped";
@@ -2818,7 +2820,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.compaction";
@@ -2853,7 +2855,7 @@ export interface components {
             readonly followups: readonly string[];
             /**
              * Outcome
-             * @description How the turn ended; absent while it is open or when it failed.
+             * @description How the turn ended.
              * @enum {string}
              */
             readonly outcome: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
@@ -2903,7 +2905,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.complete";
@@ -2947,12 +2949,12 @@ export interface components {
             readonly instance: number;
             /**
              * Marker
-             * @description Which part of its channel the text belongs to.
+             * @description Where the client shows the text: with the thinking, in the conversation, on the canvas, or as the answer.
              */
             readonly marker: string;
             /**
              * Text
-             * @description The text.
+             * @description The next piece of the text.
              */
             readonly text: string;
         };
@@ -2989,7 +2991,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.delta";
@@ -3047,7 +3049,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.error";
@@ -3096,7 +3098,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.files";
@@ -3108,7 +3110,7 @@ export interface components {
         readonly ChatFollowups: {
             /**
              * Items
-             * @description The results, in order.
+             * @description Questions that the person may ask next.
              */
             readonly items: readonly string[];
         };
@@ -3145,7 +3147,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.followups";
@@ -3178,7 +3180,7 @@ export interface components {
             readonly phase: "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
             /**
              * Reason
-             * @description The reason.
+             * @description A token for why the call failed, such as `rate_limited`; absent while the model is only waited for.
              */
             readonly reason?: string;
             /**
@@ -3225,7 +3227,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.phase";
@@ -3271,7 +3273,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.plan";
@@ -3317,7 +3319,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.rewind";
@@ -3341,7 +3343,7 @@ export interface components {
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
-             * @description The kind.
+             * @description What the signal does: adds a message, steers or cancels the turn, reports an event, or answers an approval.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
@@ -3362,13 +3364,13 @@ export interface components {
             readonly signal_id: string;
             /**
              * State
-             * @description The state.
+             * @description How far the signal has been processed; `promoted` if it became a turn of its own.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
             /**
              * Text
-             * @description The text.
+             * @description What the person wrote, or the text of the event.
              */
             readonly text: string;
         };
@@ -3405,7 +3407,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.signal";
@@ -3432,7 +3434,7 @@ export interface components {
             readonly ordinal: number;
             /**
              * Text
-             * @description The text.
+             * @description What the person wrote.
              */
             readonly text: string;
             /**
@@ -3474,7 +3476,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.start";
@@ -3528,7 +3530,7 @@ export interface components {
             readonly result_preview?: string;
             /**
              * Status
-             * @description The status.
+             * @description Whether the step still runs, has completed, or has failed.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -3539,7 +3541,7 @@ export interface components {
             readonly step: string;
             /**
              * Title
-             * @description The title.
+             * @description What the step does, for display: the name of the program, or the id of the tool.
              */
             readonly title: string;
             /**
@@ -3581,7 +3583,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.step";
@@ -3601,20 +3603,20 @@ export interface components {
             readonly call_id: string;
             /**
              * Data
-             * @description The event's own fields, by its type.
+             * @description Values for clients that know the tool; only with the kind `data`.
              */
             readonly data?: {
                 readonly [key: string]: unknown;
             };
             /**
              * Kind
-             * @description The kind.
+             * @description Whom the news is for: `progress` and `message` are for people, `data` is for clients that know the tool.
              * @enum {string}
              */
             readonly kind: "progress" | "message" | "data";
             /**
              * Text
-             * @description The text.
+             * @description What is happening now, or the message to the person.
              */
             readonly text: string;
             /**
@@ -3656,7 +3658,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "chat.tool";
@@ -3670,7 +3672,7 @@ export interface components {
         readonly ConvStatus: {
             /**
              * Position
-             * @description How many turns are ahead.
+             * @description How many turns are ahead of a queued turn, 0 if it is next.
              */
             readonly position?: number;
             /**
@@ -3680,7 +3682,8 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description The state.
+             * @description What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
+             *     `error` if its last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -3723,7 +3726,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "conv.status";
@@ -3735,7 +3738,7 @@ export interface components {
         readonly ConvTitle: {
             /**
              * Title
-             * @description The title.
+             * @description The new title.
              */
             readonly title: string;
         };
@@ -3772,7 +3775,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "conv.title";
@@ -3822,7 +3825,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "ready";
@@ -3871,7 +3874,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "server.shutdown";
@@ -3897,7 +3900,7 @@ export interface components {
             readonly next_cursor?: string;
             /**
              * Turns
-             * @description The turns.
+             * @description The last turns, oldest first.
              */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
@@ -3950,7 +3953,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "stream.gap";
@@ -3963,7 +3966,7 @@ export interface components {
          *     the state leads to older turns over REST.
          */
         readonly StreamSnapshot: {
-            /** @description The state. */
+            /** @description The conversation with its last turns. */
             readonly state: components["schemas"]["StateView"];
         };
         /**
@@ -3999,7 +4002,7 @@ export interface components {
              */
             readonly turn_id?: string;
             /**
-             * @description Its type.
+             * @description The type of the event.
              * @constant
              */
             readonly type: "stream.snapshot";

@@ -47,7 +47,10 @@ class ConversationView(ApiModel):
 
     conversation_id: str
     title: str
+    """The title of the conversation; empty until it has one."""
     state: StateName
+    """What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
+    `error` if its last turn failed."""
     bundle_id: str | None = None
     """The agent that answers; without it, the server's default."""
     archived: bool = False

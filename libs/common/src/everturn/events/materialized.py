@@ -23,7 +23,7 @@ class BlockView(ApiModel):
     turn_id: str
     round: int
     type: str
-    """Its type."""
+    """The type of the block."""
     author: str
     """Who wrote the block: the person, the agent or the system."""
     path: str
@@ -44,7 +44,9 @@ class SourceView(ApiModel):
     sid: int
     """The number that answers cite the source by."""
     title: str
+    """The title of the page or file."""
     url: str
+    """The address of the page, or the ref of the file."""
     source_type: Literal["web", "file", "attachment", "manual"]
     """What kind of source it is."""
     objective_relevance: float | None = None
@@ -55,10 +57,11 @@ class SourceView(ApiModel):
     """The address of the site's icon."""
     mime: str = ""
     text: str = ""
+    """The beginning of its text."""
     text_chars: int = 0
     """The length of its text in characters."""
     used: bool = False
-    """Whether the answer used the source."""
+    """Whether any answer or file of the conversation cites the source."""
 
 
 class TimelineView(ApiModel):
@@ -95,9 +98,9 @@ class TurnLogView(ApiModel):
     blocks_count: int
     """How many blocks the turn has."""
     sources_used: tuple[int, ...] = ()
-    """The numbers of the sources that were used."""
+    """The numbers of the sources that its answers cite."""
     tokens: int
-    """The estimated number of tokens."""
+    """Input and output tokens of its model calls; 0 until it has ended."""
 
 
 class DerivedArtifacts(ApiModel):
@@ -106,14 +109,14 @@ class DerivedArtifacts(ApiModel):
     timeline: TimelineView = Field(serialization_alias="conv.timeline.v1")
     """The conversation's timeline."""
     turn_log: tuple[TurnLogView, ...] = Field(serialization_alias="turn.log")
-    """The log of the turn."""
+    """The logs of the requested turns, one for each."""
 
 
 class FetchView(StateView):
     """A conversation with its last turns; the documents only if they were requested."""
 
     artifacts: DerivedArtifacts | None = None
-    """The files of the turn."""
+    """The timeline and the turn logs; absent unless they were requested."""
 
 
 def build_derived_artifacts(page: TurnPage, sources: Iterable[Source]) -> DerivedArtifacts:

@@ -42,8 +42,11 @@ class ConvStatus(ApiModel):
 
     type: Literal["conv.status"] = "conv.status"
     state: StateName
+    """What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
+    `error` if its last turn failed."""
     turn_id: str | None = None
     position: int | None = None
+    """How many turns are ahead of a queued turn, 0 if it is next."""
     position_more: bool | None = None
 
 
@@ -52,6 +55,7 @@ class ConvTitle(ApiModel):
 
     type: Literal["conv.title"] = "conv.title"
     title: str
+    """The new title."""
 
 
 class ChatStart(ApiModel):
@@ -62,6 +66,7 @@ class ChatStart(ApiModel):
     ordinal: int
     """The number of the turn in its conversation, from 1."""
     text: str
+    """What the person wrote."""
     attachments: tuple[FileView, ...] = ()
     created_at: str = ""
 
@@ -73,7 +78,9 @@ class ChatStep(ApiModel):
     step: str
     """The id of the step."""
     status: StepStatus
+    """Whether the step still runs, has completed, or has failed."""
     title: str
+    """What the step does, for display: the name of the program, or the id of the tool."""
     tool_id: str | None = None
     call_id: str | None = None
     ref: str | None = None
@@ -102,10 +109,11 @@ class ChatDelta(ApiModel):
     index: int
     """The position of this piece of text in its channel instance, from 0."""
     text: str
+    """The next piece of the text."""
     completed: bool = False
     """Whether the text is complete."""
     marker: str
-    """Which part of its channel the text belongs to."""
+    """Where the client shows the text: with the thinking, in the conversation, on the canvas, or as the answer."""
     format: TextFormat = "markdown"
     """The format of the text."""
     artifact: str | None = None
@@ -141,6 +149,7 @@ class ChatFollowups(ApiModel):
 
     type: Literal["chat.followups"] = "chat.followups"
     items: tuple[str, ...]
+    """Questions that the person may ask next."""
 
 
 class ChatCompaction(ApiModel):
@@ -151,7 +160,9 @@ class ChatCompaction(ApiModel):
 
     type: Literal["chat.compaction"] = "chat.compaction"
     status: Annotated[Literal["started", "completed", "skipped"], or_else("compaction status", "skipped")]
+    """Whether summarizing has begun, has made the request smaller, or was given up."""
     reason: str
+    """A token for why it began or was skipped, such as `soft` or `nothing_to_save`."""
     before_tokens: int
     """Tokens of the model's input before."""
     after_tokens: int | None = None
@@ -182,6 +193,7 @@ class ChatPhase(ApiModel):
     max_attempts: int | None = None
     """The maximum number of attempts."""
     reason: str | None = Field(default=None, max_length=60)
+    """A token for why the call failed, such as `rate_limited`; absent while the model is only waited for."""
 
 
 class ChatTool(ApiModel):
@@ -195,9 +207,11 @@ class ChatTool(ApiModel):
     call_id: str
     tool_id: str
     kind: Annotated[Literal["progress", "message", "data"], or_else("tool news", "data")]
+    """Whom the news is for: `progress` and `message` are for people, `data` is for clients that know the tool."""
     text: str = Field(default="", max_length=2_000)
+    """What is happening now, or the message to the person."""
     data: dict[str, Any] | None = None
-    """The event's own fields, by its type."""
+    """Values for clients that know the tool; only with the kind `data`."""
 
 
 class ChatSignal(ApiModel):
@@ -207,8 +221,11 @@ class ChatSignal(ApiModel):
     signal_id: str
     """The signal's id."""
     kind: SignalKind
+    """What the signal does: adds a message, steers or cancels the turn, reports an event, or answers an approval."""
     state: SignalState
+    """How far the signal has been processed; `promoted` if it became a turn of its own."""
     text: str
+    """What the person wrote, or the text of the event."""
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
@@ -229,10 +246,12 @@ class ChatApproval(ApiModel):
     cut: bool = False
     """Whether `params` are incomplete because they are too long."""
     state: ApprovalState
+    """What the person decided: `pending` until then; `withdrawn` if the answer is no longer needed."""
     expires_at: str
     explanation: str = ""
     """Why the call needs approval."""
     reason: str = ""
+    """What the person gave as the reason; empty without one."""
 
 
 class ChatRewind(ApiModel):
@@ -251,7 +270,7 @@ class ChatComplete(ApiModel):
 
     type: Literal["chat.complete"] = "chat.complete"
     outcome: Outcome
-    """How the turn ended; absent while it is open or when it failed."""
+    """How the turn ended."""
     cut_reason: CutReason | None = None
     """Why the answer stops before its end; absent when it does not."""
     answer: str | None = None
@@ -291,6 +310,7 @@ class StreamSnapshot(ApiModel):
 
     type: Literal["stream.snapshot"] = "stream.snapshot"
     state: StateView
+    """The conversation with its last turns."""
 
 
 class StreamGap(ApiModel):
@@ -345,7 +365,7 @@ class Envelope(ApiModel):
     id: str | None = None
     """The event's id, to continue after it; absent for what is not kept."""
     type: str
-    """Its type."""
+    """The type of the event."""
     ts: str
     conversation_id: str
     turn_id: str | None = None

@@ -51,6 +51,7 @@ class FileView(ApiModel):
     visibility: Visibility
     """Whether the person sees the file, or only the agent."""
     url: str
+    """The path of its content on this server."""
     verdict: str
     """The result of the antivirus scan."""
 
@@ -64,10 +65,11 @@ class TextView(ApiModel):
     instance: int
     """The number of the text among those of its channel and round."""
     marker: str
-    """Which part of its channel the text belongs to."""
+    """Where the client shows the text: with the thinking, in the conversation, on the canvas, or as the answer."""
     format: TextFormat
     """The format of the text."""
     text: str
+    """The whole text so far."""
     artifact: str | None = None
     """The file that the text is written into."""
 
@@ -82,7 +84,9 @@ class StepView(ApiModel):
     step: str
     """The id of the step."""
     status: StepStatus
+    """Whether the step still runs, has completed, or has failed."""
     title: str
+    """What the step does, for display: the name of the program, or the id of the tool."""
     round: int
     tool_id: str | None = None
     call_id: str | None = None
@@ -117,12 +121,14 @@ class StepDetail(StepView):
 
 
 class CitationView(ApiModel):
-    """A web source that the answer cites as [[S:sid]], as it was at that time."""
+    """A source that the answer cites as [[S:sid]], as it was at that time: a page, a file or a text."""
 
     sid: int
     """The number that answers cite the source by."""
     title: str
+    """The title of the page or file."""
     url: str
+    """The address of the page, or the ref of the file."""
     source_type: SourceType
     """What kind of source it is."""
     published_time_iso: str | None = None
@@ -135,6 +141,7 @@ class EventView(ApiModel):
     """The kind of an external event, and whether the agent must act on it."""
 
     kind: str
+    """The kind of event, as its sender named it."""
     reactive: bool
     """Whether the agent must act on the event."""
 
@@ -148,8 +155,11 @@ class SignalView(ApiModel):
     signal_id: str
     """The signal's id."""
     kind: SignalKind
+    """What the signal does: adds a message, steers or cancels the turn, reports an event, or answers an approval."""
     state: SignalState
+    """How far the signal has been processed; `promoted` if it became a turn of its own."""
     text: str
+    """What the person wrote, or the text of the event."""
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
@@ -174,11 +184,13 @@ class ApprovalView(ApiModel):
     cut: bool = False
     """Whether `params` are incomplete because they are too long."""
     state: ApprovalState
+    """What the person decided: `pending` until then; `withdrawn` if the answer is no longer needed."""
     round: int
     expires_at: str
     explanation: str = ""
     """Why the call needs approval."""
     reason: str = ""
+    """What the person gave as the reason; empty without one."""
 
 
 class FeedbackView(ApiModel):
@@ -189,6 +201,7 @@ class FeedbackView(ApiModel):
     reaction: Reaction | None = None
     """The rating."""
     text: str
+    """What was written with the rating."""
     ts: str
     confidence: float | None = None
     """How sure the machine is, from 0 to 1; absent for feedback from people."""
@@ -205,6 +218,7 @@ class TurnView(ApiModel):
     ordinal: int
     """The number of the turn in its conversation, from 1."""
     status: TurnStatus
+    """Whether the turn waits for a worker, runs, waits for an approval, or has ended, and how."""
     text: str
     """What the person wrote."""
     attachments: tuple[FileView, ...] = ()
@@ -256,5 +270,6 @@ class StateView(ApiModel):
     conversation: ConversationView
     """The conversation itself."""
     turns: tuple[TurnView, ...]
+    """The last turns, oldest first."""
     cursor: str
     next_cursor: str | None = None

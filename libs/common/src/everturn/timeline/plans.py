@@ -57,6 +57,7 @@ class PlanStep(ApiModel):
     label: str
     """What the step is about."""
     status: StepStatus = StepStatus.PENDING
+    """How far the step is."""
 
 
 class PlanSnapshot(ApiModel):
@@ -67,6 +68,7 @@ class PlanSnapshot(ApiModel):
     steps: tuple[PlanStep, ...]
     """The steps, in order."""
     status: PlanStatus
+    """Whether the plan is still followed, and if not, how it ended."""
     current: bool
     """Whether it is the one that is followed now: step marks in notes apply to it."""
     origin_turn_id: TurnId

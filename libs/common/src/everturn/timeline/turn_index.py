@@ -21,8 +21,9 @@ class IndexEntry(ApiModel):
 
     ref: str
     kind: str
+    """The type of its block."""
     hint: str = ""
-    """A short description of its content."""
+    """The beginning of the text."""
 
 
 class IndexedCall(ApiModel):
@@ -30,12 +31,13 @@ class IndexedCall(ApiModel):
 
     tool_id: str
     status: str | None
+    """How the call ended; null while it has no result."""
     call_ref: str | None
     """The reference of the tool call in the timeline."""
     result_ref: str | None
     """The reference of the result."""
     hint: str = ""
-    """A short description of its content."""
+    """The beginnings of its parameters and of its result."""
 
 
 class IndexedFile(ApiModel):
@@ -43,15 +45,16 @@ class IndexedFile(ApiModel):
 
     ref: str
     kind: str
+    """Where the file belongs: to the attachments, the workspace or the outputs."""
     mime: str
     size: int
     """Its size in bytes."""
     source: str
-    """Where the file comes from."""
+    """The tool, or the type of the block, that brought the file."""
     visibility: str
     """Whether the person sees the file, or only the agent."""
     hint: str = ""
-    """A short description of its content."""
+    """The beginning of its description."""
 
 
 class TurnIndexView(ApiModel):
@@ -64,7 +67,7 @@ class TurnIndexView(ApiModel):
     ended_at: str | None
     """When it ended, in ISO 8601 and UTC."""
     outcome: str | None
-    """How the turn ended; absent while it is open or when it failed."""
+    """How the turn ended, `failed` included; null while it is open."""
     summaries: tuple[IndexEntry, ...] = ()
     """Summaries of older parts."""
     messages: tuple[IndexEntry, ...] = ()
@@ -78,7 +81,7 @@ class TurnIndexView(ApiModel):
     artifacts: tuple[IndexedFile, ...] = ()
     """The files of the turn."""
     sources: tuple[str, ...] = ()
-    """The sources, by number."""
+    """Refs of the sources that its answers cite."""
     more: bool = False
     """Whether there is more than is listed."""
 

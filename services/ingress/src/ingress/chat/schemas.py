@@ -54,10 +54,14 @@ class MessageIn(JsonBody):
     """A message. `kind` and `target_turn_id` matter only while the conversation is busy."""
 
     text: str = Field(default="", examples=["What is the total by region?"])
+    """What the person writes."""
     attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
+    """Files of the message, in base64. Larger ones are sent as multipart/form-data."""
     bundle_id: BundleId | None = Field(default=None, description=BUNDLE_HELP)
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
+    """The turn that the message answers. It has to be a turn of this conversation."""
     kind: Literal["followup", "steer"] | None = None
+    """Whether the message is added to the running turn as a followup, or steers it."""
     time_zone: Annotated[str, AfterValidator(check_zone)] | None = Field(
         default=None,
         max_length=MAX_ZONE_CHARS,
@@ -74,6 +78,7 @@ class EventIn(JsonBody):
     """
 
     kind: str = Field(pattern=EVENT_KIND_PATTERN, examples=["form"])
+    """The kind of event, one of those that this server accepts."""
     payload: dict[str, Any] = Field(default_factory=dict, examples=[{"form": "address", "city": "Oslo"}])
     """What the event carries besides its text."""
     reactive: bool = True
@@ -91,17 +96,24 @@ class SignalIn(JsonBody):
     """
 
     kind: Literal["followup", "steer", "cancel", "event", "approve", "deny"]
+    """What the signal does."""
     text: str = Field(default="", examples=["Only the north, please."])
+    """What the person writes, the text of the event, or the reason of an answer to an approval."""
     event: EventIn | None = None
+    """What a signal of kind `event` reports."""
     approval_id: str | None = Field(default=None, max_length=80, examples=[APPROVAL_EXAMPLE])
+    """The approval that `approve` or `deny` answers."""
     attachments: tuple[AttachmentIn, ...] = Field(default=(), max_length=100, strict=False)
+    """Files of the signal, in base64. Larger ones are sent as multipart/form-data."""
     target_turn_id: str | None = Field(default=None, max_length=80, examples=[ID_EXAMPLE])
+    """The turn that the signal is meant for; the signal is rejected if that is not the open turn."""
 
 
 class SignalPatch(JsonBody):
     """A new text for a signal that has not been applied yet."""
 
     text: str
+    """The new text."""
 
 
 class ReceiptOut(JsonBody):
@@ -113,6 +125,7 @@ class ReceiptOut(JsonBody):
     """
 
     state: SignalState
+    """`queued` for a message that became a turn or waits for the next one; otherwise the state of its signal."""
     position: int | None = Field(default=None, exclude_if=is_absent)
     position_more: bool | None = Field(default=None, exclude_if=is_absent)
     file_notices: tuple[str, ...] | None = Field(default=None, exclude_if=is_absent)

@@ -42,6 +42,7 @@ class SegmentOut(ApiModel):
     origin: Literal["system", "block", "media", "tail"]
     """What the segment consists of."""
     ref: str | None
+    """The ref of its block; null for parts that are not a block."""
     form: str | None
     """The form in which the blocks are shown: whole, shortened or summarized."""
     chars: int
@@ -53,8 +54,9 @@ class SegmentOut(ApiModel):
     cache_point: bool
     """Whether the cached beginning of the input ends here."""
     cache: CacheState
-    """Whether the provider may keep the segment in its cache."""
+    """How the provider's cache can serve the part."""
     text: str | None
+    """The text of the part; null if it can't be rebuilt."""
     note: str | None = None
     """What the reader should know about it."""
 

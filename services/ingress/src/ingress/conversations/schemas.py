@@ -18,6 +18,7 @@ class ConversationIn(JsonBody):
     """A new conversation."""
 
     title: Line = Field(default="", examples=["Sales by region"])
+    """The title; without one, it is made from the first message."""
     bundle_id: BundleId | None = Field(default=None, description=BUNDLE_HELP)
 
 
@@ -25,6 +26,7 @@ class ConversationPatch(JsonBody):
     """The changes; absent fields stay as they are."""
 
     title: Line | None = Field(default=None, examples=["Sales by region"])
+    """The new title."""
     archived: bool | None = Field(default=None, examples=[True])
     """Whether the conversation is archived."""
 
@@ -102,4 +104,5 @@ class TurnsOut(JsonBody):
 
     conversation_id: str
     turns: tuple[TurnView, ...]
+    """The turns with feedback, oldest first."""
     next_cursor: str | None = None

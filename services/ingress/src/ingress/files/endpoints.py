@@ -70,6 +70,7 @@ class FoundFileOut(ApiModel):
     size: int
     """Its size in bytes."""
     url: str
+    """The path of its content on this server."""
 
 
 class RnRoute(BodyScopedRoute):

@@ -95,6 +95,7 @@ class ReadyOut(ApiModel):
     """
 
     status: Readiness
+    """Whether this server can do all of its work, a part of it, or none."""
     parts: dict[str, PartOut]
     """Each component that the server needs, by name."""
     workers: list[WorkerOut] | None
@@ -125,6 +126,7 @@ class HealthOut(ApiModel):
     """The process responds."""
 
     status: str = "ok"
+    """Always `ok`."""
 
 
 @router.get("/healthz")
