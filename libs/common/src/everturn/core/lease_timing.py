@@ -33,7 +33,8 @@ class LeaseTiming:
 
     @property
     def retry_share(self) -> float:
-        """The factor for pauses between retries of a call, which together last less than half a lease."""
+        """The factor for pauses between retries of a call: with the longest jitter, all of them together last less than
+        two thirds of a lease."""
         return min(1.0, self.ttl_s / DEFAULT_LEASE_S)
 
     @property

@@ -1,4 +1,4 @@
-"""Retries of calls to servers that do not answer. `docs/subsystems/retries.md` lists all other retries."""
+"""Retries of calls to servers that do not answer. `docs/subsystems/retries.md` lists all retries."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
-"""Shorter in total than a lease; the heartbeat stops a worker that loses its lease meanwhile."""
+"""Shorter in total than a lease, without the calls between them."""
 
 
 class RetryPolicy:
@@ -38,7 +38,8 @@ class RetryPolicy:
 
     @classmethod
     def within_lease(cls, lease: LeaseTiming) -> "RetryPolicy":
-        """Retries that end before the lease expires, however short it is."""
+        """Retries whose pauses together are shorter than the lease, however short it is. The calls take longer; if the
+        lease expires meanwhile, the heartbeat stops the worker."""
         return cls(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
 
     async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
