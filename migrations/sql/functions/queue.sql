@@ -30,7 +30,7 @@ DECLARE
     v_tenant text := (SELECT c.tenant FROM conversation c WHERE c.id = p_conversation);
     v_lane text;
 BEGIN
-    -- Always in this order, so that no two wait for each other; who accepts holds only one of them.
+    -- Always in this order, so that two calls never wait for each other. Accepting a turn takes only one of these locks.
     FOREACH v_lane IN ARRAY ARRAY['anonymous', 'paid', 'privileged', 'registered'] LOOP
         PERFORM pg_advisory_xact_lock(hashtextextended('queue:' || v_lane || ':' || v_tenant, 0));
     END LOOP;
@@ -129,11 +129,12 @@ $$;
 REVOKE ALL ON FUNCTION note_ring FROM PUBLIC;
 
 
--- How many turns wait: in total, of one tenant on one lane, and how many tenants have waiting turns.
+-- How many turns wait: in total, and of one tenant on one lane. `tenants` is always NULL: nothing reads it, and replacing a
+-- function in place can't change the type of its result.
 CREATE OR REPLACE FUNCTION queue_depth(p_tenant text, p_lane text)
 RETURNS TABLE (waiting bigint, of_tenant bigint, tenants bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-    SELECT count(*), count(*) FILTER (WHERE t.tenant = p_tenant AND t.lane = p_lane), count(DISTINCT t.tenant)
+    SELECT count(*), count(*) FILTER (WHERE t.tenant = p_tenant AND t.lane = p_lane), NULL::bigint
       FROM turn t WHERE t.status = 'queued'
 $$;
 
@@ -186,14 +187,14 @@ REVOKE ALL ON FUNCTION queue_positions FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_positions TO everturn_ingress;
 
 
--- What accepts a turn that has just been inserted: whether its doorbell may be rung now, how many turns are ahead of it
--- (up to p_most), and how many wait, itself included, for the caller to compare with its caps: in all, of the tenant, of
--- the tenant on the lane, and of the user, whose rows the caller sees.
+-- Enters a turn that has just been inserted into the queue. Returns whether its doorbell may be rung now, how many turns
+-- are ahead of it (up to p_most), and how many wait, itself included, for the caller to compare with its caps: in total, of
+-- the tenant, of the tenant on the lane, and of the user, whose rows the caller sees.
 --
--- Until the commit, this blocks all other accepts of the tenant on this lane, and of everybody while more than
--- p_total_unlocked turns wait, so that no two take the last place of the tenant on the lane, or of the queue. What the
--- tenant has on all lanes is counted only when it can matter: at 1,300 waiting turns it takes 5 ms instead of 1. So
--- of_tenant counts only this lane while at most p_tenant_unlocked turns wait.
+-- Until the commit, this blocks all other accepts of the tenant on this lane, and those of all tenants while more than
+-- p_total_unlocked turns wait, so that two turns never get the last place of the tenant on the lane, or of the queue. The
+-- turns of the tenant on all lanes are counted only when that can matter: at 1,300 waiting turns it takes 5 ms instead of
+-- 1. So of_tenant counts only this lane while at most p_tenant_unlocked turns wait.
 CREATE OR REPLACE FUNCTION enter_queue(
     p_turn text, p_conversation text, p_tenant text, p_project text, p_user text, p_lane text, p_lanes text[],
     p_share integer, p_total_unlocked bigint, p_tenant_unlocked bigint, p_most integer
