@@ -17,7 +17,7 @@ from everturn.turns.inbox import InboxFull, UploadTooLate
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
-"""Retry-After of a 503 without a better estimate: as long as accepting a message can take while Redis stalls (F6)."""
+"""Retry-After of a 503 without a better estimate: as long as accepting a message can take while Redis stalls."""
 
 
 class ProblemError(HTTPException):

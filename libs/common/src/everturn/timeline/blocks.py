@@ -17,7 +17,7 @@ GENESIS_HASH = "0" * 64
 
 
 class BlockType(OpenEnum):
-    """What a block records; the names are those of the design. UNKNOWN is a type that a newer version has written."""
+    """What a block records. UNKNOWN is a type that a newer version has written."""
 
     TURN_HEADER = "turn.header"
     USER_PROMPT = "user.prompt"

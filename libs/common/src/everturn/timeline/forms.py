@@ -25,16 +25,15 @@ from everturn.timeline.rendering import (
 )
 
 MAX_LIGHT_TEXT_CHARS = 4_000
-"""Of what a person or the model wrote, in a turn that is recent but not intact. Source of this and the next four
-numbers: seed 000."""
+"""The limit for what a person or the model wrote, in a turn that is recent but not intact: about a thousand tokens."""
 MAX_LIGHT_RESULT_CHARS = 400
 MAX_LIGHT_ITEMS = 50
 MAX_LIGHT_KEYS = 80
 MAX_LIGHT_BASE64_CHARS = 4_000
 MAX_ROW_CHARS = 720
-"""240 tokens (agent.md section 4) at three characters a token; English has fewer tokens than that."""
+"""240 tokens at three characters a token; English text has fewer."""
 MAX_HINT_CHARS = 180
-"""Of the excerpt in a row, which says what it contains; as in the reference system."""
+"""The limit of the excerpt in a row, which says what the block contains: one or two sentences."""
 MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
@@ -49,7 +48,7 @@ class Form(StrEnum):
 
     FULL = "full"
     LIGHT = "light"
-    """Bulky texts shortened, skills and files by ref."""
+    """Long texts shortened, files by ref."""
     ROW = "row"
     """One line with the ref."""
     CARD = "card"
@@ -118,8 +117,8 @@ def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
 
 
 def _read_status(body: bodies.ToolResultBody) -> str | None:
-    """The first part of a `react.read` result, up to its first empty line: the refs and ranges it showed (for a skill
-    its `sk:` ref), so that the same read can be repeated. None for other tools."""
+    """The first part of a `react.read` result, up to its first empty line: the refs and ranges it showed, so that the
+    same read can be repeated. None for other tools."""
     return body.text.partition("\n\n")[0] if body.tool_id == READ_TOOL else None
 
 

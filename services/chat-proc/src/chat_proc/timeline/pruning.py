@@ -15,14 +15,14 @@ from everturn.timeline.bodies import SystemMessageBody
 
 @dataclass(frozen=True, slots=True)
 class PrunePolicy:
-    """When to prune and what to keep. The numbers are those of agent.md section 4; a `ttl_s` of 0 disables pruning.
+    """When to prune and what to keep. `ttl_s` is how long the provider caches a prompt; 0 disables pruning.
 
     `recent_turns` and `intact_turns` count the turns before the one that opens; the intact ones are recent too.
     """
 
     ttl_s: float = 300.0
     margin_s: float = 10.0
-    """A request sent this shortly before the cache expires may miss it; as in the reference system."""
+    """A request sent this shortly before the cache expires may miss it."""
     recent_turns: int = 6
     intact_turns: int = 1
 

@@ -17,7 +17,7 @@ from everturn.timeline.bodies import RangeSummaryBody
 SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
 TEXT_PERCENT, KEPT_PERCENT = 4, 12
 """Shares of the limit for a summary's text, and for what it keeps verbatim. 3,200 tokens of text are enough for all
-sections; the reference system gave eight sections 640 tokens and lost what did not fit."""
+sections; 640 are not enough for eight."""
 LISTED_TURNS = 40
 """Turns that one summary lists individually; earlier ones are found through the summary before it."""
 MIN_LISTED_TURNS = 4

@@ -36,7 +36,7 @@ from everturn.timeline.bodies import (
 from everturn.timeline.plans import PlanSnapshot, PlanStatus
 
 MAX_ANCHORS = 32
-"""The newest ones, as in the reference system; older ones remain in the text and in their turns."""
+"""The newest ones; older ones remain in the text and in their turns."""
 MAX_CHAPTERS = 64
 SHOWN_FILES = 3
 """Attachments named with a message."""
