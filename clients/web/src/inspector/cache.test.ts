@@ -29,7 +29,7 @@ test("a part is named by its origin and its ref", () => {
   expect(name({ ref: "ar:turn_1.user.prompt" })).toBe("Your message");
   expect(name({ ref: "ar:turn_0.assistant.completion.2" })).toBe("Answer.2 (earlier)");
   expect(name({ ref: "ar:turn_1.react.plan.plan_01a214c2-feca-7eb1-bcdc-d388f95be216" })).toBe("Plan");
-  expect(name({ ref: "sk:public.charts" })).toBe("Entry sk:public.charts");
+  expect(name({ ref: "xy:public.charts" })).toBe("Entry xy:public.charts");
 });
 
 test("a call and its result are named by their tool", () => {

@@ -27,7 +27,7 @@ export function sumByCache(segments: readonly ContextSegment[]): readonly { cach
 }
 
 const TURN_REF = /^([a-z]{2}):(?:.*?)(turn_[0-9A-Za-z-]+)\.(.+)$/;
-const KINDS: Readonly<Record<string, string>> = { fi: "File", tc: "Tool call", so: "Source", su: "Summary", ws: "Working summary", ks: "Knowledge", sk: "Skill" };
+const KINDS: Readonly<Record<string, string>> = { fi: "File", tc: "Tool call", so: "Source", su: "Summary", ws: "Working summary" };
 /** Names for the parts of a timeline; other parts are shown by their own name. */
 const PART_NAMES: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^user\.prompt$/, "Your message"],

@@ -55,15 +55,6 @@ def test_localizing_takes_off_the_own_owner_only(text: str) -> None:
     assert localize_ref(there, "conv_3") == there
 
 
-@pytest.mark.parametrize("text", ["ks:docs/a.md", "sk:public.pdf/SKILL.md"])
-def test_a_ref_outside_conversations_has_no_owner(text: str) -> None:
-    ref = parse_ref(text)
-
-    assert owner_of(ref) is None
-    assert qualify_ref(ref, "conv_2") == ref
-    assert localize_ref(ref, "conv_2") == ref
-
-
 @pytest.mark.parametrize("text", LOCAL)
 def test_a_text_is_qualified_for_every_kind_of_ref_and_only_once(text: str) -> None:
     said = f"see {text}, and ({text})."

@@ -35,8 +35,6 @@ FAMILIES = [
     ("so:sources_pool[1-3,7]", refs.SourcesRef((1, 2, 3, 7))),
     ("su:turn_01.conv.range.summary", refs.RangeSummaryRef(TURN)),
     ("ws:turn_01.conv.working.summary", refs.WorkingSummaryRef(TURN)),
-    ("ks:docs/architecture.md", refs.KnowledgeRef("docs/architecture.md")),
-    ("sk:public.pdf-press/SKILL.md", refs.SkillRef("public", "pdf-press")),
 ]
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="/\\")
 ANY_TEXT = st.text(CHARACTERS, min_size=1, max_size=20)
@@ -77,7 +75,7 @@ def test_every_ref_family_is_covered() -> None:
     assert {type(ref) for _, ref in FAMILIES} == set(refs.Ref.__args__)
 
 
-@pytest.mark.parametrize(("text", "ref"), [pair for pair in FAMILIES if not pair[0].startswith(("ks:", "sk:"))])
+@pytest.mark.parametrize(("text", "ref"), FAMILIES)
 def test_a_leading_conversation_id_is_part_of_the_ref(text: str, ref: refs.Ref) -> None:
     scheme, rest = text.split(":", 1)
     elsewhere = f"{scheme}:conv_9.{rest}"
@@ -183,7 +181,7 @@ def test_an_invalid_ref_error_lists_the_forms_of_its_kind() -> None:
 
 def test_a_ref_is_bounded() -> None:
     with pytest.raises(Invalid, match="2048"):
-        refs.parse_ref("ks:" + "x" * 3000)
+        refs.parse_ref("fi:" + "x" * 3000)
 
 
 def test_the_constructors_give_the_spelling() -> None:
@@ -191,4 +189,3 @@ def test_the_constructors_give_the_spelling() -> None:
     assert refs.completion_ref(TURN) == "ar:turn_01.assistant.completion"
     assert refs.completion_ref(TURN, 2) == "ar:turn_01.assistant.completion.2"
     assert refs.round_ref(TURN, 0, "turn.header") == "ar:turn_01.round.0.turn.header"
-    assert str(refs.SkillRef("public", "pdf-press", "sources.yaml")) == "sk:public.pdf-press/sources.yaml"

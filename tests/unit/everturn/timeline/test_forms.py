@@ -67,7 +67,7 @@ def test_long_lists_and_objects_say_how_much_is_left_out() -> None:
 
 
 def test_a_pruned_read_keeps_its_refs_and_ranges() -> None:
-    status = "sk:public.pdf/SKILL.md: 9000 characters\nfi:turn_1.files/a.py: shown lines [10-40]/80"
+    status = "fi:turn_1.files/notes.md: 9000 characters\nfi:turn_1.files/a.py: shown lines [10-40]/80"
 
     light = try_light(build_result(f"{status}\n\n{'content ' * 500}", tool_id="react.read"))
 

@@ -23,7 +23,7 @@ _SHOWN_CHARS = 80
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}"
 _NUMBER = r"0|[1-9][0-9]{0,8}"
-_PATTERNS = dict.fromkeys(("call", "plan", "message_id", "namespace", "skill"), _NAME) | {
+_PATTERNS = dict.fromkeys(("call", "plan", "message_id"), _NAME) | {
     "conversation": r"conv_[A-Za-z0-9_-]{1,75}",
     "turn": r"turn_[A-Za-z0-9_-]{1,75}",
     "kind": r"[a-z][a-z0-9_]{0,39}",
@@ -58,10 +58,12 @@ def check_path(path: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Value:
-    """Fields are checked by their name, so that every ref can be parsed back."""
+class _Ref:
+    """Fields are checked by their name, so that every ref can be parsed back. `conversation` is None inside the
+    conversation itself; a ref to another one needs the same principal."""
 
     form: ClassVar[str]
+    conversation: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -77,14 +79,7 @@ class _Value:
 
 
 @dataclass(frozen=True, slots=True)
-class _Owned(_Value):
-    """`conversation` is None inside the conversation itself; a ref to another one needs the same principal."""
-
-    conversation: str | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRef(_Owned):
+class PromptRef(_Ref):
     """The prompt of a turn."""
 
     form = "ar:{owner}{turn}.user.prompt"
@@ -92,7 +87,7 @@ class PromptRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionRef(_Owned):
+class CompletionRef(_Ref):
     """An answer of a turn: the latest, or the one with the number `n` (from 1) of a turn with several."""
 
     form = "ar:{owner}{turn}.assistant.completion{suffix}"
@@ -101,7 +96,7 @@ class CompletionRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalRef(_Owned):
+class ExternalRef(_Ref):
     """A signal or an external event."""
 
     form = "ar:{owner}{turn}.external.{kind}.{message_id}"
@@ -111,7 +106,7 @@ class ExternalRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class NotesRef(_Owned):
+class NotesRef(_Ref):
     """The notes of a call."""
 
     form = "ar:{owner}{turn}.react.notes.{call}"
@@ -120,7 +115,7 @@ class NotesRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRef(_Owned):
+class PlanRef(_Ref):
     """A plan at the end of the turn."""
 
     form = "ar:{owner}{turn}.react.plan.{plan}"
@@ -129,7 +124,7 @@ class PlanRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanLatestRef(_Owned):
+class PlanLatestRef(_Ref):
     """The newest snapshot of a plan."""
 
     form = "ar:{owner}plan.latest:{plan}"
@@ -137,7 +132,7 @@ class PlanLatestRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanAckRef(_Owned):
+class PlanAckRef(_Ref):
     """The step marks of round `n`."""
 
     form = "ar:{owner}{turn}.react.plan.ack.{n}"
@@ -146,7 +141,7 @@ class PlanAckRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnIndexRef(_Owned):
+class TurnIndexRef(_Ref):
     """The index of a turn, rebuilt on demand."""
 
     form = "ar:{owner}{turn}.react.turn.index"
@@ -154,7 +149,7 @@ class TurnIndexRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class NamedArtifactRef(_Owned):
+class NamedArtifactRef(_Ref):
     """A named value of a turn."""
 
     form = "ar:{owner}{turn}.artifacts.{label}"
@@ -163,7 +158,7 @@ class NamedArtifactRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRef(_Owned):
+class RoundRef(_Ref):
     """A block without a family of its own; round 0 is before the first round."""
 
     form = "ar:{owner}{turn}.round.{round}.{what}"
@@ -173,7 +168,7 @@ class RoundRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class CallRef(_Owned):
+class CallRef(_Ref):
     """A tool call."""
 
     form = "tc:{owner}{turn}.{call}.call"
@@ -182,7 +177,7 @@ class CallRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRef(_Owned):
+class ResultRef(_Ref):
     """The result of a tool call."""
 
     form = "tc:{owner}{turn}.{call}.result"
@@ -191,7 +186,7 @@ class ResultRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class FileRef(_Owned):
+class FileRef(_Ref):
     """A file of the workspace."""
 
     form = "fi:{owner}{turn}.files/{path}"
@@ -200,7 +195,7 @@ class FileRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputRef(_Owned):
+class OutputRef(_Ref):
     """A produced file that is not part of the workspace."""
 
     form = "fi:{owner}{turn}.outputs/{path}"
@@ -209,7 +204,7 @@ class OutputRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class AttachmentRef(_Owned):
+class AttachmentRef(_Ref):
     """A file attached to the message of the turn."""
 
     form = "fi:{owner}{turn}.user.attachments/{name}"
@@ -218,7 +213,7 @@ class AttachmentRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalAttachmentRef(_Owned):
+class ExternalAttachmentRef(_Ref):
     """A file attached to a signal or an external event."""
 
     form = "fi:{owner}{turn}.external.{kind}.attachments/{message_id}/{name}"
@@ -229,7 +224,7 @@ class ExternalAttachmentRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class LogRef(_Owned):
+class LogRef(_Ref):
     """A log of a turn."""
 
     form = "fi:{owner}{turn}.logs/{path}"
@@ -238,14 +233,14 @@ class LogRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class SourcesRef(_Owned):
+class SourcesRef(_Ref):
     """Rows of the source pool; `sids` ascend and are unique."""
 
     form = "so:{owner}sources_pool[{sids}]"
     sids: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _Owned.__post_init__(self)
+        _Ref.__post_init__(self)
         if not 0 < len(self.sids) <= MAX_SIDS or self.sids[0] < 1 or any(a >= b for a, b in pairwise(self.sids)):
             raise Invalid(f"Give 1 to {MAX_SIDS} different source numbers, each at least 1, in ascending order.")
 
@@ -254,7 +249,7 @@ class SourcesRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class RangeSummaryRef(_Owned):
+class RangeSummaryRef(_Ref):
     """The summary of the turns before this one."""
 
     form = "su:{owner}{turn}.conv.range.summary"
@@ -262,35 +257,17 @@ class RangeSummaryRef(_Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkingSummaryRef(_Owned):
+class WorkingSummaryRef(_Ref):
     """The model's notes about a turn at its end."""
 
     form = "ws:{owner}{turn}.conv.working.summary"
     turn: str
 
 
-@dataclass(frozen=True, slots=True)
-class KnowledgeRef(_Value):
-    """A document of the bundle's knowledge space."""
-
-    form = "ks:{path}"
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class SkillRef(_Value):
-    """A file of a skill; `SKILL.md` is the skill itself."""
-
-    form = "sk:{namespace}.{skill}/{path}"
-    namespace: str
-    skill: str
-    path: str = "SKILL.md"
-
-
 Ref = (
     PromptRef | CompletionRef | ExternalRef | NotesRef | PlanRef | PlanLatestRef | PlanAckRef
     | TurnIndexRef | NamedArtifactRef | RoundRef | CallRef | ResultRef | FileRef | OutputRef | AttachmentRef
-    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef | KnowledgeRef | SkillRef
+    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef
 )  # fmt: skip
 
 
@@ -304,7 +281,7 @@ def parse_ref(text: str) -> Ref:
             return family(**{name: _read_field(name, value) for name, value in match.groupdict().items() if value})
     known = [family.form.replace("{owner}", "") for _, family in _FAMILIES if family.form.startswith(f"{scheme}:")]
     if not known:
-        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws:, ks: or sk:.")
+        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su: or ws:.")
     raise Invalid(f"{_shown(text)} is not a ref. The {scheme}: refs are " + ", ".join(known) + ".")
 
 
@@ -384,21 +361,17 @@ def sources_ref(sids: Iterable[int]) -> str:
 def owner_of(ref: Ref) -> str | None:
     """The conversation that a ref names; None if it names none. Refs are stored without their own conversation, and
     shown with it elsewhere."""
-    return None if isinstance(ref, KnowledgeRef | SkillRef) else ref.conversation
+    return ref.conversation
 
 
 def qualify_ref(ref: Ref, conversation_id: str) -> Ref:
-    """The same ref with its conversation. Unchanged if it already names one, or belongs to none."""
-    if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation is not None:
-        return ref
-    return replace(ref, conversation=conversation_id)
+    """The same ref with its conversation; unchanged if it already names one."""
+    return ref if ref.conversation is not None else replace(ref, conversation=conversation_id)
 
 
 def localize_ref(ref: Ref, conversation_id: str) -> Ref:
     """The ref as it is stored in this conversation; a ref to another conversation is unchanged."""
-    if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation != conversation_id:
-        return ref
-    return replace(ref, conversation=None)
+    return ref if ref.conversation != conversation_id else replace(ref, conversation=None)
 
 
 def qualify_text(text: str, conversation_id: str) -> str:

@@ -72,7 +72,7 @@ _ZIP_SUFFIXES = (".docx", ".pptx", ".xlsx", ".zip")
 _SNIFFED_BYTES = 4096
 
 NOT_SCANNED = "not scanned"
-_REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
+_REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:")
 
 
 def sniff_mime(name: str, data: bytes) -> str:

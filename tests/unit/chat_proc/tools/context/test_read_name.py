@@ -26,7 +26,6 @@ HERE = (ConversationId("conv_1"), TurnId("turn_9"))
         ("turn_1/external/steer/attachments/sig_1/e.csv", "fi:turn_1.external.steer.attachments/sig_1/e.csv"),
         ("so:conv_1.sources_pool[3, 1-2]", "so:sources_pool[1-3]"),
         ("so:sources_pool[5-3,4-7,1]", "so:sources_pool[1,3-7]"),
-        ("ks:docs/a.md", "ks:docs/a.md"),
     ],
 )
 def test_a_ref_of_this_conversation_omits_its_id(spelling: str, ref: str) -> None:

@@ -302,8 +302,6 @@ async def test_sources_of_another_conversation_of_the_same_person_are_found(plat
         ("fi:turn_1.logs/run.txt", "no such file"),
         ("ar:plan.latest:plan_x", "no such plan"),
         ("ar:turn_x.react.turn.index", "nothing is stored"),
-        ("ks:docs/a.md", "no knowledge documents"),
-        ("sk:public.pdf/SKILL.md", "no skills"),
         ("so:sources_pool[a-b]", "is not a ref"),
         ("so:sources_pool[one]", "is not a ref"),
         ("/etc/passwd", "is not a ref"),

@@ -39,7 +39,6 @@ def test_refs_of_other_conversations_carry_the_conversation() -> None:
     assert hit.ref == "ar:conv_2.turn_1.user.prompt"
     assert hit.turn_index_path == "ar:conv_2.turn_1.react.turn.index"
     assert spell_ref("fi:turn_1.user.attachments/a b.csv", THERE) == "fi:conv_2.turn_1.user.attachments/a b.csv"
-    assert spell_ref("ks:doc.md", THERE) == "ks:doc.md"
 
 
 def test_a_listed_turn_has_its_number_and_refs_to_read() -> None:

@@ -144,10 +144,6 @@ class Resolver:
         except Invalid as invalid:
             return Missing(invalid.detail)
         match named.ref:
-            case refs.KnowledgeRef():
-                return Missing("this agent has no knowledge documents")
-            case refs.SkillRef():
-                return Missing("this agent has no skills")
             case refs.SourcesRef(sids=sids):
                 return await self._find_sources(named, sids)
             case (
