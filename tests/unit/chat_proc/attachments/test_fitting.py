@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import struct
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -270,3 +271,18 @@ def test_the_header_of_a_jpeg_is_read_in_bounded_steps() -> None:
 )
 def test_what_has_no_whole_header_has_no_size(data: bytes) -> None:
     assert try_read_size(data) is None
+
+
+def test_a_gif_is_as_large_as_its_first_frame() -> None:
+    out = io.BytesIO()
+    Image.new("P", (300, 200)).save(out, "GIF", comment=b"x" * 600)
+    data = bytearray(out.getvalue())
+    struct.pack_into("<HH", data, 6, 10, 10)
+
+    assert try_read_size(bytes(data)) == (300, 200)
+
+
+def test_the_blocks_before_the_frame_of_a_gif_are_read_in_bounded_steps() -> None:
+    screen = b"GIF89a" + struct.pack("<HHBBB", 10, 10, 0, 0, 0)
+
+    assert try_read_size(screen + b"\x21\xfe" + b"\x01" * 10_000_000) == (10, 10)

@@ -6,6 +6,7 @@ This process reads only the width and height from the header.
 import struct
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from chat_proc.attachments.policy import MAX_SHRUNK_BYTES, MAX_SIDE_PX, SHRINK_LIMITS
 from everturn.confinement.processes import ConfinedProcesses
@@ -19,6 +20,9 @@ WAITING = 64
 """Pictures that wait. A turn shrinks one after another, so a worker with few slots never has as many."""
 MAX_HEADER_SEGMENTS = 1_000
 """Of a JPEG before the segment with its size; the color profile of a photo takes at most 255."""
+MAX_GIF_BLOCKS = 10_000
+"""Of a GIF before its first frame, such as the blocks of a comment."""
+_GIF_EXTENSION, _GIF_FRAME = 0x21, 0x2C
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of the segments that contain a JPEG's size."""
@@ -63,12 +67,33 @@ def try_read_size(data: bytes) -> tuple[int, int] | None:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             return struct.unpack_from(">II", data, 16)
         if data.startswith((b"GIF87a", b"GIF89a")):
-            return struct.unpack_from("<HH", data, 6)
+            return _read_gif_size(data)
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             return _read_webp_size(data)
         return _try_read_jpeg_size(data) if data.startswith(b"\xff\xd8") else None
     except (struct.error, IndexError):
         return None
+
+
+def _read_gif_size(data: bytes) -> tuple[int, int]:
+    """The size that decoders give the picture: that of the screen, or of the first frame if that is larger."""
+    width, height = struct.unpack_from("<HH", data, 6)
+    with suppress(struct.error, IndexError):
+        at = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)
+        in_extension = False
+        for _ in range(MAX_GIF_BLOCKS):
+            if in_extension:
+                in_extension = data[at] > 0
+                at += 1 + data[at]
+            elif data[at] == _GIF_EXTENSION:
+                in_extension = True
+                at += 2
+            elif data[at] == _GIF_FRAME:
+                left, top, frame_width, frame_height = struct.unpack_from("<HHHH", data, at + 1)
+                return max(width, left + frame_width), max(height, top + frame_height)
+            else:
+                break
+    return width, height
 
 
 def _read_webp_size(data: bytes) -> tuple[int, int] | None:
