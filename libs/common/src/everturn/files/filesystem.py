@@ -50,14 +50,26 @@ def open_files(url: str) -> "FileObjects":
 class FileObjects:
     """Folders are 0700 and files 0600. Every read, also of a part, verifies the whole object."""
 
-    @property
-    def kind(self) -> str:
-        return "files"
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._temporary = root / "tmp"
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+
+    @property
+    def kind(self) -> str:
+        return "files"
+
+    def prepare(self) -> None:
+        """Create the folders, and remove the unfinished files of killed processes, whose locks are released."""
+        with _failures():
+            for folder in (self._root, self._temporary):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._temporary.iterdir():
+                _try_remove_abandoned(left)
+
+    def close(self) -> None:
+        """End the threads; a call that still runs ends when the file system responds."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def save(self, key: str, data: bytes) -> None:
         await self._run(self._save, key, data)
@@ -80,7 +92,10 @@ class FileObjects:
                 yield chunk
         finally:
             # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
-            asyncio.get_running_loop().run_in_executor(self._threads, file.close)
+            try:
+                asyncio.get_running_loop().run_in_executor(self._threads, file.close)
+            except RuntimeError:  # the store was closed, and no thread reads any more
+                file.close()
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)
@@ -103,14 +118,6 @@ class FileObjects:
     async def _run(self, call: Callable[..., Result], *args: object) -> Result:
         """In threads of its own: a store that hangs keeps them, and must not take those of all other work."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
-
-    def prepare(self) -> None:
-        """Create the folders, and remove the unfinished files of killed processes, whose locks are released."""
-        with _failures():
-            for folder in (self._root, self._temporary):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for left in self._temporary.iterdir():
-                _try_remove_abandoned(left)
 
     def _save(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -225,6 +232,7 @@ class FileObjects:
     def _make_folder(self, folder: Path) -> None:
         for each in (folder.parent, folder) if folder.name == MANIFESTS else (folder,):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(each.parent)
 
     def _check(self) -> None:
         with _failures(), self._written(b"check") as temporary:
@@ -248,7 +256,7 @@ def _read(file: BufferedReader, size: int) -> bytes:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is durable only after its folder is synced."""
+    """A renamed file or a new folder is durable only after the folder that names it is synced."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

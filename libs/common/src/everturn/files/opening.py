@@ -20,7 +20,8 @@ def open_objects(url: str) -> Generator[Objects]:
         case "file":
             from everturn.files.filesystem import open_files
 
-            yield open_files(url)
+            with closing(open_files(url)) as objects:
+                yield objects
         case "s3":
             from everturn.files.s3 import open_s3
 
