@@ -42,12 +42,15 @@ def test_lines_are_numbered() -> None:
     assert (excerpt.text, excerpt.label) == ("2: two\n3: three", "lines [2-3]/4")
 
 
-def test_lines_beyond_the_end_are_an_empty_range() -> None:
-    assert cut_excerpt(TEXT, Range(line_start=9), 100).label == "lines [9-8]/4"
+def test_lines_beyond_the_end_are_reported_as_missing() -> None:
+    excerpt = cut_excerpt(TEXT, Range(line_start=9), 100)
+
+    assert (excerpt.text, excerpt.label) == ("", "nothing, because there is no line 9: the last line is 4")
 
 
 def test_lines_stop_at_the_cap_and_a_line_longer_than_the_cap_is_cut() -> None:
-    assert cut_excerpt(TEXT, Range(line_start=1), 14).text == "1: one\n2: two"
+    stopped = cut_excerpt(TEXT, Range(line_start=1), 14)
+    assert (stopped.text, stopped.next_line) == ("1: one\n2: two", 3)
     assert cut_excerpt("x" * 50, Range(line_start=1), 10).label == "lines [1-1]/1, cut in the middle of its line"
 
 
@@ -76,7 +79,7 @@ def test_an_offset_beyond_the_end_is_an_empty_range() -> None:
 
 def test_an_empty_text_has_an_empty_range() -> None:
     assert cut_excerpt("", Range(), 10).label == "lines [0-0]/0, characters [0-0]/0"
-    assert cut_excerpt("", Range(line_start=1), 10).label == "lines [1-0]/0"
+    assert cut_excerpt("", Range(line_start=1), 10).label == "nothing, because there is no line 1: the last line is 0"
 
 
 RANGES = st.builds(
@@ -105,7 +108,10 @@ def test_lines_are_those_that_an_editor_numbers(text: str, first: int, count: in
     lines = text.split("\n")[: count_lines(text)]
     wanted = lines[first - 1 : None if count is None else first - 1 + count]
     assert excerpt.text == "\n".join(f"{first + n}: {line}" for n, line in enumerate(wanted))
-    assert excerpt.label == f"lines [{first}-{first + len(wanted) - 1}]/{len(lines)}"
+    if wanted:
+        assert excerpt.label == f"lines [{first}-{first + len(wanted) - 1}]/{len(lines)}"
+    assert not excerpt.is_whole
+    assert excerpt.next_line is None
 
 
 @given(text=TEXTS, wanted=RANGES, cap=st.integers(0, 40))

@@ -11,8 +11,8 @@ from everturn.files.objects import Objects
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to show: from a line (counted from 1), otherwise from a character (counted from 0). None means
-    unspecified."""
+    """What to show: lines (counted from 1), or what begins at a character (counted from 0). None means
+    unspecified; `offset` is ignored if lines are specified."""
 
     line_start: int | None = None
     line_count: int | None = None
@@ -31,18 +31,17 @@ class Range:
 class Excerpt:
     """A part of a text of `chars` characters and `lines` lines.
 
-    `label` names the part, such as `lines [1-20]/80`; `next_offset` is where the rest begins, if any.
+    `label` names the part, such as `lines [1-20]/80`. If there was no room for all of it, `next_offset` or `next_line`
+    is where the rest begins. `is_whole` means that `text` is all of the text, without line numbers.
     """
 
     text: str
     label: str
-    next_offset: int | None
     chars: int
     lines: int
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self.text) == self.chars
+    next_offset: int | None = None
+    next_line: int | None = None
+    is_whole: bool = False
 
 
 def cut_excerpt(text: str, wanted: Range, max_chars: int) -> Excerpt:
@@ -104,7 +103,9 @@ class CharCutter:
         label = f"characters [{start}-{end}]/{chars}"
         if start == 0:
             label = f"{self._lines_label(window)}, {label}"
-        return Excerpt(window, label, end if end < chars else None, chars, self._counter.lines)
+        following = end if end < chars else None
+        is_whole = len(window) == chars
+        return Excerpt(window, label, chars, self._counter.lines, next_offset=following, is_whole=is_whole)
 
     def _lines_label(self, window: str) -> str:
         total = self._counter.lines
@@ -143,8 +144,13 @@ class LineCutter:
     def finish(self) -> Excerpt:
         if self._line and not self._full and not self._is_past:
             self._end_line()
-        label = f"lines [{self._first}-{self._first + len(self._shown) - 1}]/{self._counter.lines}{self._cut}"
-        return Excerpt("\n".join(self._shown), label, None, self._counter.chars, self._counter.lines)
+        lines, last = self._counter.lines, self._first + len(self._shown) - 1
+        if self._shown:
+            label = f"lines [{self._first}-{last}]/{lines}{self._cut}"
+        else:
+            label = f"nothing, because there is no line {self._first}: the last line is {lines}"
+        following = last + 1 if self._full and not self._cut else None
+        return Excerpt("\n".join(self._shown), label, self._counter.chars, lines, next_line=following)
 
     @property
     def _is_past(self) -> bool:

@@ -150,8 +150,23 @@ async def test_a_range_beyond_the_end_is_empty_and_no_error(call_tool, timeline,
     outcome = await call_tool(read_tool, timeline, {"items": items})
 
     assert outcome.status == "ok"
-    assert "shown lines [90-89]/3" in outcome.text
+    assert "shown nothing, because there is no line 90: the last line is 3" in outcome.text
     assert "shown characters [12-12]/12" in outcome.text
+
+
+async def test_lines_and_an_offset_exclude_each_other(call_tool, timeline, read_tool) -> None:
+    outcome = await call_tool(read_tool, timeline, {"items": [{"path": CSV.ref, "line_start": 2, "offset": 4}]})
+
+    assert outcome.status == "error"
+    assert "not read (pass either line_start and line_count, or an offset)" in outcome.text
+
+
+async def test_lines_without_room_are_continued_at_a_line(call_tool, timeline, read_tool) -> None:
+    items = [{"path": CSV.ref, "line_start": 1, "max_text_symbols": 8}]
+
+    outcome = await call_tool(read_tool, timeline, {"items": items})
+
+    assert "shown lines [1-1]/3; more at line_start 2" in outcome.text
 
 
 async def test_several_ranges_of_one_file_are_each_given(call_tool, timeline, read_tool) -> None:

@@ -64,11 +64,14 @@ class ReadItem(BaseModel):
 
     def read_range(self) -> Range:
         """The requested part. Raises Invalid with a sentence for the model."""
-        return Range(
+        wanted = Range(
             _read_number("line_start", self.line_start, 1),
             _read_number("line_count", self.line_count, 1),
             _read_number("offset", self.offset, 0),
         )
+        if wanted.by_lines and wanted.offset:
+            raise Invalid("pass either line_start and line_count, or an offset")
+        return wanted
 
     def read_cap(self) -> int:
         """How many characters of this path may be shown. Raises Invalid with a sentence for the model."""
@@ -334,8 +337,9 @@ def _answer_text(ref: str, digest: str, excerpt: Excerpt, options: _ReadOptions)
     if options.cap <= 0:
         return _Answer(f"{escape_name(ref)}: {size}; content not shown")
     more = "" if excerpt.next_offset is None else f"; more at offset {excerpt.next_offset}"
+    more = more if excerpt.next_line is None else f"; more at line_start {excerpt.next_line}"
     text = f"--- {escape_name(ref)} {excerpt.label} ---\n{excerpt.text}"
-    shown = ShownText(ref=ref, digest=digest, part=not (options.range.is_whole and excerpt.is_whole))
+    shown = ShownText(ref=ref, digest=digest, part=not excerpt.is_whole)
     return _Answer(f"{escape_name(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
 
 
