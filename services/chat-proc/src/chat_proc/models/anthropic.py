@@ -19,7 +19,7 @@ from chat_proc.models.replies import (
     build_transport_failure,
     normalize_pieces,
     try_read_count,
-    try_read_word,
+    try_read_token,
 )
 from everturn.models.port import (
     FinishReason,
@@ -162,15 +162,15 @@ class ReplyReader:
                 return ReasoningDelta(text)
             case sdk.RawMessageStartEvent(message=sdk.Message() as message):
                 self.usage = _read_usage(getattr(message, "usage", None), self.usage)
-                self.response_model = try_read_word(getattr(message, "model", None))
-                self.response_id = try_read_word(getattr(message, "id", None))
+                self.response_model = try_read_token(getattr(message, "model", None))
+                self.response_id = try_read_token(getattr(message, "id", None))
             case sdk.RawMessageDeltaEvent() as closing:
                 counts = getattr(closing, "usage", None)
                 self.usage = _read_usage(counts, self.usage)
                 # The output count at the beginning covers no more than the first token.
                 self.is_output_counted |= bool(try_read_count(getattr(counts, "output_tokens", None)))
                 delta = getattr(closing, "delta", None)
-                self.stop_reason = try_read_word(getattr(delta, "stop_reason", None)) or self.stop_reason
+                self.stop_reason = try_read_token(getattr(delta, "stop_reason", None)) or self.stop_reason
             case _:
                 pass
         return None

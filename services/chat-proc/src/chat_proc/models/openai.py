@@ -35,7 +35,7 @@ from chat_proc.models.replies import (
     build_transport_failure,
     normalize_pieces,
     try_read_count,
-    try_read_word,
+    try_read_token,
 )
 from everturn.models.port import (
     FinishReason,
@@ -145,12 +145,12 @@ class ReplyReader:
         if not isinstance(chunk, ChatCompletionChunk):
             return []
         self.usage = _try_read_usage(getattr(chunk, "usage", None)) or self.usage
-        self.response_model = try_read_word(getattr(chunk, "model", None)) or self.response_model
-        self.response_id = try_read_word(getattr(chunk, "id", None)) or self.response_id
+        self.response_model = try_read_token(getattr(chunk, "model", None)) or self.response_model
+        self.response_id = try_read_token(getattr(chunk, "id", None)) or self.response_id
         match chunk:
             case ChatCompletionChunk(choices=[Choice() as choice, *_]):
                 if self.finish_reason != "refusal":  # after the text of a refusal the API closes with "stop"
-                    self.finish_reason = try_read_word(getattr(choice, "finish_reason", None)) or self.finish_reason
+                    self.finish_reason = try_read_token(getattr(choice, "finish_reason", None)) or self.finish_reason
                 return self._read_delta(getattr(choice, "delta", None))
             case _:
                 return []

@@ -28,8 +28,8 @@ from everturn.models.port import (
 )
 
 MAX_COUNT = 1_000_000_000
-"""Maximum tokens of one call; a larger count is a provider's defect and is not booked."""
-MAX_WORD_CHARS = 100
+"""Maximum tokens of one call; a larger count is a provider's defect and is not recorded."""
+MAX_TOKEN_CHARS = 100
 MAX_MESSAGE_CHARS = 500
 
 TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
@@ -58,6 +58,7 @@ _SENTENCES: Mapping[FailureKind, str] = {
     "rate_limited": "The provider's rate limit is reached",
     "overloaded": "The provider is overloaded",
     "server_error": "The provider failed",
+    "timeout": "The provider did not answer in time",
     "not_found": "The provider does not know this model or address",
     "bad_request": "The provider rejected the request",
     "provider_error": "The provider reported an error",
@@ -68,11 +69,13 @@ _KIND_OF_STATUS: Mapping[int, FailureKind] = {
     403: "unauthorized",
     404: "not_found",
     408: "timeout",
+    409: "provider_error",
+    425: "provider_error",
     429: "rate_limited",
     503: "overloaded",
     529: "overloaded",
 }
-_KIND_OF_WORD: Mapping[str, FailureKind] = {
+_KIND_OF_TOKEN: Mapping[str, FailureKind] = {
     "overloaded_error": "overloaded",
     "rate_limit_error": "rate_limited",
     "rate_limit_exceeded": "rate_limited",
@@ -105,12 +108,12 @@ def read_text(value: object, *, max_chars: int = MAX_MESSAGE_CHARS) -> str:
     return replace_surrogates(value[:max_chars])
 
 
-def try_read_word(value: object) -> str | None:
-    """A short name, such as an error's type or a model's name; None if the value is not one."""
+def try_read_token(value: object) -> str | None:
+    """A short text, such as the code of an error or the name of a model; None if the value is not one."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    word = " ".join(read_text(str(value), max_chars=MAX_WORD_CHARS).split())
-    return word or None
+    token = " ".join(read_text(str(value), max_chars=MAX_TOKEN_CHARS).split())
+    return token or None
 
 
 def replace_surrogates(text: str) -> str:
@@ -170,18 +173,18 @@ def build_failure(
 
     `kind` and `message` can be any JSON value.
     """
-    word, text = try_read_word(kind), read_text(message)
-    if status == 200 and word is not None and word.isdecimal() and 400 <= int(word) <= 599:
-        status = int(word)  # proxies report an error inside a stream with the HTTP status as its code
-    provider_text = f"{status} {word or 'error'}: {text}"
-    if _is_too_long(status, word, text):
+    code, text = try_read_token(kind), read_text(message)
+    if status == 200 and code is not None and code.isdecimal() and 400 <= int(code) <= 599:
+        status = int(code)  # proxies report an error inside a stream with the HTTP status as its code
+    provider_text = f"{status} {code or 'error'}: {text}"
+    if _is_too_long(status, code, text):
         return ContextLimitExceeded("The request is longer than the model's context.", provider_text=provider_text)
-    found = _find_kind(status, word)
+    found = _find_kind(status, code)
     shown = "" if status == 200 else f" ({status})"
     return ModelFailed(
         f"{_SENTENCES.get(found, _SENTENCES['provider_error'])}{shown}.",
         kind=found,
-        retryable=found != "unauthorized" and _is_retryable(status, word, headers),
+        retryable=found != "unauthorized" and _is_retryable(status, code, headers),
         retry_after_s=read_retry_after(headers, now),
         provider_text=provider_text,
     )
@@ -252,8 +255,8 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     return seconds if seconds is not None and 0 < seconds < float("inf") else None
 
 
-def _find_kind(status: int, word: str | None) -> FailureKind:
-    if word in _LASTING_KINDS or (word or "").endswith("spend_limit_reached"):
+def _find_kind(status: int, code: str | None) -> FailureKind:
+    if code in _LASTING_KINDS or (code or "").endswith("spend_limit_reached"):
         return "no_credit"
     if status in _KIND_OF_STATUS:
         return _KIND_OF_STATUS[status]
@@ -261,7 +264,7 @@ def _find_kind(status: int, word: str | None) -> FailureKind:
         return "server_error"
     if status >= 400:
         return "bad_request"
-    return _KIND_OF_WORD.get(word or "", "provider_error")
+    return _KIND_OF_TOKEN.get(code or "", "provider_error")
 
 
 def _is_retryable(status: int, kind: str | None, headers: Mapping[str, str]) -> bool:
