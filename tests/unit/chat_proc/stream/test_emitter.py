@@ -122,7 +122,7 @@ async def test_events_get_ids_in_order_and_name_the_one_before(stream: HeldEvent
     assert [event.id for event in stream.events] == ["1-1", "1-2", "1-3"]
     assert [str(entry.prev) for entry in stream.entries] == ["0-0", "1-1", "1-2"]
     assert stream.events[0].round == 1
-    assert emitter.cursor == EventCursor(1, 3)
+    assert emitter.seal() == EventCursor(1, 3)
 
 
 async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(stream: HeldEvents, emitter: Emitter) -> None:
@@ -137,7 +137,7 @@ async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(stream:
 
     assert stream.texts_sent == ["a", "bcd"]
     assert [event.id for event in stream.events] == ["1-1", "1-2"]
-    assert emitter.cursor == EventCursor(1, 2)
+    assert emitter.seal() == EventCursor(1, 2)
 
 
 async def test_a_status_goes_with_the_text_that_follows_it_soon(stream: HeldEvents, emitter: Emitter) -> None:
@@ -177,7 +177,7 @@ async def test_a_commit_covers_no_text_that_follows_it(stream: HeldEvents, emitt
     say(emitter, "a")
     await until(lambda: stream.calls == 1)
     say(emitter, "b")
-    committed = emitter.cursor
+    committed = emitter.seal()
     say(emitter, "c")
 
     stream.open.set()
@@ -277,7 +277,7 @@ async def test_too_many_unsent_events_become_a_rewind(stream: HeldEvents, emitte
 
 async def test_a_rewind_voids_events_since_the_commit(stream: HeldEvents, emitter: Emitter) -> None:
     say(emitter, "committed")
-    emitter.mark_committed(emitter.cursor)
+    emitter.mark_committed(emitter.seal())
     say(emitter, "void")
     emitter.rewind()
     say(emitter, "after")
@@ -291,7 +291,7 @@ async def test_an_event_emitted_while_a_commit_is_written_is_not_covered_by_it(
     stream: HeldEvents, emitter: Emitter
 ) -> None:
     say(emitter, "a")
-    committed = emitter.cursor
+    committed = emitter.seal()
     say(emitter, "b")
     emitter.mark_committed(committed)
     stream.fail_before = [EventsLost(CONVERSATION)]
@@ -307,7 +307,7 @@ async def test_the_newest_title_is_sent_again_because_a_rewind_shows_only_the_tu
     stream.fail_before = [EventsLost(CONVERSATION)]
     for title in ("old", "new"):
         emitter.emit(ConvTitle(title=title))
-    emitter.mark_committed(emitter.cursor)
+    emitter.mark_committed(emitter.seal())
     emitter.rewind()
     say(emitter, "after")
 
@@ -404,7 +404,7 @@ async def test_a_commit_while_the_state_is_built_makes_a_rewind_build_it_again(s
     emitter.rewind()
     await building.wait()
     say(emitter, "committed")
-    emitter.mark_committed(emitter.cursor)
+    emitter.mark_committed(emitter.seal())
     say(emitter, "b")
     go_on.set()
 
@@ -469,7 +469,7 @@ async def test_an_emitter_continues_after_one_of_the_same_fence(stream: HeldEven
 
     say(emitter, "a")
 
-    assert emitter.cursor == EventCursor(3, 8)
+    assert emitter.seal() == EventCursor(3, 8)
 
 
 async def test_a_new_fence_counts_from_one(stream: HeldEvents) -> None:
@@ -477,4 +477,4 @@ async def test_a_new_fence_counts_from_one(stream: HeldEvents) -> None:
 
     say(emitter, "a")
 
-    assert emitter.cursor == EventCursor(4, 1)
+    assert emitter.seal() == EventCursor(4, 1)

@@ -73,12 +73,12 @@ async def test_commits_follow_one_another() -> None:
 async def test_the_cursor_of_a_commit_is_the_last_event_before_it() -> None:
     bench, _, turn, emitter = await begin()
     turn.emit(ConvStatus(state="running"))
-    before = emitter.cursor
+    before = emitter.seal()
 
     await turn.commit(CommitContent(drafts=notice(turn).drafts, after=((ConvTitle(title="after"), None),)))
 
     assert bench.platform.conversations[bench.conversation_id].cursor == before
-    assert emitter.cursor > before
+    assert emitter.seal() > before
 
 
 async def test_a_booked_call_goes_with_the_next_commit_and_counts_at_once() -> None:

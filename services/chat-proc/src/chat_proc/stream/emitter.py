@@ -220,9 +220,9 @@ class Emitter:
         self.stale = asyncio.Event()
         """Set if a newer fence has written to the stream: this worker has lost the conversation."""
 
-    @property
-    def cursor(self) -> EventCursor:
-        """The last id issued; a commit stores it, because it covers everything emitted before, and nothing after."""
+    def seal(self) -> EventCursor:
+        """Add no more text to the events that were emitted, and return the last id issued. A commit stores it, because
+        it covers everything emitted before, and nothing after."""
         if self._pending:
             self._pending[-1].is_sealed = True
         return self._numbering.cursor

@@ -476,7 +476,7 @@ class LeasedTurn:
         return Commit(
             turn_id=self.turn_id,
             blocks=blocks,
-            cursor=self._emitter.cursor,
+            cursor=self._emitter.seal(),
             effects=content.effects,
             usage=content.usage,
             artifacts=content.artifacts,

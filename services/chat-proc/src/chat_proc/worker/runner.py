@@ -553,7 +553,7 @@ class ClaimedTurn:
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
         self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
-            await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.cursor)
+            await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.seal())
         self._parts.loop.failpoints.hit("turn.announced")
 
 

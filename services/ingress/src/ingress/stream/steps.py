@@ -1,8 +1,8 @@
 """The view `steps`: the same stream for simple clients that show the steps, the answer and the end.
 
-Events are `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of the
-native stream, so a client can resume with either view. When one event becomes several frames, the last has the id; an
-event that this view does not show becomes a frame with only its id.
+Events are `ready`, `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done`, `reset` and
+`server_shutdown`. Ids are those of the native stream, so a client can resume with either view. When one event becomes
+several frames, the last has the id; an event that this view does not show becomes a frame with only its id.
 """
 
 from collections.abc import AsyncGenerator, Iterator
