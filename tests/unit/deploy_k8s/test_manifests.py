@@ -14,7 +14,7 @@ from documents.setting_page import LIBRARY_VARIABLES, SettingGroup, list_setting
 from pydantic import BaseModel
 
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
-from ingress.health.endpoints import router
+from ingress.health import router
 from ingress.settings import IngressSettings, MigrationSettings, SharedConfig
 from ingress.settings import load_config as load_shared_config
 

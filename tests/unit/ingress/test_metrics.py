@@ -10,7 +10,7 @@ from everturn.core.ttl_cache import TtlCache
 from everturn_testing.core import FixedClock
 from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
-from ingress.health.endpoints import QueueWatch, ReadyOut, get_metrics
+from ingress.health import QueueWatch, ReadyOut, get_metrics
 from ingress.metrics import IngressMetrics
 
 

@@ -24,7 +24,7 @@ def _run_bubblewrap() -> int:
 
 
 def _run_pair() -> int:
-    from exec_supervisor.pair.sandbox import main as run
+    from exec_supervisor.pair import main as run
 
     return run()
 

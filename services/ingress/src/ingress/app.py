@@ -36,7 +36,7 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import feedback, guests, lifecycle, memory, search, web
+from ingress import feedback, guests, health, lifecycle, memory, search, web
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.limits import build_request_limits
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
@@ -60,8 +60,7 @@ from ingress.feedback import FeedbackService
 from ingress.fields import Bundles, problem_of_validation
 from ingress.files import endpoints as files
 from ingress.files.service import FileService
-from ingress.health import endpoints as health
-from ingress.health.endpoints import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
+from ingress.health import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
 from ingress.lifecycle import ExportService, ForkService
 from ingress.memory import MemoryService
 from ingress.metrics import IngressMetrics

@@ -12,7 +12,7 @@ CHECK = f"""
 import sys
 sys.path.extend({SOURCES!r})
 import exec_supervisor.__main__
-import exec_supervisor.pair.sandbox
+import exec_supervisor.pair
 ours = {{name for name in sys.modules if name.partition(".")[0] == "everturn"}}
 formats = {{f"everturn.execution.{{name}}" for name in ("framing", "messages", "records")}}
 assert ours == {{"everturn", "everturn.execution"}} | formats, ours

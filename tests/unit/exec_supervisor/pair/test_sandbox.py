@@ -12,7 +12,7 @@ import pytest
 from everturn.execution.framing import FrameError, encode_frame
 from everturn.execution.messages import Booted, RunLimits
 from everturn.execution.records import build_message
-from exec_supervisor.pair.sandbox import build_posture, open_sandbox
+from exec_supervisor.pair import build_posture, open_sandbox
 
 UID = os.geteuid()
 GROUP = os.getegid()

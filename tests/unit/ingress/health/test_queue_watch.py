@@ -8,7 +8,7 @@ from everturn.queue.model import LaneDepth
 from everturn_testing.core import FixedClock
 from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
-from ingress.health.endpoints import KEEP_S, QueueWatch
+from ingress.health import KEEP_S, QueueWatch
 from ingress.metrics import IngressMetrics
 
 

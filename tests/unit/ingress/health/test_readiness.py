@@ -6,8 +6,8 @@ from everturn.core.errors import Unavailable
 from everturn.core.readiness import Part
 from everturn.queue.model import BatteryOutcome, WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
-from ingress.health import endpoints as readiness
-from ingress.health.endpoints import check_parts
+from ingress import health as readiness
+from ingress.health import check_parts
 
 
 async def fine() -> None:
