@@ -39,7 +39,6 @@ from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandb
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
-from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
@@ -57,6 +56,7 @@ from chat_proc.worker.readiness import ReadyPage, StartReport
 from chat_proc.worker.retention import OrphanSweep, RetentionJob
 from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
 from chat_proc.worker.sweeper import Sweeper
+from chat_proc.worker.trimming import StreamTrimmer
 from chat_proc.worker.worker import Worker
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers

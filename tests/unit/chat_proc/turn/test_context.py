@@ -3,10 +3,10 @@ import asyncio
 import pytest
 from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
+from chat_proc.agent.opening import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage, last_round
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
-from chat_proc.worker.runner import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle

@@ -2,7 +2,7 @@
 
 from prometheus_client import REGISTRY
 
-from chat_proc.stream.trimming import StreamTrimmer
+from chat_proc.worker.trimming import StreamTrimmer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId

@@ -2,7 +2,7 @@
 
 When a cap is reached, the closing call lets the model write the answer from what it has so far, without tools. If that
 gives none, the last resort is usable text that the model wrote in a wrong form, otherwise what the turn has done. A
-model that declines ends the turn with a problem.
+model that declines ends the turn with a problem, and so does a repeated failure of our own code before an answer.
 """
 
 import json
@@ -29,7 +29,7 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block, BlockDraft, BlockType
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.sources import Source
@@ -195,3 +195,25 @@ def _read_json(text: str, *, otherwise: str) -> str:
     if isinstance(answer, str):
         return answer.strip()
     return "" if _OWN_KEYS.search(text) else otherwise
+
+
+def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
+    """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
+    if is_blank(shown):
+        detail = (
+            "This is a fault of the server, not of your message. Try again; if it happens again, contact the operator."
+        )
+        return TurnEnd(
+            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
+        )
+    number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+    rounds = max((block.round for block in turn.turn_blocks), default=1)
+    completion = BlockDraft(
+        turn.turn_id,
+        rounds,
+        BlockType.COMPLETION,
+        completion_ref(turn.turn_id, number),
+        CompletionBody(text=shown),
+        turn.now(),
+    )
+    return TurnEnd(Outcome.CUT, content=CommitContent(drafts=(completion,), rewind=True), cut_reason="server_error")

@@ -7,25 +7,21 @@ import structlog
 from pydantic import ValidationError
 
 from chat_proc.stream.emitter import EventNumbering
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd, build_status_after
+from chat_proc.turn.leased import build_status_after
 from everturn.conversations.model import Conversation, ConversationState
 from everturn.core.clock import Clock
-from everturn.core.errors import EverturnError, Unavailable, problem
+from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.identity import lane_of
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
-from everturn.core.refs import completion_ref
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL_TYPES, AnyEvent, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, StreamMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.queue.model import Doorbells
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import CompletionBody
-from everturn.timeline.inert import is_blank
-from everturn.timeline.turns import Outcome, TurnStatus
+from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
@@ -40,28 +36,6 @@ MAX_READS = 3
 died can still arrive, once."""
 MAX_DEATHS = 3
 """Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
-
-
-def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
-    """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
-    if is_blank(shown):
-        detail = (
-            "This is a fault of the server, not of your message. Try again; if it happens again, contact the operator."
-        )
-        return TurnEnd(
-            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
-        )
-    number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-    rounds = max((block.round for block in turn.turn_blocks), default=1)
-    completion = BlockDraft(
-        turn.turn_id,
-        rounds,
-        BlockType.COMPLETION,
-        completion_ref(turn.turn_id, number),
-        CompletionBody(text=shown),
-        turn.now(),
-    )
-    return TurnEnd(Outcome.CUT, content=CommitContent(drafts=(completion,), rewind=True), cut_reason="server_error")
 
 
 class Announcer:

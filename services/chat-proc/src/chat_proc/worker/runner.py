@@ -1,7 +1,7 @@
 """Processes one claim: opens or resumes the turn, runs the loop, announces the end, releases the lease."""
 
 import asyncio
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
@@ -11,42 +11,31 @@ from typing import Any, Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
-from chat_proc.agent.signal_folding import ShowFiles, fold_signals
+from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox
+from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, TurnInbox
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
 from chat_proc.turn.titling import run_title_call
-from chat_proc.worker.announcing import Announcer, build_crash_end
+from chat_proc.worker.announcing import Announcer
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import DatabaseFault, EverturnError, NotFound, StaleFence, Unavailable, problem
 from everturn.core.ids import TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
-from everturn.core.refs import prompt_ref, round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import Span, SpanLinks, Tracing, build_turn_context, try_parse_context
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ConvStatus
 from everturn.events.stream import EventWriter
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
-from everturn.feedback.model import Feedback
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
-from everturn.timeline.blocks import Block, BlockDraft, BlockType
-from everturn.timeline.bodies import (
-    AttachmentBody,
-    AttachmentTextBody,
-    Body,
-    FeedbackBody,
-    PromptBody,
-    TurnHeaderBody,
-)
-from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalState, Turn
+from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Approvals, Leases, Timelines
 
@@ -80,70 +69,6 @@ WIND_UP_S = 60.0
 """Time limit for a turn that lost its lease to end: two grace periods of its tasks, and twice CLEAR_S, with slack."""
 FLUSH_S = 5.0
 """How long the end of a turn waits for its events to be sent before announcing it is left to the sweeper."""
-
-
-def draft_opening(
-    turn: Turn,
-    feedback: Sequence[Feedback],
-    previews: Mapping[str, AttachmentTextBody],
-    now: str,
-    show_files: ShowFiles,
-) -> CommitContent:
-    """All blocks before the first round: the request, then the events that the turn begins with."""
-    request = turn.request
-    header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
-    drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
-    for n, item in enumerate(feedback):
-        drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
-    if request.text or not request.events:
-        prompt = PromptBody(text=request.text)
-        drafts.append(BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), prompt, now))
-    for artifact in request.attachments:
-        drafts.append(
-            BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)
-        )
-        if (preview := previews.get(artifact.ref)) is not None:
-            drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
-    context = RoundContext(turn.id, 0, 0, now)
-    events = fold_signals([_as_signal(turn, event) for event in request.events], context, show_files, previews).content
-    # No rows of these need settling: they are part of the request.
-    return CommitContent(drafts=(*drafts, *events.drafts), after=events.after)
-
-
-def _as_signal(turn: Turn, first: RequestEvent) -> Signal:
-    state = SignalState.PROMOTED
-    return Signal(
-        first.id,
-        turn.id,
-        SignalKind.EVENT,
-        first.text,
-        state,
-        turn.created_at,
-        first.attachments,
-        event=first.event,
-    )
-
-
-def add_prune_notice(opening: CommitContent, policy: PrunePolicy, blocks: Sequence[Block]) -> CommitContent:
-    """Add a notice after the header if the earlier `blocks` are to be shown shortened from now on."""
-    notice = try_draft_prune(policy, blocks, opening.drafts)
-    if notice is None:
-        return opening
-    header, *others = opening.drafts
-    return replace(opening, drafts=(header, notice, *others))
-
-
-def _draft(turn: Turn, kind: BlockType, what: str, body: Body, now: str) -> BlockDraft:
-    return BlockDraft(turn.id, 0, kind, round_ref(turn.id, 0, what), body, now)
-
-
-def _feedback_body(item: Feedback) -> FeedbackBody:
-    return FeedbackBody(
-        turn_id=item.turn_id,
-        origin=item.origin,
-        reaction=item.reaction.value if item.reaction else None,
-        text=item.text,
-    )
 
 
 @contextmanager

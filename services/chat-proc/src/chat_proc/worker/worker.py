@@ -8,12 +8,12 @@ from collections.abc import Callable
 import structlog
 
 from chat_proc.memory.indexer import Indexer
-from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.sweeper import Sweeper
+from chat_proc.worker.trimming import StreamTrimmer
 from everturn.core.errors import Unavailable
 from everturn.core.loops import run_guarded
 
