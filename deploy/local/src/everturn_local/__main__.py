@@ -23,7 +23,7 @@ from everturn_local.web.choice import open_web_client
 
 COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "web", "clean")
 MAX_PRINTED = 20
-"""Of the names of files that `clean` did not delete."""
+"""Limit for the names of files that `clean` did not delete."""
 
 
 def main(arguments: list[str]) -> int:

@@ -21,7 +21,7 @@ from executor.report import Tail
 _READ_BYTES: Final = 1 << 16
 MAX_FAILURE_BYTES: Final = 1 << 18  # a failure's texts as JSON, where one character needs up to 12 bytes
 MAX_TAIL_CHARS: Final = 64_000
-"""Of each stream in a report, which must fit EXECUTOR_FRAME_BYTES."""
+"""Limit for each stream in a report, which must fit EXECUTOR_FRAME_BYTES."""
 _BYTES_PER_CHAR: Final = 4
 _GONE_WAIT_S: Final = 1.0
 _KILL_AGAIN_S: Final = 0.01

@@ -210,8 +210,8 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.downloads = OpenSlots(
         max_total=DOWNLOADS_MAX,
         max_per_user=parts.bounds.downloads_of_user,
-        what="download",
-        many="downloads",
+        singular="download",
+        plural="downloads",
     )
     app.state.reads = conversations.build_read_slots()
     app.state.streams = _build_streams(parts)

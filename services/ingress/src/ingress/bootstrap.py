@@ -191,17 +191,17 @@ def migrate_schema(folder: Path) -> None:
 def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentials, clock: Clock) -> AuthGate:
     """Build the gate with all authentication methods that the settings allow."""
     secret = settings.signing_secret
-    seals = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
+    signer = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
     methods = AuthMethods(
         revocation=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, bounds.reauthorize_s)),
         guests=Guests(
-            seals,
+            signer,
             clock,
             scopes=settings.guest_scopes,
             per_minute=bounds.guests_per_minute,
             per_minute_of_address=max(1, bounds.guests_per_minute // GUEST_ADDRESS_PART),
         ),
-        tickets=Tickets(seals, clock),
+        tickets=Tickets(signer, clock),
         origins=Origins(read_origins(settings.allowed_origins)),
     )
     return AuthGate(development=settings.development, verifier=build_verifier(settings), methods=methods, clock=clock)

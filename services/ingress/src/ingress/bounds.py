@@ -15,15 +15,16 @@ USER_BODIES_PART = 4
 GUEST_ADDRESS_PART = 3
 """One address can have a third of `Bounds.guests_per_minute`."""
 JSON_MAX_BYTES = 8_000_000
-"""Of a message as JSON, with files in base64. It is parsed as a whole; larger ones are sent as multipart/form-data."""
+"""Limit for a message as JSON, with files in base64. It is parsed as a whole; larger ones are sent as
+multipart/form-data."""
 TEXT_MAX_CHARS = 1_000_000
-"""Of a message, with or without files: above what the largest model can read at once."""
+"""Limit for a message, with or without files: above what the largest model can read at once."""
 DOWNLOADS_MAX = 500
 """Files and exports that a process sends at once: each holds a connection and 64 KiB."""
 STREAM_QUEUE_BYTES = 131_072
 """Buffered for one slow client: with 5,000 streams at most 655 MB, and a client that is slower gets a snapshot."""
 BAD_CREDENTIALS = Limit(300, 60)
-"""Of one address: too few for guessing, and enough for an office after a key has expired."""
+"""Limit for one address: too few for guessing, and enough for an office after a key has expired."""
 
 
 @dataclass(frozen=True, slots=True)

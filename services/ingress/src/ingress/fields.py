@@ -29,7 +29,7 @@ _BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 MAX_ERRORS = 20
 MAX_NAME_CHARS = 80
-"""Of a field's name in a problem, which the client can have chosen."""
+"""Limit for a field's name in a problem, which the client can have chosen."""
 MAX_MESSAGE_CHARS = 300
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
@@ -38,7 +38,7 @@ _UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 class JsonBody(ApiModel):
-    """Also without conversions between types."""
+    """Rejects values of another type instead of converting them."""
 
     model_config = ConfigDict(strict=True)
 

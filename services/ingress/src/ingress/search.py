@@ -141,7 +141,7 @@ class SearchShares:
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
-        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches")
+        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, singular="search", plural="searches")
 
     @asynccontextmanager
     async def acquire(self, principal: Principal) -> AsyncGenerator[None]:

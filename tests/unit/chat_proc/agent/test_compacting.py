@@ -252,7 +252,7 @@ async def test_the_next_turn_loads_only_the_blocks_after_the_summary() -> None:
     await check_conversation(bench)
 
 
-async def test_what_the_summary_cost_is_booked_with_its_role() -> None:
+async def test_what_the_summary_is_usage_recorded_with_its_role() -> None:
     bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[SUMMARY, SUMMARY])
 
     await run_turns(bench, "Read it all.")

@@ -109,7 +109,7 @@ async def test_an_irreversible_call_that_a_drain_cut_short_is_ambiguous_too() ->
     await check_conversation(bench)
 
 
-async def test_the_model_call_that_died_with_its_worker_is_booked() -> None:
+async def test_the_model_call_that_died_with_its_worker_is_recorded() -> None:
     bench, _ = build()
     await bench.say("Hello.")
     await bench.hire(failpoint="turn.mid_stream:2:raise").work()

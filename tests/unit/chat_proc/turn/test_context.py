@@ -81,10 +81,10 @@ async def test_the_cursor_of_a_commit_is_the_last_event_before_it() -> None:
     assert emitter.seal() > before
 
 
-async def test_a_booked_call_goes_with_the_next_commit_and_counts_at_once() -> None:
+async def test_a_recorded_call_goes_with_the_next_commit_and_counts_at_once() -> None:
     bench, _, turn, _ = await begin()
 
-    turn.book(USAGE)
+    turn.record_usage(USAGE)
     assert bench.platform.usage == []
     assert turn.spent.usage.input_tokens == 10
     await turn.commit(notice(turn))
@@ -140,7 +140,7 @@ async def test_an_end_without_a_current_inbox_read_is_refused() -> None:
 
 async def test_an_end_sums_up_the_turn() -> None:
     bench, _, turn, _ = await begin()
-    turn.book(USAGE)
+    turn.record_usage(USAGE)
     await turn.commit(notice(turn, 3))
     bench.clock.advance(2)
     await turn.inbox.load_unseen()

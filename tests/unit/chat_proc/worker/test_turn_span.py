@@ -71,7 +71,7 @@ def test_resumed_work_is_linked_to_the_previous_claim() -> None:
         (TurnEnd(Outcome.CAPPED), "capped", ""),
         (TurnEnd(None, problem("x", "X", 503, "")), "failed", "urn:everturn:problem:x"),
         (HandedOver(), "handed_over", ""),
-        (Parked(), "waits_for_a_person", ""),
+        (Parked(), "parked", ""),
     ],
 )
 def test_the_span_says_how_far_the_turn_came(end: TurnEnd | HandedOver | Parked, outcome: str, failed: str) -> None:

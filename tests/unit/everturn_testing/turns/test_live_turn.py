@@ -11,7 +11,7 @@ def test_it_records_events() -> None:
 
     live.emit(ChatStep(step="call_1", status="started", title="x", tool_id="a.b"))
     live.emit(ChatTool(call_id="call_1", tool_id="a.b", kind="progress", text="Half."))
-    live.book(usage)
+    live.record_usage(usage)
 
     assert (live.steps, live.tool_events) == ([("a.b", "started")], [("progress", "Half.")])
-    assert (live.booked, live.lease_age_s(), live.lease.fence) == ([usage], 0.0, 1)
+    assert (live.recorded, live.lease_age_s(), live.lease.fence) == ([usage], 0.0, 1)

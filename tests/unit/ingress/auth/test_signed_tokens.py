@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from ingress.auth.signed_tokens import MAX_SEALED_CHARS, TokenSigner
+from ingress.auth.signed_tokens import MAX_SIGNED_CHARS, TokenSigner
 
 SEALS = TokenSigner(b"0123456789abcdef0123456789abcdef")
 VALUE = {"user": "ann", "expires": 12.5, "roles": ["paid"], "until": None}
@@ -36,7 +36,7 @@ def test_a_change_anywhere_breaks_the_seal() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "evt_", "evt_.", "evt_e30", "evt_e30.", "evt_é.é", "evt_" + "a" * MAX_SEALED_CHARS, "evt_\x00.\x00"]
+    "text", ["", "evt_", "evt_.", "evt_e30", "evt_e30.", "evt_é.é", "evt_" + "a" * MAX_SIGNED_CHARS, "evt_\x00.\x00"]
 )
 def test_what_is_no_seal_is_none(text: str) -> None:
     assert SEALS.try_read("evt_", text) is None

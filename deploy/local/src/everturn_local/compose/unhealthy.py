@@ -13,7 +13,7 @@ JOBS: Final = frozenset({"migrate", "supervisor", "executor"})
 """Services that must end, with status 0."""
 SHOWN_LINES: Final = 40
 MAX_SHOWN_CHARS: Final = 20_000
-"""Of one container: a line can be long."""
+"""Limit for one container: a line can be long."""
 
 
 def show_unhealthy(engine: Engine, project: str, show: Callable[[str], None]) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 import httpx2
 
 MAX_ERROR_BYTES = 256 * 1024
-"""Of the body of an error reply; the rest is not read."""
+"""Limit for the body of an error reply; the rest is not read."""
 MAX_PIECE_BYTES = 64 * 1024
 """Decompressed at once."""
 

@@ -58,7 +58,7 @@ class LoopHealth:
 
 
 LOOPS: Final = LoopHealth()
-"""Of this process."""
+"""The health of the loops of this process."""
 
 
 class Guard:

@@ -17,9 +17,9 @@ from everturn.core.errors import Invalid
 
 MAX_SECRETS: Final = 100
 MAX_SECRET_BYTES: Final = 65_536
-"""Of one file; the longest are chains of certificates."""
+"""Limit for one file; the longest are chains of certificates."""
 MAX_CONFIG_BYTES: Final = 1024 * 1024
-"""Of the configuration file."""
+"""Limit for the configuration file."""
 SECRETS_DIR: Final = "SECRETS_DIR"
 BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
 """Our own code passes settings by field name; the environment only by alias. Without a prefix that no variable can

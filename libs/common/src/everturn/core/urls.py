@@ -15,15 +15,16 @@ from everturn.core.errors import Invalid
 MAX_URL_CHARS = 2048
 """The common limit of browsers and servers; longer addresses are not processed."""
 MAX_HOST_CHARS = 253
-"""Of a name in DNS (RFC 1035, section 2.3.4, without the length bytes)."""
+"""Limit for a name in DNS (RFC 1035, section 2.3.4, without the length bytes)."""
 MAX_FOUND = 500
 """Addresses found in one text."""
 MAX_READING_COST = 150_000
-"""Of the readings of one text or one search: their characters, plus `_READING_COST` for each. About 50 ms of CPU."""
+"""Limit for the readings of one text or one search: their characters, plus `_READING_COST` for each. About
+50 ms of CPU."""
 MAX_FOREIGN_HOSTS = 20
 """Distinct hosts of one text that are converted to ASCII. Each needs up to 2 ms."""
 MAX_SEARCH_COST = 50_000_000
-"""Of one search: the characters of its texts, once for each spelling of a host. About 50 ms of CPU."""
+"""Limit for one search: the characters of its texts, once for each spelling of a host. About 50 ms of CPU."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")

@@ -29,7 +29,7 @@ STREAMS_AT_ONCE = 200
 
 ENTRIES_PER_STREAM = 100
 TIDY_EVERY_S = 5.0
-"""How long a conversation that is followed no more can stay subscribed."""
+"""How long a conversation that is no longer followed can stay subscribed."""
 _PREFIX = "events:"
 _ABOUT_A_CHANNEL = ("subscribe", "unsubscribe", "message")
 _ALIVE = f"{_PREFIX}alive"
@@ -236,8 +236,8 @@ class RedisEventReader:
     async def _load_unread(
         self, conversation_ids: Collection[ConversationId], unread: "_Unread"
     ) -> Mapping[ConversationId, Sequence[tuple[EventCursor, Entry | None]]]:
-        """The ids of the next entries of each, and those that can be read; none of a conversation that is not followed
-        any more."""
+        """The next entries of each conversation: their ids, and the entries that can be read. Empty for a conversation
+        that is no longer followed."""
         cursors = {each: cursor for each in conversation_ids if (cursor := unread.find_cursor(each)) is not None}
         async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
             for conversation_id, cursor in cursors.items():
@@ -253,7 +253,8 @@ def _read_rows(rows: Sequence[tuple[bytes, Fields]]) -> tuple[tuple[EventCursor,
 
 
 async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
-    """Subscribe what is added, again if it is added again, and unsubscribe what is followed no more."""
+    """Subscribe to each conversation that is added, also if it is added again, and unsubscribe from those that are no
+    longer followed."""
     subscribed: set[ConversationId] = set()
     added: Collection[ConversationId] = conversations.positions().keys()
     while True:

@@ -49,7 +49,7 @@ MAKE_ROOM = (
     + """
 local function make_room(tenant_name, user, conversation, size, stream_max, user_max, tenant_max)
   local tenant, account = 'events:bytes:tenant:' .. tenant_name, 'events:bytes:user:' .. user
-  -- The largest member that is another one, or else this one.
+  -- The largest member other than `member`; `member` if it is the only one.
   local function other_than(member, key)
     local first = redis.call('ZREVRANGE', key, 0, 1)
     return first[1] == member and first[2] or first[1]

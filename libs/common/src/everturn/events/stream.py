@@ -88,7 +88,8 @@ class FollowSet(Protocol):
         ...
 
     async def changed(self) -> Collection[ConversationId]:
-        """Return those that were added since the last call, also again, once there are any."""
+        """Wait until a conversation has been added, and return all added since the last call; one that was removed and
+        added again counts as added."""
         ...
 
 

@@ -58,7 +58,7 @@ SHOWN_CHANNELS = ("canvas", "timeline_text")
 """Channels of WRITE_TOOL whose content clients are shown; the worker streams exactly these."""
 PREVIEW_CHARS = 400
 CODE_CHARS = 4_000
-"""Of a program, in views of turns and in events. Most programs are shorter."""
+"""Limit for a program, in views of turns and in events. Most programs are shorter."""
 PARAM_CHARS = 500
 PARAM_ITEMS = 50
 PARAM_DEPTH = 6

@@ -34,7 +34,7 @@ EXECUTOR_FRAME_BYTES: Final = 2 * MIB
 
 GATEWAY_FRAME_BYTES: Final = MIB
 MAX_ARGUMENT_VALUES: Final = 10_000
-"""Of one call of a program, at all depths."""
+"""Limit for one call of a program, at all depths."""
 MAX_PATH_CHARS: Final = 240
 
 Visibility = Literal["internal", "external"]

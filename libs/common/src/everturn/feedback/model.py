@@ -9,7 +9,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.open_values import OpenEnum
 
 MAX_MACHINE_JUDGEMENTS = 100
-"""Of one turn."""
+"""Limit for one turn."""
 
 
 class Reaction(OpenEnum):

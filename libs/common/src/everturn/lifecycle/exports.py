@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=0)]
 
 PAGE_ROWS = 200
 PAGE_BYTES = 1_000_000
-"""Of texts in one page; a single longer row gets its own page."""
+"""Limit for texts in one page; a single longer row gets its own page."""
 
 
 class _Line(BaseModel):

@@ -12,7 +12,7 @@ MAX_KEYS = 1_000
 """Keys that one call accepts at most."""
 
 LoadOrphans = Callable[[Sequence[str]], Awaitable[tuple[str, ...]]]
-"""Of keys that exist in the object store those that no row names: neither an artifact's file nor a turn's manifest.
+"""Returns those of the keys that no row names: neither an artifact's file nor a turn's manifest.
 Raises Invalid above MAX_KEYS."""
 
 YOUNGEST = timedelta(hours=1)

@@ -6,7 +6,7 @@ from typing import Protocol
 from everturn.core.errors import Unavailable
 
 DIMENSIONS = 384
-"""Of every encoder, so that one column can store the vectors of all."""
+"""The length of every encoder's vectors, so that one column can store the vectors of all."""
 
 Vector = tuple[float, ...]
 

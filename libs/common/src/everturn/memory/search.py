@@ -17,12 +17,12 @@ MAX_SNIPPET_CHARS = 1_000
 """About 250 tokens, the input limit of the local encoder."""
 
 MAX_INDEXED_BYTES = 1024 * 1024
-"""Of the stored bodies of one turn that are read for its snippets."""
+"""Limit for the stored bodies of one turn that are read for its snippets."""
 
 MAX_CATALOG_TEXTS = 8
-"""Of one turn in a catalog."""
+"""Limit for one turn in a catalog."""
 MAX_CATALOG_CHARS = 600
-"""Of one text in a catalog; the rest is not read."""
+"""Limit for one text in a catalog; the rest is not read."""
 
 MAX_LIMIT = 50
 

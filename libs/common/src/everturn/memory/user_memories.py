@@ -13,7 +13,7 @@ from everturn.memory.search import QueryVector
 from everturn.memory.words import find_words, fold
 
 MAX_MEMORIES = 500
-"""Of one person; few enough to compare all of them with a question."""
+"""Limit for one person; few enough to compare all of them with a question."""
 MAX_MEMORY_CHARS = 1_000
 MAX_LABELS = 8
 MAX_LABEL_CHARS = 40

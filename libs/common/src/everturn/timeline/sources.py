@@ -40,9 +40,9 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 
 MAX_ROWS = 5_000
-"""Of one conversation; a worker holds the rows of its turns in memory."""
+"""Limit for one conversation; a worker holds the rows of its turns in memory."""
 MAX_TEXT_CHARS = 200_000
-"""Of one source's full text."""
+"""Limit for one source's full text."""
 SNIPPET_CHARS = 600
 """How much of its full text a row has in memory."""
 MAX_TITLE_CHARS = 300

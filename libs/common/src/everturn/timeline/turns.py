@@ -13,7 +13,7 @@ from everturn.files.model import Artifact
 MAX_EVENT_CREDIT = 3
 """Rounds that one external event can add to its turn."""
 MAX_PAYLOAD_BYTES = 16 * 1024
-"""Of an event's payload as JSON."""
+"""Limit for an event's payload as JSON."""
 
 CutReason = Annotated[
     Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],

@@ -45,7 +45,7 @@ LARGE_WAITING = (
 )
 
 MAX_CONTROL_TEXT_CHARS = 10_000
-"""Of a cancel or an answer to an approval, which are accepted however large the turn is."""
+"""Limit for a cancel or an answer to an approval, which are accepted however large the turn is."""
 BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
 """Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
 

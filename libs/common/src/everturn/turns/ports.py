@@ -29,14 +29,14 @@ from everturn.turns.model import (
 )
 
 MAX_RESULT_CHARS = 64 * 1024
-"""Of a reply stored for a repetition."""
+"""Limit for a reply stored for a repetition."""
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
 copies of it. Clients get up to twice as much, because a view of a turn has its answer as text and as result."""
 
 BLOCK_PAGE_BYTES = 2 * 1024 * 1024
-"""Of the stored bodies of one page of blocks; the last block of a page can exceed it."""
+"""Limit for the stored bodies of one page of blocks; the last block of a page can exceed it."""
 
 
 class Approvals(Protocol):

@@ -15,7 +15,7 @@ class RecordingTurn:
         self.lease = lease
         self.age_s = 0.0
         self.events: list[AnyEvent] = []
-        self.booked: list[UsageEvent] = []
+        self.recorded: list[UsageEvent] = []
 
     def lease_age_s(self) -> float:
         return self.age_s
@@ -23,8 +23,8 @@ class RecordingTurn:
     def emit(self, data: AnyEvent) -> None:
         self.events.append(data)
 
-    def book(self, usage: UsageEvent) -> None:
-        self.booked.append(usage)
+    def record_usage(self, usage: UsageEvent) -> None:
+        self.recorded.append(usage)
 
     @property
     def steps(self) -> list[tuple[str | None, str]]:

@@ -351,7 +351,7 @@ class TurnCompaction:
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None
         for usage in work.writer.usage:
-            self._turn.book(usage)
+            self._turn.record_usage(usage)
         self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.before_tokens))
 
     def _note_without_effect(self, tokens: int) -> None:

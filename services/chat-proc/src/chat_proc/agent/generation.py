@@ -240,7 +240,7 @@ class Generator:
         """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
         leniently.
 
-        The shown part of a reply that broke off is rewound, and its cost is booked.
+        The shown part of a reply that broke off is rewound, and its cost is recorded.
         """
         failures: list[ModelFailed] = []
         for model in self._models:
@@ -291,7 +291,7 @@ class Generator:
         raise AssertionError("the last try returns or raises")
 
     def _build_partial(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
-        """The partial reply. Its usage was booked when it failed."""
+        """The partial reply. Its usage was recorded when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.name, DECISION, ModelUsage())
@@ -308,7 +308,7 @@ class Generator:
                 span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
         except ModelFailed:
             if reply.chars:
-                turn.book(self._usage(call, reply))
+                turn.record_usage(self._usage(call, reply))
             raise
         stopped = isinstance(ran, Stopped)
         return Generated(reply.finish(interrupted=stopped), self._usage(call, reply), reply.texts, stopped)

@@ -114,7 +114,7 @@ class RoundRunner:
         context = RoundContext(turn.turn_id, 0, self._limits.rounds, turn.now())
         lost = self._generator.estimate_lost_call(await prompts.build(context))
         for _ in range(takeovers):
-            turn.book(lost)
+            turn.record_usage(lost)
 
     async def _generate(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext

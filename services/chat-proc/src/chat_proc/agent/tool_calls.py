@@ -180,8 +180,8 @@ class LiveCall:
     def emit(self, data: AnyEvent) -> None:
         self._turn.emit(data, self._round)
 
-    def book(self, usage: UsageEvent) -> None:
-        self._turn.book(usage)
+    def record_usage(self, usage: UsageEvent) -> None:
+        self._turn.record_usage(usage)
 
 
 class ToolRunner:

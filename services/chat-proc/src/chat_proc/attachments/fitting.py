@@ -19,9 +19,9 @@ PROCESSES = 2
 WAITING = 64
 """Pictures that wait. A turn shrinks one after another, so a worker with few slots never has as many."""
 MAX_HEADER_SEGMENTS = 1_000
-"""Of a JPEG before the segment with its size; the color profile of a photo takes at most 255."""
+"""Limit for the segments of a JPEG before the one with its size; the color profile of a photo takes at most 255."""
 MAX_GIF_BLOCKS = 10_000
-"""Of a GIF before its first frame, such as the blocks of a comment."""
+"""Limit for the blocks of a GIF before its first frame, such as the blocks of a comment."""
 _GIF_EXTENSION, _GIF_FRAME = 0x21, 0x2C
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})

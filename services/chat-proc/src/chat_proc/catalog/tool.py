@@ -110,7 +110,7 @@ class LiveTurn(Protocol):
         """Send an event to clients at once. Events that no commit repeats are lost with the worker."""
         ...
 
-    def book(self, usage: UsageEvent) -> None:
+    def record_usage(self, usage: UsageEvent) -> None:
         """Book the cost of something; the next commit records it."""
         ...
 

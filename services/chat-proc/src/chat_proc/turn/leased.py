@@ -322,7 +322,7 @@ class LeasedTurn:
         self._next_seq = claim.next_seq
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = start.usage
-        self._booked: tuple[UsageEvent, ...] = ()
+        self._recorded_usage: tuple[UsageEvent, ...] = ()
         self._retries = retries
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
@@ -374,7 +374,7 @@ class LeasedTurn:
     @property
     def spent(self) -> Spent:
         leased_s = self.turn.leased_s + self._clock.monotonic() - self._claimed_at_s
-        return Spent(add_usage(self._usage, self._booked), leased_s)
+        return Spent(add_usage(self._usage, self._recorded_usage), leased_s)
 
     def _elapsed_s(self) -> float:
         return self._clock.monotonic() - self._began_s
@@ -407,13 +407,13 @@ class LeasedTurn:
         """Show clients the committed state instead of what was streamed since."""
         self._emitter.rewind()
 
-    def book(self, usage: UsageEvent) -> None:
+    def record_usage(self, usage: UsageEvent) -> None:
         """Book the cost of a model call that gave nothing to write; the next commit records it."""
-        self._booked += (usage,)
+        self._recorded_usage += (usage,)
 
     async def commit(self, content: CommitContent) -> None:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
-        content = CommitContent(usage=self._booked).plus(content)
+        content = CommitContent(usage=self._recorded_usage).plus(content)
         blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
         commit = self._build_commit(blocks, content)
         await self._write(commit)
@@ -427,8 +427,8 @@ class LeasedTurn:
         """
         called, title = await self.title.settle()
         if (usage_of_title := self.title.take_usage()) is not None:
-            self.book(usage_of_title)
-        content = CommitContent(usage=self._booked).plus(end.content)
+            self.record_usage(usage_of_title)
+        content = CommitContent(usage=self._recorded_usage).plus(end.content)
         usage = add_usage(self._usage, content.usage)
         rounds = max((draft.round for draft in content.drafts), default=0)
         exit_draft = draft_exit(
@@ -525,8 +525,10 @@ class LeasedTurn:
         if commit.blocks:
             self._next_seq, self._last_hash = commit.blocks[-1].seq + 1, commit.blocks[-1].hash
         self._usage = add_usage(self._usage, content.usage)
-        # What was booked while the commit was written is left for the next one.
-        self._booked = tuple(each for each in self._booked if not any(each is written for written in content.usage))
+        # What was recorded while the commit was written is left for the next one.
+        self._recorded_usage = tuple(
+            each for each in self._recorded_usage if not any(each is written for written in content.usage)
+        )
         self.inbox.settle(content.signals)
         if promote is not None:
             self.inbox.promote(promote)

@@ -68,7 +68,7 @@ class TurnMeter:
 
 
 def count_usage(events: Iterable[UsageEvent]) -> None:
-    """Count tokens and cost of booked calls."""
+    """Count tokens and cost of recorded calls."""
     for event in events:
         TOKENS.labels(event.model, "input").inc(event.input_tokens)
         TOKENS.labels(event.model, "output").inc(event.output_tokens)

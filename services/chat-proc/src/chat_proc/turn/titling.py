@@ -140,7 +140,7 @@ class TurnTitle:
         self._retries = retries
         self._emit = emit
         self._call: TitleCall | None = None
-        self._cost_is_booked = False
+        self._is_usage_recorded = False
         self.given = ""
         """The model's title, once it is saved and announced."""
 
@@ -183,8 +183,8 @@ class TurnTitle:
     def take_usage(self) -> UsageEvent | None:
         """The cost of the call, once; None if it has none. The call may still be running: it ends with the turn, so its
         cost so far is its final cost."""
-        usage = self._call.build_usage() if self._call and not self._cost_is_booked else None
-        self._cost_is_booked = True
+        usage = self._call.build_usage() if self._call and not self._is_usage_recorded else None
+        self._is_usage_recorded = True
         return usage
 
 

@@ -17,7 +17,7 @@ EVERY_S: Final = 5.0
 """Interval between two renewals, and the time limit of one."""
 RENEWALS_PER_TTL: Final = 3
 WEIGHT: Final = 0.1
-"""Of the newest turn; the last ten make up two thirds of the mean."""
+"""The weight of the newest turn; the last ten make up two thirds of the mean."""
 
 
 class TurnDurationAverage:

@@ -113,7 +113,7 @@ def record_outcome(span: Span, end: TurnLeft) -> str:
         case HandedOver():
             outcome = "handed_over"
         case Parked():
-            outcome = "waits_for_a_person"
+            outcome = "parked"
         case TurnEnd(outcome=None, error=error):
             outcome = "failed"
             span.fail(error.type if error is not None else outcome)

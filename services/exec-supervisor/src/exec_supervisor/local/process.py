@@ -21,8 +21,8 @@ _EXIT_WAIT_S: Final = 2.0
 _REAP_EVERY_S: Final = 0.005
 _MAX_ERROR_BYTES: Final = 4096
 _STREAM_BYTES: Final = 1 << 18
-_FIRST_TO_GO: Final = 1000
-_BEFORE_THE_RUNNER: Final = 900
+_OOM_SCORE_START: Final = 1000
+_OOM_SCORE_PROGRAM: Final = 900
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -66,7 +66,7 @@ class SandboxProcess:
         """
         for pid in load_children(self.pid):
             with contextlib.suppress(PermissionError, ProcessLookupError, FileNotFoundError):
-                _save_oom_score(pid, _BEFORE_THE_RUNNER)
+                _save_oom_score(pid, _OOM_SCORE_PROGRAM)
 
     async def end(self) -> None:
         """Kill it and all its descendants, and wait until they are gone (TimeoutError after 2 s). Can be repeated.
@@ -124,7 +124,7 @@ def start_process(
 
     def enter() -> None:
         # Runs between fork and exec. Safe because the supervisor has only one thread.
-        _save_oom_score(os.getpid(), _FIRST_TO_GO)
+        _save_oom_score(os.getpid(), _OOM_SCORE_START)
         if cgroup is not None:
             cgroup.join()
         if os.geteuid() == 0:

@@ -18,12 +18,13 @@ RETRY_AFTER_S = 5
 
 
 class OpenSlots:
-    """Counts open responses; only this object changes the counts. `what` and `many` name one and several of them in
-    errors."""
+    """Counts open responses; only this object changes the counts. `singular` and `plural` name them in errors."""
 
-    def __init__(self, *, max_total: int, max_per_user: int, what: str = "stream", many: str = "event streams") -> None:
-        self._what = what
-        self._many = many
+    def __init__(
+        self, *, max_total: int, max_per_user: int, singular: str = "stream", plural: str = "event streams"
+    ) -> None:
+        self._singular = singular
+        self._plural = plural
         self._max_total = max_total
         self._max_per_user = max_per_user
         self._max_guests = max(1, max_total // GUEST_PART)
@@ -38,9 +39,11 @@ class OpenSlots:
         """Acquire a slot, which `release` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
         person = principal.limited_as
         if self._open[person] >= self._max_per_user:
-            raise too_many(f"You already have {self._max_per_user} open {self._many}.", retry_after_s=RETRY_AFTER_S)
+            raise too_many(f"You already have {self._max_per_user} open {self._plural}.", retry_after_s=RETRY_AFTER_S)
         if self.total >= self._max_total or (is_guest(principal) and self._guests >= self._max_guests):
-            raise unavailable(f"This server can't accept another {self._what} right now.", retry_after_s=RETRY_AFTER_S)
+            raise unavailable(
+                f"This server can't accept another {self._singular} right now.", retry_after_s=RETRY_AFTER_S
+            )
         self._open[person] += 1
         self._guests += is_guest(principal)
 

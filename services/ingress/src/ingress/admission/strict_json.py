@@ -31,9 +31,9 @@ _LONG_BYTES = 256
 """Longer strings are read separately in large bodies; 10,000 shorter ones are parsed in about 10 ms."""
 
 MAX_KEY_BYTES = 2_048
-"""Of one key in its escaped form. Keys are parsed with the text around them, however large the body."""
+"""Limit for one key in its escaped form. Keys are parsed with the text around them, however large the body."""
 MAX_LONG_KEYS_BYTES = 131_072
-"""Of all keys longer than _LONG_BYTES together: they add at most 2 ms to the call that parses the text around
+"""Limit for all keys longer than _LONG_BYTES together: they add at most 2 ms to the call that parses the text around
 strings."""
 
 _OUTSIDE = re.compile(rb'[^"\[\]{},]*+')

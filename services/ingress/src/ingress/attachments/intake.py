@@ -151,7 +151,10 @@ class Intake:
         self._metrics = metrics
         self._sniffer = Sniffer()
         self._messages = OpenSlots(
-            max_total=CHECKED_AT_ONCE, max_per_user=CHECKED_AT_ONCE_OF_USER, what="message with files", many="uploads"
+            max_total=CHECKED_AT_ONCE,
+            max_per_user=CHECKED_AT_ONCE_OF_USER,
+            singular="message with files",
+            plural="uploads",
         )
 
     async def check_files(self, principal: Principal, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:

@@ -33,7 +33,7 @@ class Caller:
 
 
 def build_record(caller: Caller) -> dict[str, Any]:
-    """A caller as JSON, for a seal."""
+    """A caller as JSON, to be signed."""
     who, proof = caller.principal, caller.proof
     return {
         "tenant": who.tenant,
@@ -49,7 +49,7 @@ def build_record(caller: Caller) -> dict[str, Any]:
 
 
 def read_record(record: dict[str, Any]) -> Caller:
-    """The caller that `build_record` encoded; the record comes from a seal of this server."""
+    """The caller that `build_record` encoded; this server has signed the record."""
     roles = read_roles(record["roles"])
     who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))

@@ -84,7 +84,7 @@ class RevocationChecker:
             raise unauthorized(_BAD_KEY)
         key = await self._keys.get(presented.key_id)
         known = is_secret_of(presented, key.secret_hash if key else None)
-        if key is None or not known or not self._stands(key):
+        if key is None or not known or not self._is_valid(key):
             raise unauthorized(_BAD_KEY)
         if not is_user_name(key.owner.user_id) or not key.owner.roles - {Role.ANONYMOUS}:
             raise unauthorized(_BAD_KEY)
@@ -99,14 +99,14 @@ class RevocationChecker:
             return
         if proof.kind == "key":
             key = await self._keys.get(proof.key_id)
-            if key is None or not self._stands(key):
+            if key is None or not self._is_valid(key):
                 raise unauthorized(_BAD_KEY)
         cutoff = await self._cutoffs.get(_person(caller.principal))
         # Token times are whole seconds, so a token issued in the same second as the cutoff may be older than it.
         if cutoff is not None and (proof.issued_at is None or proof.issued_at <= cutoff.timestamp()):
             raise unauthorized("The credential was revoked.")
 
-    def _stands(self, key: ApiKey) -> bool:
+    def _is_valid(self, key: ApiKey) -> bool:
         return key.revoked_at is None and (key.expires_at is None or key.expires_at > self._clock.now())
 
 

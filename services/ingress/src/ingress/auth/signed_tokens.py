@@ -19,10 +19,10 @@ from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
 from ingress.settings import MIN_SECRET_BYTES
 
-MAX_SEALED_CHARS = 2048
+MAX_SIGNED_CHARS = 2048
 
 Purpose = Literal["evt_", "evg_"]
-"""The prefix identifies the purpose of a sealed text: `evt_` opens an event stream, `evg_` is a guest token."""
+"""The prefix identifies the purpose of a signed text: `evt_` opens an event stream, `evg_` is a guest token."""
 
 GUEST_S = 30 * 86_400
 """How long a guest can return to its conversations with its token, in seconds."""
@@ -40,7 +40,7 @@ TICKET_S = 300
 class TokenSigner:
     """Creates and verifies small signed values, which the server then does not have to store.
 
-    A sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each
+    A signed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each
     purpose has its own key, derived from one secret that all nodes share. Keys are never exposed.
     """
 
@@ -56,12 +56,12 @@ class TokenSigner:
         payload = base64.urlsafe_b64encode(plain).decode().rstrip("=")
         return f"{purpose}{payload}.{self._sign(purpose, payload)}"
 
-    def try_read(self, purpose: Purpose, sealed: str) -> dict[str, Any] | None:
-        """Return the value; None for a text that was not sealed here, was sealed for another purpose, or was
+    def try_read(self, purpose: Purpose, signed: str) -> dict[str, Any] | None:
+        """Return the value; None for a text that was not signed here, was signed for another purpose, or was
         changed."""
-        if not sealed.startswith(purpose) or len(sealed) > MAX_SEALED_CHARS or not sealed.isascii():
+        if not signed.startswith(purpose) or len(signed) > MAX_SIGNED_CHARS or not signed.isascii():
             return None
-        payload, dot, mac = sealed[len(purpose) :].partition(".")
+        payload, dot, mac = signed[len(purpose) :].partition(".")
         if not dot or not hmac.compare_digest(mac, self._sign(purpose, payload)):
             return None
         try:
@@ -96,7 +96,7 @@ class Guests:
 
     def __init__(
         self,
-        seals: TokenSigner,
+        signer: TokenSigner,
         clock: Clock,
         *,
         scopes: frozenset[Scope] = frozenset(),
@@ -104,7 +104,7 @@ class Guests:
         per_minute_of_address: int = 60,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._seals = seals
+        self._signer = signer
         self._clock = clock
         self._scopes = scopes
         self._per_minute = per_minute
@@ -128,11 +128,11 @@ class Guests:
         now = self._clock.now().timestamp()
         who = Principal(tenant, project, GUEST_PREFIX + self._entropy(16).hex(), frozenset({Role.ANONYMOUS}))
         caller = Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
-        return GuestPass(self._seals.build(GUEST_TOKEN_PREFIX, build_record(caller)), who.user_id, now + GUEST_S)
+        return GuestPass(self._signer.build(GUEST_TOKEN_PREFIX, build_record(caller)), who.user_id, now + GUEST_S)
 
     def check(self, token: str) -> Caller:
         """The guest with this token. Raises 401, also if its scope no longer accepts guests."""
-        record = self._seals.try_read(GUEST_TOKEN_PREFIX, token)
+        record = self._signer.try_read(GUEST_TOKEN_PREFIX, token)
         if record is None or (record["tenant"], record["project"]) not in self._scopes:
             raise unauthorized("The guest token is invalid.")
         if record["until"] <= self._clock.now().timestamp():
@@ -165,7 +165,7 @@ class Guests:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A sealed text, and the Unix time until which it opens its conversation's stream. A plain EventSource sends it in
+    """A signed text, and the Unix time until which it opens its conversation's stream. A plain EventSource sends it in
     its URL, because it can't send headers."""
 
     text: str
@@ -176,8 +176,8 @@ class Tickets:
     """Issues and verifies tickets. A ticket represents the caller who requested it, and expires no later than the
     caller."""
 
-    def __init__(self, seals: TokenSigner, clock: Clock) -> None:
-        self._seals = seals
+    def __init__(self, signer: TokenSigner, clock: Clock) -> None:
+        self._signer = signer
         self._clock = clock
 
     def build(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
@@ -186,15 +186,15 @@ class Tickets:
         expires_at = self._clock.now().timestamp() + TICKET_S
         if caller.expires_at is not None:
             expires_at = min(expires_at, caller.expires_at)
-        sealed = self._seals.build(
+        signed = self._signer.build(
             "evt_", {**build_record(caller), "conversation": conversation_id, "expires": expires_at}
         )
-        return Ticket(sealed, expires_at)
+        return Ticket(signed, expires_at)
 
     def check(self, text: str, *, tenant: str, project: str, conversation_id: str) -> Caller:
         """The caller that a ticket represents. Raises 401 for one that is forged, changed, expired, or for another
         stream."""
-        value = self._seals.try_read("evt_", text)
+        value = self._signer.try_read("evt_", text)
         if value is None:
             raise unauthorized("The ticket is invalid.")
         if value["expires"] <= self._clock.now().timestamp():

@@ -23,12 +23,12 @@ from ingress.settings import IngressSettings
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
 MAX_APPROVAL_REASON_CHARS = 2_000
-"""Of the text of an answer to an approval, which the model reads."""
+"""Limit for the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """The syntax of the kind of an external object in refs (everturn.core.refs)."""
 
 MAX_PLAIN_FIELDS = 20
-"""Of a submission that is checked on the event loop; each unknown field is one more error to describe."""
+"""Limit for a submission that is checked on the event loop; each unknown field is one more error to describe."""
 BASE64_PIECE_CHARS = 262_144
 """A multiple of four, because four characters encode three bytes; decoding 256 KiB takes about a millisecond."""
 

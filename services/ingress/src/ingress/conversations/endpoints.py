@@ -92,7 +92,7 @@ async def delete_conversation(me: Me, service: Service, conversation_id: Convers
 
 def build_read_slots() -> OpenSlots:
     """Build the slots of one application."""
-    return OpenSlots(max_total=READS, max_per_user=READS_OF_PERSON, what="read", many="reads")
+    return OpenSlots(max_total=READS, max_per_user=READS_OF_PERSON, singular="read", plural="reads")
 
 
 async def hold_read(request: Request, me: Me) -> AsyncGenerator[None]:

@@ -22,7 +22,7 @@ from ingress.errors import absent
 
 MAX_MANIFEST_BYTES = 16_000_000
 MAX_PAGE_CHARS = 2_000_000
-"""Of the texts of one page; the segment that exceeds it is the page's last."""
+"""Limit for the texts of one page; the segment that exceeds it is the page's last."""
 MAX_ROUND = 1_000_000
 _CURSOR = "context"
 

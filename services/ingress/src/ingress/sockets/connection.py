@@ -44,7 +44,7 @@ BURST = Limit(EVENTS_PER_S * 3, 3)
 MAX_REFUSED = 100
 """How many packets above the rate are refused before the socket is closed."""
 MAX_JOIN_CHARS = 16_384
-"""Of a packet that is not a call: only a token makes such packets long, and it has at most half of this."""
+"""Limit for a packet that is not a call: only a token makes such packets long, and it has at most half of this."""
 MAX_ATTACHMENTS = 100
 """More attachments end the socket. Up to here those above the cap are read and dropped, so that the answer can give the
 reason."""

@@ -24,7 +24,7 @@ from everturn.events.stream import EncodedEvent, Entry
 TIME_WITHIN_BYTES = 256
 _TIME = re.compile(rb'"ts":"([0-9T:.Z+-]{10,40})"')
 HEARTBEAT = b": ping\n\n"
-UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
+UNAUTHORIZED = b": unauthorized: the credential is no longer valid; reconnecting returns 401\n\n"
 """An SSE comment, because it is not about the conversation: clients learn it from the status of their next request."""
 _LINE_ENDS = {text.encode(): json.dumps(text)[1:-1].encode() for text in ("\x85", "\u2028", "\u2029")}
 """These are not line ends in SSE or JSON, but in Python's `splitlines`, which some clients use to read a stream."""

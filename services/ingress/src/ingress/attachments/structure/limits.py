@@ -25,13 +25,13 @@ checked, and of an animation the first frames are decoded."""
 MAX_DECODED_WEBP_PIXELS = 4_000_000
 """The WebP decoder holds four pictures at once."""
 MAX_CONTENT_BYTES = 32 * 2**20
-"""Of the content with which a check replaces the file's own."""
+"""Limit for the content with which a check replaces the file's own."""
 MAX_LINE_BYTES = 8 * 1024
-"""Of the line before the content; the longest fault fits, with every character escaped."""
+"""Limit for the line before the content; the longest fault fits, with every character escaped."""
 MAX_FAULT_CHARS = 1_000
 
 LIMITS = ForkLimits(memory_bytes=64 * 2**20, cpu_s=2.0, wall_s=10.0, answer_bytes=MAX_LINE_BYTES + MAX_CONTENT_BYTES)
-"""Of the check of one file."""
+"""Limits for the check of one file."""
 
 
 class Unsound(Exception):

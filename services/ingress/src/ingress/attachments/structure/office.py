@@ -60,7 +60,7 @@ _LINK = re.compile(r"(https?|mailto|tel):|(?![a-z][a-z0-9+.-]*:|\\\\|//|/\\|\\/)
 _LOCAL_TEMPLATE = re.compile(r"(file:///)?[a-z]:[\\/](?![\\/])|[^\\/:]+$", re.I)
 """Word records which local template a document was made with. One on a server would be fetched."""
 _MAX_XML_BYTES = 4 * 2**20
-"""Of a part that is parsed as a whole: the types and the relations."""
+"""Limit for a part that is parsed as a whole: the types and the relations."""
 _CARRIED = (
     b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c",
     b"\x1f\x8b\x08", b"MZ", b"\x7fELF", b"%PDF-",
