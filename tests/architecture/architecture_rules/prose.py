@@ -17,7 +17,8 @@ _BANNED = re.compile(rf"(?<![A-Za-z])(?:{_WORDS})(?![A-Za-z])", re.IGNORECASE)
 _SENTENCE = re.compile(r"[A-Z][^.]*( [^ .]+)+")
 LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 FROZEN = (
-    "migrations/sql/",
+    "migrations/sql/tables/",
+    "migrations/sql/grants.sql",
     "libs/common/src/everturn/feedback/postgres.py",
     "libs/common/src/everturn/turns/postgres_timelines.py",
 )
