@@ -57,7 +57,7 @@ from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import FeedbackService
-from ingress.fields import Bundles, problem_of_validation
+from ingress.fields import problem_of_validation
 from ingress.files import endpoints as files
 from ingress.files.service import FileService
 from ingress.health import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
@@ -114,7 +114,7 @@ class Parts:
     stream_memory: StreamMemory
     queue: Queue
     web: Bundle | None
-    bundles: Bundles
+    bundle_ids: frozenset[str]
     tracing: Tracing = NO_TRACING
 
 
@@ -194,7 +194,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         hints=parts.notifications.hints,
         queue=parts.queue,
         ids=parts.ids,
-        bundles=parts.bundles,
+        bundle_ids=parts.bundle_ids,
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
@@ -259,7 +259,7 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
-        bundles=parts.bundles,
+        bundle_ids=parts.bundle_ids,
         failpoints=Failpoints(settings.failpoint),
         tracing=parts.tracing,
     )

@@ -52,7 +52,6 @@ from ingress.auth.tokens import (
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Notifications
-from ingress.fields import Bundles
 from ingress.metrics import IngressMetrics
 from ingress.settings import (
     MIN_SECRET_BYTES,
@@ -120,7 +119,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
-            bundles=Bundles(config.bundle_ids),
+            bundle_ids=config.bundle_ids,
             tracing=tracing,
         )
 

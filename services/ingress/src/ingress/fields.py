@@ -43,17 +43,11 @@ class JsonBody(ApiModel):
     model_config = ConfigDict(strict=True)
 
 
-class Bundles:
-    """The bundles that clients can name."""
-
-    def __init__(self, known: frozenset[str]) -> None:
-        self._known = known
-
-    def check(self, bundle_id: str | None) -> None:
-        """Raises a 422 problem for a bundle that this server does not have; None is accepted."""
-        if bundle_id is not None and bundle_id not in self._known:
-            field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(sorted(self._known))}"}
-            raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
+def check_bundle_id(bundle_id: str | None, known: frozenset[str]) -> None:
+    """Raises a 422 problem for a bundle that this server does not have; None is accepted."""
+    if bundle_id is not None and bundle_id not in known:
+        field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(sorted(known))}"}
+        raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
 
 
 def is_absent(value: object) -> bool:

@@ -32,7 +32,6 @@ from ingress.chat.service import (
     parse_turn_id,
 )
 from ingress.errors import ProblemError
-from ingress.fields import Bundles
 from ingress.metrics import IngressMetrics
 
 ME = Principal("t", "p", "me")
@@ -77,7 +76,7 @@ class World:
             metrics=metrics,
         )
         self.service = ChatService(
-            bundles=Bundles(frozenset({"default"})),
+            bundle_ids=frozenset({"default"}),
             inbox=world,
             notifications=Notifications(world, world, world),
             gate=self._build_gate(),

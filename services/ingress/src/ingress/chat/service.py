@@ -38,7 +38,7 @@ from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import ProblemError, too_large, unprocessable
-from ingress.fields import Bundles, parse_conversation_id
+from ingress.fields import check_bundle_id, parse_conversation_id
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
@@ -79,14 +79,14 @@ class ChatService:
         clock: Clock,
         metrics: IngressMetrics,
         event_kinds: frozenset[str],
-        bundles: Bundles,
+        bundle_ids: frozenset[str],
         failpoints: Failpoints | None = None,
         tracing: Tracing = NO_TRACING,
         store_wait_s: float = STORE_WAIT_S,
     ) -> None:
         self._inbox = inbox
         self._event_kinds = event_kinds
-        self._bundles = bundles
+        self._bundle_ids = bundle_ids
         self._notifications = notifications
         self._gate = gate
         self._intake = intake
@@ -110,7 +110,7 @@ class ChatService:
         """Store a message as a turn, or as a signal for the running turn; `conversation` can be `new`."""
         form = submission.form
         _check_content(form.text, submission.files)
-        self._bundles.check(form.bundle_id)
+        check_bundle_id(form.bundle_id, self._bundle_ids)
         target = parse_turn_id(form.target_turn_id)
         key = await _load_key(headers, _route(principal, conversation, "messages"), submission)
 

@@ -31,7 +31,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import TurnIndexView, build_turn_index
 from everturn.turns.ports import Turns
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
-from ingress.fields import Bundles
+from ingress.fields import check_bundle_id
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class ConversationService:
         hints: Hints,
         queue: Queue,
         ids: Ids,
-        bundles: Bundles,
+        bundle_ids: frozenset[str],
     ) -> None:
         self._conversations = conversations
         self._turns = turns
@@ -62,7 +62,7 @@ class ConversationService:
         self._hints = hints
         self._queue = queue
         self._ids = ids
-        self._bundles = bundles
+        self._bundle_ids = bundle_ids
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         """One page of the caller's conversations."""
@@ -79,7 +79,7 @@ class ConversationService:
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
         """Create a conversation without turns. Raises a 422 problem for an unknown bundle."""
-        self._bundles.check(bundle_id)
+        check_bundle_id(bundle_id, self._bundle_ids)
         return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(
