@@ -1,6 +1,7 @@
 """Servers that speak S3: rclone, which checks signatures and presigned URLs, and moto, which knows more of the API."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,17 @@ class S3Server:
         more = "".join(f"&{name}={quote(value, safe='')}" for name, value in options.items())
         address = quote(endpoint or self.endpoint, safe="")
         return f"s3://{BUCKET}/{prefix}?endpoint={address}&region=us-east-1{more}"
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Within the block the server accepts connections and never responds."""
+        self.process.send_signal(signal.SIGSTOP)
+        # Its threads may still run for a moment, and respond to a request.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def client(self):
         """A client of its own, which changes what the driver does not know of."""

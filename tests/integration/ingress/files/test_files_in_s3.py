@@ -3,9 +3,7 @@
 import asyncio
 import base64
 import re
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -47,16 +45,6 @@ def objects(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Objects:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     return open_s3(s3.url("files"))
-
-
-@contextmanager
-def stopped(s3: S3Server) -> Iterator[None]:
-    """The server accepts connections and never answers."""
-    s3.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        s3.process.send_signal(signal.SIGCONT)
 
 
 async def upload(chat: Any, data: bytes) -> dict[str, Any]:
@@ -139,7 +127,7 @@ async def test_files_are_refused_in_time_while_the_store_does_not_answer(
     attachment = {"filename": "b.csv", "data_base64": base64.b64encode(b"b,1\n").decode()}
 
     async with asyncio.timeout(STALL_LIMIT_S):
-        with stopped(s3):
+        with s3.stopped():
             sent, read, plain, unready = await asyncio.gather(
                 client.post(f"{BASE}/new/messages", json={"text": "with a file", "attachments": [attachment]}),
                 client.get(file["url"]),
@@ -167,7 +155,7 @@ async def test_what_an_erasure_could_not_delete_is_found_by_the_sweeper(
     client: httpx2.AsyncClient, chat: Any, s3: S3Server, objects: Objects, sweeper_rows: PostgresObjectRows
 ) -> None:
     erased, kept = await upload(chat, SMALL), await upload(chat, SMALL)
-    with stopped(s3):
+    with s3.stopped():
         answer = await client.delete(f"{BASE}/{erased['conversation_id']}")
     lines: list[dict[str, object]] = []
     later = FixedClock(datetime.now(UTC) + timedelta(hours=2))
