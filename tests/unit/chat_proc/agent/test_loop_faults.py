@@ -25,6 +25,20 @@ def build(*, effect: Effect = Effect.PURE) -> tuple[Bench, DemoTool]:
     return Bench(*SCENARIO, *SCENARIO, tools=[echo]), echo
 
 
+async def run_claimed_for_cancel(bench: Bench) -> None:
+    """Claim the turn as the control lane does."""
+    worker = bench.hire()
+    claimed = worker.claimed
+
+    def claim_for_cancel(claim: Claim, requested_at_s: float) -> ClaimedTurn:
+        turn = claimed(claim, requested_at_s)
+        turn.request_handover()
+        return turn
+
+    worker.claimed = claim_for_cancel
+    await worker.run_one()
+
+
 async def steps_of_the_scenario() -> int:
     bench, _ = build()
     await bench.say("Hello.")
@@ -194,20 +208,33 @@ async def test_a_turn_claimed_for_its_cancel_runs_no_round(retracts: bool, left:
     signal_id = await bench.signal(SignalKind.CANCEL)
     if retracts:
         await bench.retract(signal_id)
-    worker = bench.hire()
-    claimed = worker.claimed
-
-    def claim_for_cancel(claim: Claim, requested_at_s: float) -> ClaimedTurn:
-        turn = claimed(claim, requested_at_s)
-        turn.request_handover()
-        return turn
-
-    worker.claimed = claim_for_cancel
-    await worker.run_one()
+    await run_claimed_for_cancel(bench)
 
     assert (bench.turn_rows[0].status, bench.model.requests) == (left, [])
     await bench.work()
     assert bench.turn_rows[0].status is ended
+    await check_conversation(bench)
+
+
+async def test_a_turn_claimed_for_its_cancel_makes_no_calls_that_another_worker_left() -> None:
+    bench, echo = build()
+    echo.go_on.clear()
+    await bench.say("Hello.")
+    first = bench.hire()
+    task = asyncio.create_task(first.run_one())
+    await echo.started.wait()
+    assert first.current is not None
+    first.current.interrupt()
+    await task
+    calls = dict(echo.calls)
+
+    echo.go_on.set()
+    await bench.retract(await bench.signal(SignalKind.CANCEL))
+    await run_claimed_for_cancel(bench)
+
+    assert (bench.turn_rows[0].status, dict(echo.calls)) == (TurnStatus.QUEUED, calls)
+    await bench.work()
+    assert bench.exits[0].outcome is Outcome.COMPLETED
     await check_conversation(bench)
 
 

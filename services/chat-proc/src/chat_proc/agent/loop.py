@@ -100,6 +100,9 @@ class AgentLoop:
         while True:
             match next_step(turn.turn_blocks):
                 case ExecuteCalls() as step:
+                    # Not after this worker has made a call of the round: the others belong to it.
+                    if resumed and turn.handover and not await _has_control(turn):
+                        return HandedOver()
                     if not await self._execute(turn, step, resumed=resumed):
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
