@@ -48,12 +48,16 @@ def texts(objects: MemoryObjects) -> dict[str, str | None]:
     return {key: manifest.segments[0].text for key, manifest in stored.items()}
 
 
-async def keep_preamble(objects: Objects, preambles: StoredPreambles, text: str, turn: TurnId) -> TurnId:
+async def keep_preamble(
+    objects: Objects, preambles: StoredPreambles, text: str, turn: TurnId, *, ends: bool = True
+) -> TurnId:
     keeper = open_keeper(objects, turn, preambles)
     stored_by = keeper.keep_preamble(text)
     assert keeper.keep_preamble(text) == stored_by
     keeper.close()
     await keeper.run()
+    if ends:
+        keeper.note_end()
     return stored_by
 
 
@@ -103,6 +107,15 @@ async def test_a_system_text_that_was_not_saved_is_not_referred_to() -> None:
     objects.down = True
     await keep_preamble(objects, preambles, "Be brief.", TURN)
     objects.down = False
+
+    assert await keep_preamble(objects, preambles, "Be brief.", LATER) == LATER
+
+
+async def test_the_system_text_of_a_turn_that_went_to_another_worker_is_not_referred_to() -> None:
+    """That worker can have stored another text for the turn."""
+    objects, preambles = MemoryObjects(), StoredPreambles()
+
+    await keep_preamble(objects, preambles, "Be brief.", TURN, ends=False)
 
     assert await keep_preamble(objects, preambles, "Be brief.", LATER) == LATER
 

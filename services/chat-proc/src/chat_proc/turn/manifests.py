@@ -134,7 +134,8 @@ def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: Char
 
 
 class StoredPreambles:
-    """The system text that each conversation stored last, and the turn that stored it. Shared by a worker's turns."""
+    """The system text that each conversation stored last, and the turn that stored it, if it ended on this worker:
+    another worker that takes a turn over can store another text for it. Shared by a worker's turns."""
 
     def __init__(self) -> None:
         self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
@@ -176,6 +177,7 @@ class ManifestKeeper:
         self._bell = asyncio.Event()
         self._closed = False
         self._system_turn: TurnId | None = None
+        self._saved_preamble: str | None = None
 
     def keep(self, record: RequestRecord) -> None:
         """Queue the manifest of a request for saving."""
@@ -195,6 +197,11 @@ class ManifestKeeper:
         """Accept no more manifests: `run` ends once the queued ones are saved."""
         self._closed = True
         self._bell.set()
+
+    def note_end(self) -> None:
+        """Record that the turn has ended under this lease: later turns can refer to the system text it has saved."""
+        if self._saved_preamble is not None:
+            self._preambles.note(self._conversation_id, self._saved_preamble, self._turn_id)
 
     def abandon(self) -> None:
         """Save no more, because the lease is lost. A saved manifest may by now be another worker's."""
@@ -228,8 +235,7 @@ class ManifestKeeper:
         key = manifest_key(self._conversation_id, self._turn_id, item.round_number)
         async with asyncio.timeout(SAVE_S):
             await self._objects.save(key, await call_sized(item.size, item.build))
-        if item.preamble is not None:
-            self._preambles.note(self._conversation_id, item.preamble, self._turn_id)
+        self._saved_preamble = item.preamble or self._saved_preamble
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()

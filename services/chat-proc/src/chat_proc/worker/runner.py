@@ -319,11 +319,14 @@ class ClaimedTurn:
             tasks.create_task(self._parts.announcer.ring_next(self._claim.lease.conversation_id))
             watching = tasks.create_task(self._watch(emitter))
             try:
-                return await self._run_work(turn_id, emitter, manifests)
+                result = await self._run_work(turn_id, emitter, manifests)
             finally:
                 watching.cancel()
                 emitter.close()
                 manifests.close()
+        if result is _Result.ENDED:
+            manifests.note_end()
+        return result
 
     async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":
         """Errors are caught here, because a task group would wrap them."""
