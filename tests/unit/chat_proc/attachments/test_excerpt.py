@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.attachments.excerpt import Range, cut_excerpt, start_cutter
+from chat_proc.attachments.excerpt import COUNTED_CHARS, Range, cut_excerpt, start_cutter
 from everturn.timeline.rendering import count_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"
@@ -46,6 +46,18 @@ def test_lines_beyond_the_end_are_reported_as_missing() -> None:
     excerpt = cut_excerpt(TEXT, Range(line_start=9), 100)
 
     assert (excerpt.text, excerpt.label) == ("", "nothing, because there is no line 9: the last line is 4")
+
+
+def test_a_last_line_without_a_break_for_which_there_is_no_room_is_announced() -> None:
+    excerpt = cut_excerpt("a\nbbb", Range(line_start=1), 5)
+
+    assert (excerpt.text, excerpt.next_line) == ("1: a", 2)
+
+
+def test_a_line_far_down_is_found_behind_empty_ones() -> None:
+    text = "\n" * (3 * COUNTED_CHARS) + "x"
+
+    assert cut_excerpt(text, Range(line_start=3 * COUNTED_CHARS + 1), 100).text == f"{3 * COUNTED_CHARS + 1}: x"
 
 
 def test_lines_stop_at_the_cap_and_a_line_longer_than_the_cap_is_cut() -> None:

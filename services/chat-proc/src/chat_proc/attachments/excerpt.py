@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from chat_proc.attachments.charsets import TextDecoder
 from everturn.files.objects import Objects
 
+COUNTED_CHARS = 4_096
+"""Counting line breaks takes a thousandth of stepping from one to the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -142,7 +145,7 @@ class LineCutter:
             position = newline + 1
 
     def finish(self) -> Excerpt:
-        if self._line and not self._full and not self._is_past:
+        if self._line_chars and not self._full and not self._is_past:
             self._end_line()
         lines, last = self._counter.lines, self._first + len(self._shown) - 1
         if self._shown:
@@ -165,10 +168,13 @@ class LineCutter:
         if there < breaks:
             self._number += there
             return len(text)
+        self._number = self._first
         position = 0
+        while (there := text.count("\n", position, position + COUNTED_CHARS)) < breaks:
+            breaks -= there
+            position += COUNTED_CHARS
         for _ in range(breaks):
             position = text.index("\n", position) + 1
-        self._number = self._first
         return position
 
     def _keep(self, text: str, start: int, end: int) -> None:

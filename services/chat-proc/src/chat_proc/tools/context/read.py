@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from chat_proc.tools.context.resolve import (
 )
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
 from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.core.threads import call_sized
 from everturn.files.objects import Objects
 from everturn.timeline.bodies import StoredText
 from everturn.timeline.inert import escape_name
@@ -252,8 +254,9 @@ class _Reading:
                     f"{escape_name(ref)}: already shown in full in the block with the ref {escape_name(block.ref)}"
                 )
             case FoundText(ref=ref, text=text, block=block):
-                digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
-                answer = _answer_text(ref, digest, cut_excerpt(text, options.range, options.cap), options)
+                cut = partial(_hash_and_cut, text, options)
+                digest, excerpt = await call_sized(len(text), cut)
+                answer = _answer_text(ref, digest, excerpt, options)
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
                 return self._repeated(ref, digest, options) or replace(answer, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):
@@ -330,6 +333,11 @@ class _Reading:
 async def _load_text(found: FoundSources, row: Source) -> str:
     """The whole text; a row without one was not fetched, and its snippet is used."""
     return await found.load_text(row.sid) if row.text_chars else row.text
+
+
+def _hash_and_cut(text: str, options: _ReadOptions) -> tuple[str, Excerpt]:
+    digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+    return digest, cut_excerpt(text, options.range, options.cap)
 
 
 def _answer_text(ref: str, digest: str, excerpt: Excerpt, options: _ReadOptions) -> _Answer:
