@@ -29,6 +29,8 @@ EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 
 MAX_PLAIN_FIELDS = 20
 """Limit for a submission that is checked on the event loop; each unknown field is one more error to describe."""
+MAX_PLAIN_CHARS = 65_536
+"""Of all its strings together; checking 2 million emoji takes 9 ms."""
 BASE64_PIECE_CHARS = 262_144
 """A multiple of four, because four characters encode three bytes; decoding 256 KiB takes about a millisecond."""
 
@@ -203,11 +205,13 @@ async def check_submission(
 
 
 def _is_plain(fields: Any) -> bool:
-    """Whether checking these fields takes well below a millisecond: there are few, and none has parts."""
+    """Whether checking these fields takes below a millisecond: they are few and short, and none has parts."""
     if not isinstance(fields, dict):
         return True
     values = cast(dict[str, Any], fields).values()
-    return len(values) <= MAX_PLAIN_FIELDS and not any(isinstance(value, dict | list | tuple) for value in values)
+    if len(values) > MAX_PLAIN_FIELDS or any(isinstance(value, dict | list | tuple) for value in values):
+        return False
+    return sum(len(value) for value in values if isinstance(value, str)) <= MAX_PLAIN_CHARS
 
 
 def _check(fields: Any, files: tuple[IncomingFile, ...], form: type[Form], caps: SubmissionCaps) -> Submission[Form]:
