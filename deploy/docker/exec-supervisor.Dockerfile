@@ -23,8 +23,8 @@ COPY libs/common/src/everturn/__init__.py everturn/
 COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/framing.py \
      libs/common/src/everturn/execution/messages.py libs/common/src/everturn/execution/records.py everturn/execution/
 COPY services/exec-supervisor/src/exec_supervisor/__init__.py services/exec-supervisor/src/exec_supervisor/__main__.py \
-     services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/system_calls.py exec_supervisor/
-COPY services/exec-supervisor/src/exec_supervisor/pair exec_supervisor/pair/
+     services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/pair.py \
+     services/exec-supervisor/src/exec_supervisor/system_calls.py exec_supervisor/
 COPY services/exec-supervisor/src/exec_supervisor/supervisor exec_supervisor/supervisor/
 RUN python3 -I -m venv --without-pip /opt/everturn \
  && packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \

@@ -89,7 +89,7 @@ MINILM_PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 
 def is_minilm_installed() -> bool:
     """Whether the local encoder's model and libraries are installed; imports nothing."""
-    return MINILM_FOLDER.is_dir() and all(find_spec(name) is not None for name in MINILM_PACKAGES)
+    return (MINILM_FOLDER / "model.onnx").is_file() and all(find_spec(name) is not None for name in MINILM_PACKAGES)
 
 
 @asynccontextmanager
