@@ -1,5 +1,5 @@
 """The depth of the queue no longer counts tenants, which sorted all waiting turns for each accepted message. Run before
-or after the deploy: no version reads the count.
+or after the deploy: no version reads the count. `next_of_tenant` works as before; only its comment has changed.
 """
 
 from scripts import save_functions

@@ -40,6 +40,8 @@ def test_a_malformed_setting_is_refused_with_the_forms_it_may_have(setting: str)
 def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
     with pytest.raises(BadModelSetting, match="OPENAI_API_KEY is not set"):
         choose_model({"EVERTURN_MODEL": "openai:gpt-x", "ANTHROPIC_API_KEY": "k"})
+    with pytest.raises(BadModelSetting, match="neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set"):
+        choose_model({"EVERTURN_MODEL": "anthropic:claude-x", "OPENAI_API_KEY": "k"})
 
 
 @pytest.mark.parametrize("mode", [{}, {"EVERTURN_MODE": "production"}])

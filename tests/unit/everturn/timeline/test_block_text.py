@@ -54,7 +54,8 @@ def render(kind: BlockType, ref: str, body: bodies.Body) -> str:
             BlockType.ATTACHMENT_TEXT,
             CSV.ref,
             bodies.AttachmentTextBody(filename="sales.csv", text="a,b", total_chars=None),
-            "[user.attachment.text fi:turn_1.user.attachments/sales.csv]\na,b\n(the first 3 of more characters)",
+            "[user.attachment.text fi:turn_1.user.attachments/sales.csv]\na,b\n"
+            "(the first 3 characters; the file is longer)",
         ),
         (
             BlockType.USER_STEER,

@@ -219,7 +219,11 @@ class DeferralBody(TextBody):
 
 
 class AnchorBody(TextBody):
-    """An internal memory anchor: a short line that the model leaves for later turns. `tags` are letters of PDSAK."""
+    """An internal memory anchor: a short line that the model leaves for later turns.
+
+    `tags` say what it notes: P a preference of the user, D a decision, S a stable fact, A something achieved, K a key
+    artifact.
+    """
 
     tags: tuple[str, ...] = ()
     path: str | None = None

@@ -34,7 +34,8 @@ class ManifestSegment(ManifestPart):
 class Manifest(ManifestPart):
     """The request of one round as it was sent; tokens are estimates.
 
-    `system_turn` is the turn of the conversation that stored the system text; in older manifests always the own one.
+    `system_turn` is the turn of the conversation that stored the system text. It is None in older manifests: their own
+    turn stored it.
     """
 
     version: Literal[1]

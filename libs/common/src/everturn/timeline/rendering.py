@@ -288,8 +288,9 @@ def _attachment(artifact: Artifact) -> str:
 def _attachment_rest(body: bodies.AttachmentTextBody) -> str:
     if body.total_chars == len(body.text):
         return ""
-    total = "more" if body.total_chars is None else str(body.total_chars)
-    return f"(the first {len(body.text)} of {total} characters)"
+    if body.total_chars is None:
+        return f"(the first {len(body.text)} characters; the file is longer)"
+    return f"(the first {len(body.text)} of {body.total_chars} characters)"
 
 
 def _silent_signal(block: Block) -> str:

@@ -39,13 +39,13 @@ class TurnLimits:
     tokens: int = 2_000_000
     cost_usd: float = 10.0
     max_output_tokens: int = 8192
-    """Of one reply."""
+    """Limit for one reply."""
     max_repairs: int = 2
     """Unusable replies in a row that are answered with a notice; the next one leads to the closing call."""
     finalize_rounds: int = 2
     """Rounds left to the turn after a steer with text: the round that reads it, and those after it."""
     finalize_output_tokens: int = 3_000
-    """Of one reply in such a round."""
+    """Limit for one reply in such a round."""
 
 
 @dataclass(frozen=True, slots=True)

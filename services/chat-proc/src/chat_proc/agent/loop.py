@@ -94,7 +94,7 @@ class AgentLoop:
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
     ) -> TurnEnd | HandedOver | Parked:
         if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
-            await self._rounds.book_lost_calls(turn, prompts, takeovers)
+            await self._rounds.record_lost_calls(turn, prompts, takeovers)
         # A call without a result at this point may have been begun by another worker.
         resumed = True
         while True:

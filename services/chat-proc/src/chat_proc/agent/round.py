@@ -105,8 +105,8 @@ class RoundRunner:
         cut_reason = pending.attempt.cut_reason
         return _end_with_answer(cut_reason, CommitContent(drafts=(completion, *draft_cut_notice(context, cut_reason))))
 
-    async def book_lost_calls(self, turn: LeasedTurn, prompts: TurnPrompts, takeovers: int) -> None:
-        """Book the estimated input of one model call for each earlier worker, which may have died in a call of this
+    async def record_lost_calls(self, turn: LeasedTurn, prompts: TurnPrompts, takeovers: int) -> None:
+        """Record the estimated input of one model call for each earlier worker, which may have died in a call of this
         round.
 
         The next commit writes it, and only a commit resets the turn's attempts to 0.

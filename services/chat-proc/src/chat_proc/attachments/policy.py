@@ -12,14 +12,15 @@
    `wanted_media`, `TurnMedia` (`attachments/reader.py`) loads those that fit one request and shrinks large images
    (`attachments/fitting.py`), and `PromptRenderer.render` attaches them behind their blocks. `react.read` attaches a
    file of an earlier turn in the same way.
-4. What exceeds a limit is only named. A cut preview says how long the text is, the text of a block says that the
-   request doesn't show its file, and `react.read` says that a program can open it. Its guide (`tools/context/read.md`)
-   says so beforehand.
+4. What exceeds a limit is only named. A cut preview says how long the text is, or that the file is longer if only its
+   beginning was read. The text of a block says that the request doesn't show its file, and `react.read` says that a
+   program can open it. Its guide (`tools/context/read.md`) says so beforehand.
 
 Another type becomes text, for previews, reads and search alike, when `AttachmentReader` accepts it in `has_text` and
-converts it in `load_beginning` and `load_excerpt`. Anything but plain text has to be parsed in a confined process, as
-in `attachments/fitting.py`. Which types people can attach at all: `ingress/attachments/sniffing.py`. Which images every
-provider accepts: `everturn/models/port.py`.
+converts it in `load_beginning` and `load_excerpt`. Images and PDFs need one more change: `react.read` attaches what
+`is_media` accepts, and asks `has_text` only about other files. Anything but plain text has to be parsed in a confined
+process, as in `attachments/fitting.py`. Which types people can attach at all: `ingress/attachments/sniffing.py`. Which
+images every provider accepts: `everturn/models/port.py`.
 """
 
 from everturn.confinement.fork import ForkLimits
@@ -36,8 +37,8 @@ MAX_PREVIEWS = 20
 PREVIEWS_TIMEOUT_S = 30.0
 """For loading all of them."""
 MAX_TEXT_BYTES = 10 * 1024 * 1024
-"""The largest file that is read as text: all of it is read to count its lines. The ingress accepts no larger document
-(MODALITY_MAX_DOC_BYTES)."""
+"""The largest file that is read as text: all of it is read to count its lines. By default the ingress accepts no larger
+document (MODALITY_MAX_DOC_BYTES)."""
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
@@ -46,7 +47,8 @@ MAX_MEDIA_PARTS = 20
 MAX_REQUEST_BYTES = 20 * 1024 * 1024
 """Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
 MAX_LOADED_BYTES = 10 * 1024 * 1024
-"""The largest file that is loaded to be sent. The ingress accepts no larger document; images are shrunk afterwards."""
+"""The largest file that is loaded to be sent. By default the ingress accepts no larger document or image. Images are
+shrunk afterwards."""
 MAX_SIDE_PX = 2000
 """Maximum side of a picture for a model. Providers shrink larger ones themselves, and reject some above 2,000."""
 MAX_SHRUNK_BYTES = 4 * 1024 * 1024

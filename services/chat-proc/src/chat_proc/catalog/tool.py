@@ -111,7 +111,7 @@ class LiveTurn(Protocol):
         ...
 
     def record_usage(self, usage: UsageEvent) -> None:
-        """Book the cost of something; the next commit records it."""
+        """Record the usage of a model call; the next commit writes it."""
         ...
 
 

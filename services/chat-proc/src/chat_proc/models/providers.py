@@ -102,8 +102,9 @@ def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> Mod
 
 def _check_key(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
     if _find_key(provider, environment) is None:
-        names = " or ".join(provider.keys)
-        raise BadModelSetting(f"It names {prefix}, but {names} is not set (a server without keys accepts any value).")
+        keys = tuple(provider.keys)
+        missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
+        raise BadModelSetting(f"It names {prefix}, but {missing} (a server without keys accepts any value).")
 
 
 def _check_development(environment: Mapping[str, str]) -> None:

@@ -44,7 +44,7 @@ MAX_PENDING_EVENTS = 10_000
 MAX_ENTRY_BYTES = 256 * 1024
 """Size of one entry in Redis; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
-PATIENCE_S = 0.03
+LINGER_S = 0.03
 """How long the start of a turn, a status or the end of a text waits for an event that goes into the same entry. Each
 entry costs the worker, Redis and the ingress about 0.8 ms together."""
 
@@ -385,7 +385,7 @@ class Emitter:
             self._pending.append(self._numbering.begin(data, round_number))
         if _can_wait(data):
             self._drained.clear()
-            asyncio.get_running_loop().call_later(PATIENCE_S, self._wake.set)
+            asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
         else:
             self._notify()
         return self._pending[-1].id

@@ -343,7 +343,8 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.handover = False
-        """Whether this worker is draining, so that the turn is to be handed over at the next round boundary."""
+        """Whether the turn is to be handed over at the next round boundary: this worker is draining, or has claimed the
+        turn only to cancel it."""
         self.title = TurnTitle(claim.lease, turn, timelines, retries, self.emit)
         emitter.show_committed(self._build_view)
 
@@ -408,7 +409,7 @@ class LeasedTurn:
         self._emitter.rewind()
 
     def record_usage(self, usage: UsageEvent) -> None:
-        """Book the cost of a model call that gave nothing to write; the next commit records it."""
+        """Record the usage of a model call; the next commit writes it."""
         self._recorded_usage += (usage,)
 
     async def commit(self, content: CommitContent) -> None:

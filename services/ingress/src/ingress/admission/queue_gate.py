@@ -197,8 +197,11 @@ class WorkGate:
         self._has_memory_until = -math.inf
 
     async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
-        """Admit new work or a signal. Raises problems with a retry time: 503 while Redis is down or, for new work,
-        when the queue is full; 429 when the tenant's share is full. Takes at most 1.5 s.
+        """Admit new work or a signal. Takes at most 1.5 s.
+
+        Raises problems with a retry time: 503 while Redis is down. For new work also 503 when the queue or Redis'
+        memory is full, and 429 when the tenant's share of the queue is full, or when the user's events take much of
+        a scarce memory.
 
         An admission is counted here until it is settled or left.
         """

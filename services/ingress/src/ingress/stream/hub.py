@@ -47,7 +47,8 @@ class Subscription:
 
     stream: "ConversationStream"
     principal: Principal
-    """Who opened it, as equal to the stream's principal: but limits can count the credentials of a user apart."""
+    """Who opened the stream. Equal to the stream's principal, but limits may count each credential of a user
+    separately."""
     cursor: ClientCursor
     expires_at: float | None
     start: EventCursor | None

@@ -42,8 +42,8 @@ class EventStreamResponse(EventSourceResponse):
     """The library's response with one extra task instead of three, since thousands are open and idle.
 
     It omits the library's ping and its farewell at shutdown: the feed sends heartbeats, and the hub announces the
-    shutdown. A client is disconnected if it has not read a piece of a chunk after `send_timeout_s`, or reads a chunk
-    more slowly than `min_bytes_per_s` and `send_timeout_s` later than that; it can resume from its last id.
+    shutdown. A client is disconnected if it has not read a piece of a chunk after `send_timeout_s`, or has not read a
+    whole chunk after `send_timeout_s` plus its size divided by `min_bytes_per_s`. It can resume from its last id.
     """
 
     def __init__(

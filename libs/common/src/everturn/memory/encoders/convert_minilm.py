@@ -21,7 +21,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 HEADS = 12
 NORM_EPSILON = 1e-12
 LARGEST = 127
-"""Of an 8-bit weight."""
+"""The largest absolute value of an 8-bit weight."""
 MICROSOFT = "com.microsoft"
 OWN_OPERATORS = ("BiasGelu", "DynamicQuantizeMatMul", "MultiHeadAttention")
 """Those of ONNX Runtime, which are several standard ones in one pass."""

@@ -16,17 +16,18 @@ from everturn.core.errors import Unavailable
 from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
 
 NAME = "minilm-l6-v2"
-"""Of vectors of the published 32-bit weights, too: ours have a cosine of at least 0.996 with them, so they can be
-compared, and what was indexed with them need not be indexed again."""
+"""Vectors made with the published 32-bit weights have this name too: ours have a cosine of at least 0.996 with them, so
+both can be compared, and what was indexed with them need not be indexed again."""
 COMMAND = (sys.executable, "-I", "-m", "everturn.memory.encoders.minilm")
 NICENESS = 10
-"""On a busy machine, about a tenth of the time that a turn gets; a search waits for it too, so not the lowest."""
+"""On a busy machine, the encoder gets about a tenth of the CPU time that a turn gets. Searches wait for it too, so this
+is not the lowest priority."""
 IDLE_S = 300.0
 """Starting again costs the next search about half a second."""
 MAX_TEXT_CHARS = 4_000
 """Far more than the 256 tokens that count, in any language."""
 MAX_REQUEST_CHARS = 2 * MAX_TEXT_CHARS
-"""Of one request, which takes up to half a second: a search waits for the one before it."""
+"""Limit for one request, which takes up to half a second: a search waits for the one before it."""
 MIN_TEXT_CHARS = 80
 """A shorter text counts as this many, so that a request has at most a hundred."""
 MAX_TEXTS = MAX_REQUEST_CHARS // MIN_TEXT_CHARS

@@ -83,7 +83,7 @@ def _has_key(environment: Mapping[str, str]) -> bool:
 
 
 MINILM_FOLDER = Path(sys.prefix) / "share" / "everturn" / "minilm"
-"""Where `make setup` and the Dockerfiles have the local encoder's model written."""
+"""Where `make setup` and the Dockerfiles write the local encoder's model."""
 MINILM_PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 
 
