@@ -17,7 +17,7 @@ from everturn_testing.events.events import MemoryEvents
 from ingress.admission.slots import OpenSlots
 from ingress.auth.revocation import Recheck
 from ingress.metrics import IngressMetrics
-from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed, StreamEdge
+from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, SLOT_POLL_S, Feed, StreamEdge
 from ingress.stream.frames import HEARTBEAT, Phase
 from ingress.stream.hub import SNAPSHOT_READS, Hub, Subscription
 from ingress.stream.rows import Head, Snapshot, StreamRows
@@ -199,6 +199,29 @@ async def test_concurrent_large_snapshots_of_a_user_are_bounded() -> None:
     assert first == again == second == HEARTBEAT == coming
     assert reads_while_full == 0
     assert all(chunk.startswith(b"event: stream_snapshot") for chunk in (of_another, after_a_close, after_a_read))
+
+
+async def test_a_client_that_waits_for_a_slot_gets_no_more_heartbeats_than_others() -> None:
+    events = MemoryEvents()
+    await events.publish(CONVERSATION, entry(1), after=None)
+    rows = HugeRows(at(1))
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
+    feed = Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0)
+    clients = [await hub.open(ANN, CONVERSATION, None, None) for _ in range(LARGE_SNAPSHOTS_OF_PERSON + 1)]
+    opened = [feed.chunks(client) for client in clients]
+
+    async with asyncio.timeout(10):
+        for chunks in opened:
+            await anext(chunks)  # ready
+            await anext(chunks)
+        following = asyncio.ensure_future(anext(opened[-1]))
+        await asyncio.wait([following], timeout=3 * SLOT_POLL_S)
+        is_waiting = not following.done()
+        hub.close(clients[0])
+        snapshot = await following
+
+    assert is_waiting
+    assert snapshot.startswith(b"event: stream_snapshot")
 
 
 async def test_a_slot_comes_back_when_the_large_snapshot_can_not_be_read() -> None:

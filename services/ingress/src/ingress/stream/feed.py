@@ -33,6 +33,8 @@ LARGE_SNAPSHOT_BYTES = 256 * 1024
 LARGE_SNAPSHOTS, LARGE_SNAPSHOTS_OF_PERSON = 32, 8
 """How many snapshots above LARGE_SNAPSHOT_BYTES can be on their way to clients, per process and per person. Each can
 have several megabytes (twice that in the view `steps`) until its client has received it or its send times out."""
+SLOT_POLL_S = 0.25
+"""How often a client that waits for such a slot looks for a free one."""
 MIN_BYTES_PER_S = 10_000
 """The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
 snapshot of 2 MB for about four minutes with the default bound of 60 s."""
@@ -131,26 +133,31 @@ class Feed:
 
     async def _wait(self, client: Subscription, pause_s: float) -> bytes:
         """Wait for frames; return a heartbeat when none arrive in time."""
-        if client.expires_at is not None:
-            pause_s = min(pause_s, max(0.0, client.expires_at - self._unix_now()))
         try:
-            async with asyncio.timeout(pause_s):
+            async with asyncio.timeout(self._shorten_pause(client, pause_s)):
                 await client.wakeup.wait()
         except TimeoutError:
             return HEARTBEAT
         return client.cursor.take()
 
+    def _shorten_pause(self, client: Subscription, pause_s: float) -> float:
+        """The pause, or less if the client's credential expires before its end."""
+        if client.expires_at is None:
+            return pause_s
+        return min(pause_s, max(0.0, client.expires_at - self._unix_now()))
+
     async def _resync(self, client: Subscription) -> bool:
         """Restart the client from a snapshot. Repeated resyncs back off, because only a commit can improve the
         snapshot.
 
-        False when there is no slot for a large one now.
+        False when no slot for a large one is free, and the client is to get a heartbeat instead.
         """
-        if client.resyncs:
-            await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
-        if client.waits_for_slot and not self._try_hold(client):
+        if client.waits_for_slot:
             # Its last snapshot was large, so don't even read the next one before a slot is free.
-            return False
+            if not await self._wait_for_slot(client):
+                return False
+        elif client.resyncs:
+            await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
         try:
             gap = await self._build_gap(client) if client.cursor.taken is not None else b""
             snapshot = await client.stream.snapshots.get()
@@ -169,6 +176,17 @@ class Feed:
         client.stream.note_read(client)
         if gap:
             STREAM_RESYNCS.labels(reason=client.cursor.loss).inc()
+        return True
+
+    async def _wait_for_slot(self, client: Subscription) -> bool:
+        """False if the next heartbeat is due, or the client ends, before a slot for a large snapshot is free."""
+        clock = asyncio.get_running_loop().time
+        due_s = clock() + self._shorten_pause(client, self._heartbeat_s)
+        while not self._try_hold(client):
+            left_s = due_s - clock()
+            if left_s <= 0 or client.ended:
+                return False
+            await asyncio.sleep(min(SLOT_POLL_S, left_s))
         return True
 
     def _try_hold(self, client: Subscription) -> bool:
