@@ -29,9 +29,10 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
-from everturn.timeline.blocks import Block, BlockDraft, BlockType
+from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
+from everturn.timeline.next_step import sealed_round
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome
 
@@ -78,6 +79,20 @@ class ClosingCall:
         return TurnEnd(Outcome.CAPPED, content=content, cut_reason=answer.cut_reason)
 
 
+def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
+    """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept, in the round that
+    failed; `limit` is the number of rounds that the turn may have."""
+    if is_blank(shown):
+        detail = (
+            "This is a fault of the server, not of your message. Try again; if it happens again, contact the operator."
+        )
+        return TurnEnd(
+            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
+        )
+    context = RoundContext(turn.turn_id, sealed_round(turn.turn_blocks) + 1, limit, turn.now())
+    return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, shown), cut_reason="server_error")
+
+
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
     text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, cap)
@@ -89,11 +104,14 @@ def _end_without_call(turn: LeasedTurn, context: RoundContext, cap: str, why: st
     answer = _find_last_resort(turn, cap)
     if is_blank(answer.text):
         return TurnEnd(None, _explain_no_answer(None, f"The turn reached {cap}. {why}"))
-    body = CompletionBody(text=answer.text)
-    number = _count_completions(turn) + 1
-    completion = context.draft(BlockType.COMPLETION, completion_ref(context.turn_id, number), body)
-    drafts = (*draft_missing_start(context, turn.turn_blocks), completion)
-    return TurnEnd(Outcome.CAPPED, content=CommitContent(drafts=drafts, rewind=True))
+    return TurnEnd(Outcome.CAPPED, content=_draft_completion(turn, context, answer.text))
+
+
+def _draft_completion(turn: LeasedTurn, context: RoundContext, text: str) -> CommitContent:
+    """An answer for which there is no usable reply, with the start of its round if that is missing."""
+    ref = completion_ref(context.turn_id, _count_completions(turn) + 1)
+    completion = context.draft(BlockType.COMPLETION, ref, CompletionBody(text=text))
+    return CommitContent(drafts=(*draft_missing_start(context, turn.turn_blocks), completion), rewind=True)
 
 
 def _count_completions(turn: LeasedTurn) -> int:
@@ -195,25 +213,3 @@ def _read_json(text: str, *, otherwise: str) -> str:
     if isinstance(answer, str):
         return answer.strip()
     return "" if _OWN_KEYS.search(text) else otherwise
-
-
-def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
-    """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
-    if is_blank(shown):
-        detail = (
-            "This is a fault of the server, not of your message. Try again; if it happens again, contact the operator."
-        )
-        return TurnEnd(
-            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
-        )
-    number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-    rounds = max((block.round for block in turn.turn_blocks), default=1)
-    completion = BlockDraft(
-        turn.turn_id,
-        rounds,
-        BlockType.COMPLETION,
-        completion_ref(turn.turn_id, number),
-        CompletionBody(text=shown),
-        turn.now(),
-    )
-    return TurnEnd(Outcome.CUT, content=CommitContent(drafts=(completion,), rewind=True), cut_reason="server_error")

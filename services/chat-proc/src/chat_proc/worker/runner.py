@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
+from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, round_limit
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
@@ -412,7 +412,8 @@ class ClaimedTurn:
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise
             _log.exception("Turn crashed and was closed", conversation_id=self._claim.lease.conversation_id)
-            return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer()))
+            limit = round_limit(self._kit(turn).limits, turn.turn_blocks)
+            return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
         return self._parts.kits.for_turn(turn.turn.request.bundle_id)
