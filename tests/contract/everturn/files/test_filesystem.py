@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import io
 import os
 import stat
 import threading
@@ -156,6 +157,50 @@ async def test_a_reader_that_leaves_early_closes_the_file_without_waiting(object
     busy.set()
     await objects.check()  # the pool's one thread runs it after all that was waiting
     assert not is_open(path)
+
+
+class HungFile(io.RawIOBase):
+    """A read blocks until `go_on`."""
+
+    def __init__(self, go_on: threading.Event) -> None:
+        self._go_on = go_on
+        self.reading = threading.Event()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return offset
+
+    def readinto(self, buffer: object, /) -> int:
+        self.reading.set()
+        self._go_on.wait(30)
+        return 0
+
+
+async def test_a_read_that_hangs_does_not_block_the_event_loop_of_a_closed_store(
+    objects: FileObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    hung = HungFile(go_on)
+    file = io.BufferedReader(hung)
+    monkeypatch.setattr(objects, "_open_checked", lambda _: file)
+    reading = asyncio.ensure_future(anext(objects.load_range(key_of(b"a"), start=0, end=1)))
+    assert await asyncio.to_thread(hung.reading.wait, 10)
+
+    objects.close()
+    reading.cancel()
+    await asyncio.wait([reading])
+
+    assert not go_on.is_set()
+    assert not file.closed
+    go_on.set()
+    async with asyncio.timeout(10):
+        while not file.closed:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
 
 
 async def test_a_store_that_hangs_takes_no_threads_of_other_work(

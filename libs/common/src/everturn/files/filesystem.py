@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
@@ -94,8 +95,8 @@ class FileObjects:
             # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
             try:
                 asyncio.get_running_loop().run_in_executor(self._threads, file.close)
-            except RuntimeError:  # the store was closed, and no thread reads any more
-                file.close()
+            except RuntimeError:  # the store was closed
+                threading.Thread(target=file.close, name="files-close", daemon=True).start()
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)
