@@ -96,18 +96,19 @@ class Ours:
         self._started = started
         self._ids = SequentialIds()
 
-    async def accept(self) -> Receipt:
-        conversation_id = self._ids.conversation()
-        message = IncomingMessage(conversation_id, True, "Hello.", (), self._ids.turn(), self._ids.signal())
-        return await self._inbox.accept_message(Principal(conversation_id, "bench", "bench"), message, None)
-
-    async def hand_off(self, accepted: Sequence[Receipt]) -> float:
-        """Seconds until all of them have started."""
+    async def hand_off(self, count: int) -> float:
+        """Accept turns; return the seconds from then until all of them have started."""
+        accepted = [await self._accept() for _ in range(count)]
         began = time.perf_counter()
         for receipt in accepted:
             await self._doorbells.ring(receipt.lane, receipt.conversation_id)
         await self._started.wait_for([receipt.conversation_id for receipt in accepted])
         return time.perf_counter() - began
+
+    async def _accept(self) -> Receipt:
+        conversation_id = self._ids.conversation()
+        message = IncomingMessage(conversation_id, True, "Hello.", (), self._ids.turn(), self._ids.signal())
+        return await self._inbox.accept_message(Principal(conversation_id, "bench", "bench"), message, None)
 
 
 class Bare:
@@ -120,18 +121,19 @@ class Bare:
         self._ended = False
         self._count = 0
 
-    async def accept(self) -> str:
-        self._count += 1
-        await self._pool.execute(INSERT, work := f"work-{self._count}")
-        return work
-
-    async def hand_off(self, accepted: Sequence[str]) -> float:
-        """Seconds until all of them have been claimed."""
+    async def hand_off(self, count: int) -> float:
+        """Insert rows; return the seconds from then until all of them have been claimed."""
+        accepted = [await self._accept() for _ in range(count)]
         began = time.perf_counter()
         for work in accepted:
             await self._client.rpush("bare", work)
         await self._started.wait_for(accepted)
         return time.perf_counter() - began
+
+    async def _accept(self) -> str:
+        self._count += 1
+        await self._pool.execute(INSERT, work := f"work-{self._count}")
+        return work
 
     def end(self) -> None:
         self._ended = True
@@ -175,21 +177,15 @@ async def measure_on(urls: DatabaseUrls, redis_url: str, samples: int, burst: in
     async with run_ours(urls, redis_url) as ours, run_bare(urls, redis_url) as bare:
 
         async def start_ms(subject: Ours | Bare) -> float:
-            return 1e3 * await hand_off(subject, 1)
+            return 1e3 * await subject.hand_off(1)
 
         async def start_rate(subject: Ours | Bare) -> float:
-            return burst / await hand_off(subject, burst)
+            return burst / await subject.hand_off(burst)
 
         return [
             *await measure_medians([lambda: start_ms(ours), lambda: start_ms(bare)], samples, warmups=WARMUPS),
             *await measure_medians([lambda: start_rate(ours), lambda: start_rate(bare)], RATES),
         ]
-
-
-async def hand_off(subject: Ours | Bare, count: int) -> float:
-    if isinstance(subject, Ours):
-        return await subject.hand_off([await subject.accept() for _ in range(count)])
-    return await subject.hand_off([await subject.accept() for _ in range(count)])
 
 
 @asynccontextmanager
