@@ -41,7 +41,7 @@ async def test_queue_redirect_and_stop_fit_into_one_row(users: BrowserUsers, gat
     await expect(person.reply).to_contain_text("before the gate first")
     await person.field.fill("And mind the south.")
 
-    names = ["[type=submit]", "[title*=drops]", "[title*=Stop]", "[aria-label='Attach files']"]
+    names = ["[type=submit]", "[title*='follows this']", "[title*=Stop]", "[aria-label='Attach files']"]
     places = await person.page.evaluate(TOPS, names)
     assert len({top for top, _ in places}) == 1
     assert all(is_inside for _, is_inside in places)

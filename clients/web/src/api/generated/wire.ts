@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 8b0b6f659e311ec869ce56f0642cff9a608ceec0141fc1e5f3e2d83871064012
-// Types 24861f9f77f950585e46a63f5bf90e065532286f8d7ab693572a20e53b96bcec
+// Schemas 797442f65d9a4c8087c7eb07ce089de48c884d4b0a8dedee7f4a1fbb50f5abb2
+// Types 31d8c673af0f370d52307e379e224c21a7fdeb2fa37e47003bd4e58d7a5ec7c1
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -378,8 +378,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
-             *     `error` if its last turn failed.
+             * @description What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -444,8 +443,7 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * State
-             * @description What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
-             *     `error` if its last turn failed.
+             * @description What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";

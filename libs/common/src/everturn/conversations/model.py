@@ -49,8 +49,7 @@ class ConversationView(ApiModel):
     title: str
     """The title of the conversation; empty until it has one."""
     state: StateName
-    """What the conversation is doing: nothing, waiting for a worker, running a turn, or waiting for an approval;
-    `error` if its last turn failed."""
+    """What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed."""
     bundle_id: str | None = None
     """The agent that answers; without it, the server's default."""
     archived: bool = False
