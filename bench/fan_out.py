@@ -1,10 +1,10 @@
 """P8: what it costs an ingress to send one conversation's events to 1,000 followers, against sse-starlette.
 
 The baseline is a small Starlette application with the same library, whose clients each have a queue and get one event a
-send (`bench/peers/broadcast.py`). Both get the same events, ten at a time, as a worker writes what gathered while its
-last write was on its way; the next ten come once every client has the last. CPU of the two servers is compared, because
-on a machine with two cores the clients' own would decide the time. Needs nothing running: it starts its own servers in
-a folder that it removes.
+send (`bench/peers/broadcast.py`). Both get the same events, ten at a time, because a worker writes together what has
+accumulated during its previous write. The next ten are sent when every client has received the previous ten. CPU of the
+two servers is compared, because on a machine with two cores the clients' own would decide the time. Needs nothing
+running: it starts its own servers in a folder that it removes.
 """
 
 import asyncio

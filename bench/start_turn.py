@@ -1,10 +1,10 @@
 """P5: how long an accepted turn waits for a free worker, and how many a worker starts, against a bare hand-off.
 
-Ours goes from the commit of the accepted message over the doorbell to the claim loop, and ends where a turn begins to
-run. The bare hand-off is a list in the same Redis, whose reader claims a row of the same Postgres with one fenced
-UPDATE. Both sides of both are in this process. Each turn is of a tenant of its own, so that no bound defers it. Needs
-nothing running: it starts its own servers in folders that it removes. Postgres keeps its data safe (fsync on); the rows
-without fsync, which have no goal, show what the disk hides.
+Everturn's path starts with the commit of the accepted message, goes through the doorbell to the claim loop, and ends
+when the turn starts to run. The bare hand-off is a list in the same Redis, whose reader claims a row of the same
+Postgres with one fenced UPDATE. Both sides of both are in this process. Each turn is of a tenant of its own, so that no
+bound defers it. Needs nothing running: it starts its own servers in folders that it removes. Postgres keeps its data
+safe (fsync on); the rows without fsync, which have no goal, show what the disk hides.
 """
 
 import asyncio

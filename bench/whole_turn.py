@@ -1,10 +1,10 @@
 """P2, P3, P4, CPU, bytes: a turn of 200 tokens from an instant model through the whole platform, against peers.
 
 The platform runs as `make run` starts it, with one ingress and two workers. The pipe has the same shape, an ingress,
-Redis and a worker, and keeps no promise (`bench/peers/pipe.py`); the floor is one process that generates and streams.
-`make bench-peers` adds Chainlit and `langgraph dev` from the environments that BENCH_PEERS names. All are driven in
-turns by clients of the same kind: each has a conversation, with its stream open before it sends. Needs nothing running:
-it starts its own servers in a folder that it removes.
+Redis and a worker, but stores and checks nothing (`bench/peers/pipe.py`); the floor is one process that generates and
+streams. `make bench-peers` adds Chainlit and `langgraph dev` from the environments that BENCH_PEERS names. All are
+driven in turns by clients of the same kind: each has a conversation, with its stream open before it sends. Needs
+nothing running: it starts its own servers in a folder that it removes.
 """
 
 import asyncio

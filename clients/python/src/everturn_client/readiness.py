@@ -7,7 +7,7 @@ from typing import Final
 from everturn_client.answers import Answer
 
 REMEDIES: Final[Mapping[str, str]] = {
-    "postgres": "check the Postgres server and the ingress's DATABASE_URL; nothing is lost meanwhile",
+    "postgres": "check the Postgres server and the ingress's DATABASE_URL; no accepted message is lost",
     "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost: Postgres has everything",
     "postgres disk": "give the Postgres server more disk space; until then messages are rejected",
     "redis memory": "raise maxmemory of the Redis server; near that limit new messages are rejected",

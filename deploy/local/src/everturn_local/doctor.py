@@ -100,7 +100,7 @@ def _inspect_binary(name: str, load: Callable[[], Path]) -> Finding:
 
 def inspect_setpriv(settings: LocalSettings) -> Finding:
     found = shutil.which("setpriv")
-    return Finding("setpriv", found or "absent", "" if found else "install the package util-linux")
+    return Finding("setpriv", found or "not found", "" if found else "install the package util-linux")
 
 
 def inspect_sandbox(settings: LocalSettings) -> Finding:

@@ -180,7 +180,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=300.0,
         ge=0,
         validation_alias="CACHE_TTL_SECONDS",
-        description="Seconds of a pause after which the model sees older turns shortened; 0 never shortens them.",
+        description="Length of a pause, in seconds, after which older turns are shown to the model in shortened form; "
+        "0 never shortens them.",
     )
     retention_days: int = Field(
         default=0,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.threads import ON_LOOP_BYTES
+from everturn.core.threads import ON_LOOP_SIZE
 from everturn.postgres.pool import Database, Row, open_database
 from everturn.timeline.blocks import Block, BlockType
 from everturn.turns import postgres_rows
@@ -37,7 +37,7 @@ async def read_earlier(database: Database, conversation_id: ConversationId, turn
 
 
 @pytest.mark.parametrize("read", [read_recent, read_some, read_turn, read_earlier])
-@pytest.mark.parametrize("chars", [10, ON_LOOP_BYTES])
+@pytest.mark.parametrize("chars", [10, ON_LOOP_SIZE])
 async def test_only_large_blocks_are_parsed_in_a_thread(
     postgres_harness: Harness, database: DatabaseUrls, monkeypatch: pytest.MonkeyPatch, read: Read, chars: int
 ) -> None:
@@ -65,4 +65,4 @@ async def test_only_large_blocks_are_parsed_in_a_thread(
         found = await read(opened, claim.lease.conversation_id, claim.turn_id)
 
     assert tuple(found) == blocks
-    assert on_loop == [chars < ON_LOOP_BYTES] * 2
+    assert on_loop == [chars < ON_LOOP_SIZE] * 2

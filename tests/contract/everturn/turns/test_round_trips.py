@@ -1,4 +1,4 @@
-"""How often Postgres is called on the way of a message. Each call costs both sides about a third of a millisecond."""
+"""How many calls to Postgres the steps of a message make. Each costs both sides together a third of a millisecond."""
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager

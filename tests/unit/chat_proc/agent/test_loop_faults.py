@@ -216,7 +216,8 @@ async def test_a_turn_claimed_for_its_cancel_runs_no_round(retracts: bool, left:
     await check_conversation(bench)
 
 
-async def test_a_turn_claimed_for_its_cancel_makes_no_calls_that_another_worker_left() -> None:
+@pytest.mark.parametrize("steers", [False, True])
+async def test_a_turn_claimed_for_its_cancel_makes_no_calls_that_another_worker_left(steers: bool) -> None:
     bench, echo = build()
     echo.go_on.clear()
     await bench.say("Hello.")
@@ -229,12 +230,14 @@ async def test_a_turn_claimed_for_its_cancel_makes_no_calls_that_another_worker_
     calls = dict(echo.calls)
 
     echo.go_on.set()
+    if steers:
+        await bench.signal(SignalKind.STEER, "Be brief.")
     await bench.retract(await bench.signal(SignalKind.CANCEL))
     await run_claimed_for_cancel(bench)
 
     assert (bench.turn_rows[0].status, dict(echo.calls)) == (TurnStatus.QUEUED, calls)
     await bench.work()
-    assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert bench.texts(CompletionBody) == ["Done."]
     await check_conversation(bench)
 
 

@@ -11,7 +11,7 @@ from chat_proc.agent import prompting
 from chat_proc.timeline.view import Break, PromptRenderer
 from everturn.core.identity import Principal
 from everturn.core.metrics import PROMPT_BREAKS
-from everturn.core.threads import ON_LOOP_BYTES
+from everturn.core.threads import ON_LOOP_SIZE
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import ModelRequest, ModelUsage, TextPart
 from everturn.timeline.blocks import Block
@@ -74,7 +74,7 @@ async def test_a_long_history_is_rendered_beside_the_event_loop(monkeypatch: pyt
 
     class NotedRenderer(PromptRenderer):
         def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
-            is_long = sum(len(block.body_json) for block in blocks) > ON_LOOP_BYTES
+            is_long = sum(len(block.body_json) for block in blocks) > ON_LOOP_SIZE
             taken.append((is_long, threading.current_thread() is threading.main_thread()))
             return super().take(blocks)
 

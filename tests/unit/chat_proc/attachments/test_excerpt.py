@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.attachments.excerpt import COUNTED_CHARS, Range, cut_excerpt, start_cutter
+from chat_proc.attachments.excerpt import COUNT_CHUNK_CHARS, Range, cut_excerpt, start_cutter
 from everturn.timeline.rendering import count_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"
@@ -55,9 +55,9 @@ def test_a_last_line_without_a_break_for_which_there_is_no_room_is_announced() -
 
 
 def test_a_line_far_down_is_found_behind_empty_ones() -> None:
-    text = "\n" * (3 * COUNTED_CHARS) + "x"
+    text = "\n" * (3 * COUNT_CHUNK_CHARS) + "x"
 
-    assert cut_excerpt(text, Range(line_start=3 * COUNTED_CHARS + 1), 100).text == f"{3 * COUNTED_CHARS + 1}: x"
+    assert cut_excerpt(text, Range(line_start=3 * COUNT_CHUNK_CHARS + 1), 100).text == f"{3 * COUNT_CHUNK_CHARS + 1}: x"
 
 
 def test_lines_stop_at_the_cap_and_a_line_longer_than_the_cap_is_cut() -> None:

@@ -57,7 +57,7 @@ async def keep_preamble(
     keeper.close()
     await keeper.run()
     if ends:
-        keeper.note_end()
+        keeper.share_preamble()
     return stored_by
 
 
@@ -123,10 +123,11 @@ async def test_the_system_text_of_a_turn_that_went_to_another_worker_is_not_refe
 def test_only_the_conversations_served_last_are_remembered() -> None:
     preambles = StoredPreambles()
     for n in range(MAX_PREAMBLES + 1):
+        assert n == 0 or preambles.try_find(ConversationId("conv_0"), "Be brief.") == TURN
         preambles.note(ConversationId(f"conv_{n}"), "Be brief.", TURN)
 
-    assert preambles.try_find(ConversationId("conv_0"), "Be brief.") is None
-    assert preambles.try_find(ConversationId("conv_1"), "Be brief.") == TURN
+    assert preambles.try_find(ConversationId("conv_1"), "Be brief.") is None
+    assert preambles.try_find(ConversationId("conv_0"), "Be brief.") == TURN
 
 
 async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:

@@ -22,7 +22,7 @@ from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatStart, ConvStatus
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import ExitBody, PromptBody
+from everturn.timeline.bodies import ExitBody, NoticeBody, PromptBody
 from everturn.timeline.forms import UNSEEN
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingMessage
@@ -117,6 +117,7 @@ async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown
         assert (end.outcome, end.cut_reason) == (Outcome.CUT, "server_error")
         assert bench.state().turns[0].answer == "Half of it"
         assert end.rounds == 1
+        assert "(server_error)" in bench.texts(NoticeBody)[-1]
         await check_conversation(bench, ends_may_repeat=True)
     else:
         assert end.error is not None

@@ -149,7 +149,7 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     assert printed[:5] == [
         ("answer", "I belie"),
         ("answer", "\n"),
-        ("info", "↺ Unsaved text was discarded and is being written again.\n"),
+        ("info", "↺ Uncommitted text was withdrawn; the agent is writing it again.\n"),
         ("answer", "Hello."),
         ("answer", "\n"),
     ]

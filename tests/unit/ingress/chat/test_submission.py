@@ -2,14 +2,24 @@
 
 import base64
 import json
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from pydantic import model_validator
 from starlette.types import Message
 
 from ingress.admission.route import AdmittedRequest, admit_request
-from ingress.chat.schemas import MessageIn, SubmissionCaps, read_submission
+from ingress.chat.schemas import (
+    MAX_PLAIN_CHARS,
+    MAX_PLAIN_FIELDS,
+    MessageIn,
+    SubmissionCaps,
+    check_submission,
+    read_submission,
+)
 from ingress.errors import ProblemError
 
 CAPS = SubmissionCaps(text_chars=5, files=2, json_bytes=1_000)
@@ -64,3 +74,29 @@ async def test_an_unknown_field_is_named() -> None:
 
 async def test_other_types_are_unsupported() -> None:
     assert (await refusal({"text": "a"}, "text/plain")).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("fields", "on_loop"),
+    [
+        ({"text": "a"}, True),
+        ({"text": "a" * MAX_PLAIN_CHARS}, False),
+        ({"a" * MAX_PLAIN_CHARS + "a": 1}, False),
+        (dict.fromkeys(map(str, range(MAX_PLAIN_FIELDS + 1))), False),
+        ({"text": "a", "attachments": []}, False),
+    ],
+)
+async def test_only_a_small_submission_is_checked_on_the_event_loop(fields: dict[str, Any], on_loop: bool) -> None:
+    threads: list[int] = []
+
+    class Watched(MessageIn):
+        @model_validator(mode="before")
+        @classmethod
+        def note_thread(cls, fields: Any) -> Any:
+            threads.append(threading.get_ident())
+            return fields
+
+    with suppress(ProblemError):
+        await check_submission(fields, (), Watched, CAPS)
+
+    assert [thread == threading.get_ident() for thread in threads] == [on_loop]

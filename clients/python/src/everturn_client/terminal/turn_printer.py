@@ -98,7 +98,7 @@ class TurnPrinter:
         present = {(text.round, text.channel, text.instance): text.text for text in turn.texts}
         lost = [key for key, text in self._printed.items() if not present.get(key, "").startswith(text)]
         if lost:
-            yield from self._say("↺ Unsaved text was discarded and is being written again.")
+            yield from self._say("↺ Uncommitted text was withdrawn; the agent is writing it again.")
         for key in lost:
             del self._printed[key]
 

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 797442f65d9a4c8087c7eb07ce089de48c884d4b0a8dedee7f4a1fbb50f5abb2
-// Types 31d8c673af0f370d52307e379e224c21a7fdeb2fa37e47003bd4e58d7a5ec7c1
+// Schemas 1cb6f2e71537f080a00acafb342251858a8bdd1a2915dcb49a1271f7dbcb8921
+// Types 79313ae9a54a0839552c1ffd742ad388a23204bb22ef87044e013d41d1e2197a
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -378,7 +378,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed.
+             * @description `idle`, `queued` for a worker, `running`, `waiting` for an approval, or `error` if the last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -443,7 +443,7 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * State
-             * @description What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed.
+             * @description `idle`, `queued` for a worker, `running`, `waiting` for an approval, or `error` if the last turn failed.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";

@@ -49,7 +49,7 @@ class ConversationView(ApiModel):
     title: str
     """The title of the conversation; empty until it has one."""
     state: StateName
-    """What it is doing; `queued` for a worker, `waiting` for an approval, `error` if its last turn failed."""
+    """`idle`, `queued` for a worker, `running`, `waiting` for an approval, or `error` if the last turn failed."""
     bundle_id: str | None = None
     """The agent that answers; without it, the server's default."""
     archived: bool = False

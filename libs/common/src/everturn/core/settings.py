@@ -88,7 +88,7 @@ class CommonSettings(BaseSettings):
         le=300,
         validation_alias="DRAIN_TIMEOUT_S",
         description="Seconds that a process may take to drain after SIGTERM, before it exits: an ingress finishes the "
-        "requests it has begun, and a worker hands its turns over at the next round boundary.",
+        "requests it has begun, and a worker hands its turns over before the next model call.",
     )
     secrets_dir: Path | None = Field(
         default=None,

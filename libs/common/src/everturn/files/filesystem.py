@@ -55,6 +55,7 @@ class FileObjects:
         self._root = root
         self._temporary = root / "tmp"
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+        self._is_closed = False
 
     @property
     def kind(self) -> str:
@@ -70,6 +71,7 @@ class FileObjects:
 
     def close(self) -> None:
         """End the threads; a call that still runs ends when the file system responds."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def save(self, key: str, data: bytes) -> None:
@@ -93,10 +95,10 @@ class FileObjects:
                 yield chunk
         finally:
             # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
-            try:
-                asyncio.get_running_loop().run_in_executor(self._threads, file.close)
-            except RuntimeError:  # the store was closed
+            if self._is_closed:
                 threading.Thread(target=file.close, name="files-close", daemon=True).start()
+            else:
+                self._threads.submit(file.close)
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)

@@ -1,4 +1,4 @@
-"""What a worker stores of a model's input: a manifest of each round and, where it changes, the system text.
+"""What a worker stores of a model's input: a manifest of each round, and the system text where no earlier turn did.
 
 Manifests do not contain texts of blocks, which can be rebuilt. They contain what is stored nowhere else.
 """

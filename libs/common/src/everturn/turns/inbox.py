@@ -22,8 +22,8 @@ all of them in memory."""
 MAX_TURN_SIGNALS = 500
 """All signals of one turn; its cancels are counted separately. Workers read all of them, and clients show them.
 
-A turn can always be cancelled: beyond this many cancels more are accepted, but none can be retracted. With those that
-wait, a turn has at most MAX_OPEN_SIGNALS more.
+Beyond this many cancels more are accepted while fewer than MAX_OPEN_SIGNALS wait, but none can be retracted. So a turn
+has at most MAX_OPEN_SIGNALS more of them.
 """
 
 MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024

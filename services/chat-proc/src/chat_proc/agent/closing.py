@@ -90,7 +90,8 @@ def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
             None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
         )
     context = RoundContext(turn.turn_id, sealed_round(turn.turn_blocks) + 1, limit, turn.now())
-    return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, shown), cut_reason="server_error")
+    content = _draft_completion(turn, context, shown, cut_reason="server_error")
+    return TurnEnd(Outcome.CUT, content=content, cut_reason="server_error")
 
 
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
@@ -107,11 +108,14 @@ def _end_without_call(turn: LeasedTurn, context: RoundContext, cap: str, why: st
     return TurnEnd(Outcome.CAPPED, content=_draft_completion(turn, context, answer.text))
 
 
-def _draft_completion(turn: LeasedTurn, context: RoundContext, text: str) -> CommitContent:
-    """An answer for which there is no usable reply, with the start of its round if that is missing."""
+def _draft_completion(
+    turn: LeasedTurn, context: RoundContext, text: str, cut_reason: CutReason | None = None
+) -> CommitContent:
+    """`text` as the answer, without the reply it came from, and with the start of its round if that is missing."""
     ref = completion_ref(context.turn_id, _count_completions(turn) + 1)
     completion = context.draft(BlockType.COMPLETION, ref, CompletionBody(text=text))
-    return CommitContent(drafts=(*draft_missing_start(context, turn.turn_blocks), completion), rewind=True)
+    start, notice = draft_missing_start(context, turn.turn_blocks), draft_cut_notice(context, cut_reason)
+    return CommitContent(drafts=(*start, completion, *notice), rewind=True)
 
 
 def _count_completions(turn: LeasedTurn) -> int:

@@ -58,7 +58,7 @@ MAX_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The turn stopped at a round boundary; another worker resumes it."""
+    """The turn stopped before a model call, or before calls that another worker left; the next worker resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class AgentLoop:
         while True:
             match next_step(turn.turn_blocks):
                 case ExecuteCalls() as step:
-                    # Not after this worker has made a call of the round: the others belong to it.
-                    if resumed and turn.handover and not await _has_control(turn):
+                    # Only before the first call: a worker that has made one call of a round makes the rest.
+                    if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
                         return HandedOver()
                     if not await self._execute(turn, step, resumed=resumed):
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
@@ -154,7 +154,7 @@ class AgentLoop:
         if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
-            return "the limit of unusable replies"
+            return "the limit on unusable replies"
         return reached_cap(self._limits, turn.spent)
 
     async def _fold(self, turn: LeasedTurn, number: int) -> TurnEnd | None:

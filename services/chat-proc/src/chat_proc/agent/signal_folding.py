@@ -145,8 +145,8 @@ def check_finalizing(verdict: Verdict, allowed: tuple[str, ...]) -> Verdict:
 def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
     return Repair(
         "not_while_finalizing",
-        f"{use.spec.tool_id} was not called: the user has steered the turn, and only finishing work is allowed now. "
-        f"Allowed tools: {', '.join(allowed) or 'none'}. Complete as the steer asks.",
+        f"{use.spec.tool_id} was not called: the user has steered the turn, so only tools that complete the work may be"
+        f" called now. Allowed tools: {', '.join(allowed) or 'none'}. Complete as the steer asks.",
     )
 
 

@@ -38,7 +38,7 @@ GATHER_S = 0.004
 """A piece is yielded at the earliest this long after the one before it, and those that arrive meanwhile are joined to
 it. The pieces of a model that writes 50 tokens a second come every 20 ms, so they don't wait."""
 FAST_GATHER_S = 0.016
-"""The same while a model writes faster than anybody can read: a screen is refreshed about as often."""
+"""The same while a model writes faster than anyone can read: a screen is refreshed about as often."""
 FAST_PIECES = 4
 """A model that sends so many pieces while they gather is fast."""
 GATHER_PER_DELAY = 4

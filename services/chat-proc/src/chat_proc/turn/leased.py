@@ -343,8 +343,8 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.handover = False
-        """Whether the turn is to be handed over at the next round boundary: this worker is draining, or has claimed the
-        turn only to cancel it."""
+        """Whether the turn is to be handed over before its next model call, or before calls that another worker left:
+        this worker is draining, or has claimed the turn only to cancel it."""
         self.title = TurnTitle(claim.lease, turn, timelines, retries, self.emit)
         emitter.show_committed(self._build_view)
 

@@ -134,8 +134,10 @@ def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: Char
 
 
 class StoredPreambles:
-    """The system text that each conversation stored last, and the turn that stored it, if it ended on this worker:
-    another worker that takes a turn over can store another text for it. Shared by a worker's turns."""
+    """For each conversation, the last stored system text and the turn that stored it. Shared by a worker's turns.
+
+    Only turns that ended on this worker are here, because a worker that takes a turn over can store another text for
+    it."""
 
     def __init__(self) -> None:
         self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
@@ -143,7 +145,10 @@ class StoredPreambles:
     def try_find(self, conversation_id: ConversationId, system_prompt: str) -> TurnId | None:
         """The turn that stored exactly this text."""
         text, turn_id = self._stored.get(conversation_id, ("", None))
-        return turn_id if text == system_prompt else None
+        if text != system_prompt:
+            return None
+        self._stored.move_to_end(conversation_id)
+        return turn_id
 
     def note(self, conversation_id: ConversationId, system_prompt: str, turn_id: TurnId) -> None:
         """Remember a text that has been saved."""
@@ -198,8 +203,8 @@ class ManifestKeeper:
         self._closed = True
         self._bell.set()
 
-    def note_end(self) -> None:
-        """Record that the turn has ended under this lease: later turns can refer to the system text it has saved."""
+    def share_preamble(self) -> None:
+        """The turn has ended under this lease, so later turns can refer to the system text that it has saved."""
         if self._saved_preamble is not None:
             self._preambles.note(self._conversation_id, self._saved_preamble, self._turn_id)
 
@@ -235,7 +240,8 @@ class ManifestKeeper:
         key = manifest_key(self._conversation_id, self._turn_id, item.round_number)
         async with asyncio.timeout(SAVE_S):
             await self._objects.save(key, await call_sized(item.size, item.build))
-        self._saved_preamble = item.preamble or self._saved_preamble
+        if item.preamble is not None:
+            self._saved_preamble = item.preamble
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()

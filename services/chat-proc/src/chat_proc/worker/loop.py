@@ -215,7 +215,7 @@ class ClaimLoop:
             bells.cancel()
 
     def drain(self) -> None:
-        """Stop claiming; ask running turns to end at their next round boundary."""
+        """Stop claiming; ask running turns to stop before their next model call."""
         self._draining.set()
         for turn in self._turns.values():
             turn.request_handover()

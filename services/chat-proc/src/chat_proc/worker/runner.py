@@ -325,7 +325,7 @@ class ClaimedTurn:
                 emitter.close()
                 manifests.close()
         if result is _Result.ENDED:
-            manifests.note_end()
+            manifests.share_preamble()
         return result
 
     async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":

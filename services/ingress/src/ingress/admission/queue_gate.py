@@ -199,9 +199,9 @@ class WorkGate:
     async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
         """Admit new work or a signal. Takes at most 1.5 s.
 
-        Raises problems with a retry time: 503 while Redis is down. For new work also 503 when the queue or Redis'
-        memory is full, and 429 when the tenant's share of the queue is full, or when the user's events take much of
-        a scarce memory.
+        Raises problems with a retry time: 503 while Redis is down. For new work also 503 when the queue is full or
+        Redis has almost no memory left, and 429 when the tenant's share of the queue is used up, or when memory is
+        scarce and the user's events hold much of it.
 
         An admission is counted here until it is settled or left.
         """

@@ -24,7 +24,7 @@ from everturn.core.work_slots import WorkSlots
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
 _MAX_REPLY_BYTES = 4096
-_SILENT = "The antivirus does not respond."
+_SILENT = "The virus scanner does not respond."
 
 Address = tuple[str, int] | str
 """Host and port, or the path of a socket."""
@@ -277,12 +277,12 @@ def check_reply(reply: str) -> None:
     if result == "OK" and result != reply:
         return
     if _SIZE_REPLY in result:
-        raise Unscannable("it is larger than the antivirus accepts")
+        raise Unscannable("it is larger than the virus scanner accepts")
     signature = result.removesuffix(" FOUND")
     if signature == result:
-        raise Unavailable("The antivirus gave no verdict.")
+        raise Unavailable("The virus scanner returned no verdict.")
     if signature.startswith(_LIMITS):
-        raise Unscannable("the antivirus can't scan all of it")
+        raise Unscannable("the virus scanner can't scan all of it")
     if signature.startswith(_ENCRYPTED):
         raise Unscannable("it is encrypted")
     raise Infected(f"it is infected ({signature})")

@@ -38,7 +38,7 @@ class Rescan:
         """Scan files without the current verdict, or all. Raises Unavailable, possibly in the middle."""
         present = await self._antivirus.load_verdict()
         if present == NOT_SCANNED:
-            raise Unavailable("There is no antivirus: set CLAMD_URL.")
+            raise Unavailable("No virus scanner is configured: set CLAMD_URL.")
         tally = Tally()
         async for target in self._walk(None if everything else present):
             name = await self._scan(target)

@@ -31,7 +31,7 @@ def check_own_host(headers: Headers) -> str:
     """The Host header, which must name this machine. Raises 403: a rebound foreign page would send its own name."""
     hosts = headers.getlist("host")
     if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
-        raise forbidden("Development mode answers only to localhost, 127.0.0.1 and [::1].")
+        raise forbidden("Development mode accepts requests for localhost, 127.0.0.1 and [::1] only.")
     return hosts[0]
 
 

@@ -47,8 +47,7 @@ class Subscription:
 
     stream: "ConversationStream"
     principal: Principal
-    """Who opened the stream. Equal to the stream's principal, but limits may count each credential of a user
-    separately."""
+    """Who opened the stream. Equal to the stream's principal, except for `person`, by which limits count."""
     cursor: ClientCursor
     expires_at: float | None
     start: EventCursor | None

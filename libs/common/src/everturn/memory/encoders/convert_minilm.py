@@ -32,7 +32,9 @@ def main(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(source / "tokenizer.json", target)
     model = build_model(load_file(source / "model.safetensors"))
-    (target / "model.onnx").write_bytes(model.SerializeToString())
+    unfinished = target / "model.onnx.unfinished"
+    unfinished.write_bytes(model.SerializeToString())
+    unfinished.replace(target / "model.onnx")
 
 
 def quantize(rows: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

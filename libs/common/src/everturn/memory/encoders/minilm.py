@@ -27,7 +27,7 @@ IDLE_S = 300.0
 MAX_TEXT_CHARS = 4_000
 """Far more than the 256 tokens that count, in any language."""
 MAX_REQUEST_CHARS = 2 * MAX_TEXT_CHARS
-"""Limit for one request, which takes up to half a second: a search waits for the one before it."""
+"""Limit for one request. It takes up to half a second, and a search waits for the request before it."""
 MIN_TEXT_CHARS = 80
 """A shorter text counts as this many, so that a request has at most a hundred."""
 MAX_TEXTS = MAX_REQUEST_CHARS // MIN_TEXT_CHARS

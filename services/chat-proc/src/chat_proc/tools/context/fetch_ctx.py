@@ -16,6 +16,7 @@ from chat_proc.tools.context.resolve import (
     ReadPorts,
     Resolver,
 )
+from everturn.core.threads import call_sized
 from everturn.files.objects import Objects
 from everturn.timeline.sources import Source
 from everturn.turns.model import Effect
@@ -63,7 +64,7 @@ class FetchCtxTool:
             case Missing(reason=reason):
                 return ToolOutcome("error", f"{params.ref}: {reason}")
             case FoundText(ref=ref, text=text, block=block):
-                excerpt = cut_excerpt(text, wanted, params.max_chars)
+                excerpt = await call_sized(len(text), lambda: cut_excerpt(text, wanted, params.max_chars))
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
                 return _give(ref, excerpt, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -254,8 +253,7 @@ class _Reading:
                     f"{escape_name(ref)}: already shown in full in the block with the ref {escape_name(block.ref)}"
                 )
             case FoundText(ref=ref, text=text, block=block):
-                cut = partial(_hash_and_cut, text, options)
-                digest, excerpt = await call_sized(len(text), cut)
+                digest, excerpt = await call_sized(len(text), lambda: _hash_and_cut(text, options))
                 answer = _answer_text(ref, digest, excerpt, options)
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
                 return self._repeated(ref, digest, options) or replace(answer, untrusted=untrusted)
@@ -294,15 +292,18 @@ class _Reading:
         if not options.range.is_whole:
             if len(rows) != 1:
                 raise Invalid("parts can be read from only one source at a time")
-            return _answer_text(found.ref, "", cut_excerpt(rows[0][1], options.range, options.cap), options)
+            text = rows[0][1]
+            excerpt = await call_sized(len(text), lambda: cut_excerpt(text, options.range, options.cap))
+            return _answer_text(found.ref, "", excerpt, options)
         sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
         described = f"{escape_name(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
         if options.cap <= 0:
             return _Answer(f"{described}; content not shown")
-        digest = hashlib.sha256("\0".join(f"{row.sid}\0{row.url}\0{text}" for row, text in rows).encode()).hexdigest()
+        chars = sum(len(text) for _, text in rows)
+        digest = await call_sized(chars, lambda: _hash_rows(rows))
         if (repeated := self._repeated(found.ref, digest, options)) is not None:
             return repeated
-        shown, whole = render_rows(rows, options.cap)
+        shown, whole = await call_sized(chars, lambda: render_rows(rows, options.cap))
         more = "" if whole else "; cut: to see the rest, read one source at a time, with an offset"
         text = f"--- {escape_name(found.ref)} ---\n{shown}"
         return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
@@ -338,6 +339,10 @@ async def _load_text(found: FoundSources, row: Source) -> str:
 def _hash_and_cut(text: str, options: _ReadOptions) -> tuple[str, Excerpt]:
     digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
     return digest, cut_excerpt(text, options.range, options.cap)
+
+
+def _hash_rows(rows: Sequence[tuple[Source, str]]) -> str:
+    return hashlib.sha256("\0".join(f"{row.sid}\0{row.url}\0{text}" for row, text in rows).encode()).hexdigest()
 
 
 def _answer_text(ref: str, digest: str, excerpt: Excerpt, options: _ReadOptions) -> _Answer:

@@ -261,7 +261,7 @@ def _check_embedded(data: bytes, entry: Entry, extension: str) -> None:
     try:
         check_office(cast(Form, extension), b"".join(unpack(data, entry)), embedded=True)
     except Unsound as fault:
-        raise Unsound(f"its entry {entry.name!r} is refused: {fault}") from fault
+        raise Unsound(f"its entry {entry.name!r} is rejected: {fault}") from fault
 
 
 def check_types(form: Form, types: Element) -> None:
@@ -334,7 +334,7 @@ def _check_picture(entry: Entry, data: bytes) -> None:
         with Image.open(io.BytesIO(data), formats=_PICTURE_FORMATS) as image:
             check_pixels(image.width, image.height)
     except Unsound as fault:
-        raise Unsound(f"its entry {entry.name!r} is refused: {fault}") from fault
+        raise Unsound(f"its entry {entry.name!r} is rejected: {fault}") from fault
     except (OSError, SyntaxError, ValueError):
         return  # not a picture that a decoder would accept
 
