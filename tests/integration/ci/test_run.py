@@ -123,4 +123,4 @@ def test_a_run_over_its_limit_reports_what_ended_and_did_not_start(machine: Buil
     assert done.returncode == 1
     assert "found by check" in done.stdout
     assert "check was stopped after" in done.stdout
-    assert "test was not begun" in done.stdout
+    assert "test was not started" in done.stdout
