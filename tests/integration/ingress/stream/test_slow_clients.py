@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
+from ingress.admission.connections import WRITER_KEY, AddressCounts, ConnectionCaps, bind_protocol
 from ingress.metrics import IngressMetrics
 from ingress.stream.sse import EventStreamResponse
 
@@ -20,16 +20,19 @@ CHUNK = b"data: " + b"x" * 2_000_000 + b"\n\n"
 
 
 class Streaming:
-    """A server of one stream that begins with a large chunk. `closed` is set when its feed has ended."""
+    """A server of one stream that begins with a large chunk, and writes to its connection `directly` or through ASGI.
+    `closed` is set when its feed has ended."""
 
-    def __init__(self, *, send_timeout_s: float) -> None:
+    def __init__(self, *, send_timeout_s: float, directly: bool) -> None:
+        self._directly = directly
         self.metrics = IngressMetrics()
         self.closed = asyncio.Event()
         self.port = 0
         self._send_timeout_s = send_timeout_s
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await EventStreamResponse(self._feed(), send_timeout_s=self._send_timeout_s)(scope, receive, send)
+        feed, writer = self._feed(), scope.get(WRITER_KEY) if self._directly else None
+        await EventStreamResponse(feed, send_timeout_s=self._send_timeout_s, writer=writer)(scope, receive, send)
 
     async def _feed(self) -> AsyncGenerator[bytes]:
         try:
@@ -41,9 +44,9 @@ class Streaming:
 
 
 @asynccontextmanager
-async def serve(*, send_timeout_s: float, connection_s: float = LIMIT_S) -> AsyncIterator[Streaming]:
+async def serve(*, send_timeout_s: float, directly: bool, connection_s: float = LIMIT_S) -> AsyncIterator[Streaming]:
     """`connection_s` is the limit of the connection itself for a client that reads nothing."""
-    streaming = Streaming(send_timeout_s=send_timeout_s)
+    streaming = Streaming(send_timeout_s=send_timeout_s, directly=directly)
     caps = ConnectionCaps(connections=9, headers_s=LIMIT_S, send_s=connection_s, addresses=AddressCounts(9))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
@@ -70,24 +73,28 @@ async def ask(streaming: Streaming) -> AsyncIterator[socket.socket]:
         yield client
 
 
+@pytest.mark.parametrize("directly", [True, False])
 @pytest.mark.parametrize("connection_s", [LIMIT_S, 0.1, 0.05])
 async def test_a_client_that_reads_nothing_is_cut_without_an_error_of_the_server(
-    caplog: pytest.LogCaptureFixture, connection_s: float
+    caplog: pytest.LogCaptureFixture, connection_s: float, directly: bool
 ) -> None:
     caplog.set_level(logging.ERROR)
-    async with serve(send_timeout_s=0.1, connection_s=connection_s) as streaming, ask(streaming):
+    serving = serve(send_timeout_s=0.1, connection_s=connection_s, directly=directly)
+    async with serving as streaming, ask(streaming):
         await asyncio.wait_for(streaming.closed.wait(), LIMIT_S)
 
     assert not [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")]
     assert streaming.metrics.registry.get_sample_value("ingress_stuck_clients_total") == 1
 
 
-async def test_a_client_that_reads_slowly_but_steadily_gets_a_large_chunk_whole() -> None:
+@pytest.mark.parametrize("directly", [True, False])
+async def test_a_client_that_reads_slowly_but_steadily_gets_a_large_chunk_whole(directly: bool) -> None:
     """Reading it takes longer than `send_timeout_s`."""
     loop = asyncio.get_running_loop()
     taken = bytearray()
 
-    async with serve(send_timeout_s=2.0) as streaming, ask(streaming) as client, asyncio.timeout(LIMIT_S):
+    serving = serve(send_timeout_s=2.0, directly=directly)
+    async with serving as streaming, ask(streaming) as client, asyncio.timeout(LIMIT_S):
         began_s = loop.time()
         while not taken.endswith(b": ping\n\n\r\n"):
             piece = await loop.sock_recv(client, 8_192)

@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from everturn.core.errors import Unavailable
@@ -312,6 +312,92 @@ async def test_the_lag_of_a_live_event_is_measured_when_its_client_read_it() -> 
     assert before == 0
     assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_count") == 1
     assert metrics.registry.get_sample_value("ingress_stream_lag_seconds_sum") == 2
+
+
+class Writer:
+    """A connection that can be written to while it is free."""
+
+    def __init__(self) -> None:
+        self.is_free = True
+        self.written: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        self.written.append(piece)
+
+
+@dataclass
+class Waiting:
+    events: MemoryEvents
+    client: Subscription
+    chunks: AsyncGenerator[bytes]
+    coming: asyncio.Future[bytes]
+    metrics: IngressMetrics
+
+    async def publish(self, n: int, payload: bytes = b"{}") -> None:
+        """Returns once the hub has offered the entry."""
+        published = Entry(at(n - 1), (EncodedEvent(at(n), "chat.delta", payload),))
+        await self.events.publish(CONVERSATION, published, after=at(n - 1))
+        while self.client.stream.position < at(n):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def wait_live(writer: Writer, *, heartbeat_s: float = 60) -> AsyncIterator[Waiting]:
+    """A client at 1-1 that waits for 1-2, and what its task yields next."""
+    events, metrics = MemoryEvents(), IngressMetrics()
+    await events.publish(CONVERSATION, entry(1), after=None)
+    hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(1)), metrics=metrics, queue_bytes=10_000)
+    running = asyncio.create_task(hub.run())
+    client = await hub.open(ANN, CONVERSATION, at(1), None)
+    feed = Feed(hub, heartbeat_s=heartbeat_s, unix_now=lambda: 12.0)
+    async with asyncio.timeout(10), aclosing(feed.chunks(client, writer=writer)) as chunks:
+        await anext(chunks)  # ready
+        coming = asyncio.ensure_future(anext(chunks))
+        while not client.is_waiting:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        yield Waiting(events, client, chunks, coming, metrics)
+        coming.cancel()
+        await asyncio.wait([coming])
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_what_arrives_while_a_client_waits_is_written_without_its_task() -> None:
+    writer = Writer()
+    async with wait_live(writer) as waiting:
+        await waiting.publish(2, b'{"ts":"1970-01-01T00:00:10Z"}')
+        await waiting.publish(3, b'{"ts":"1970-01-01T00:00:11Z"}')
+        is_waiting = waiting.client.is_waiting and not waiting.client.wakeup.is_set()
+
+    assert re.findall(rb"^id: (.*)$", b"".join(writer.written), re.MULTILINE) == [b"1-2", b"1-3"]
+    assert is_waiting
+    assert waiting.metrics.registry.get_sample_value("ingress_stream_lag_seconds_count") == 2
+    assert waiting.metrics.registry.get_sample_value("ingress_stream_lag_seconds_sum") == 3
+
+
+async def test_what_arrives_while_the_connection_is_full_waits_for_the_task_in_order() -> None:
+    writer = Writer()
+    async with wait_live(writer) as waiting:
+        await waiting.publish(2)
+        writer.is_free = False
+        await waiting.publish(3)
+        writer.is_free = True
+        await waiting.publish(4)
+        yielded = [await waiting.coming, await anext(waiting.chunks)]
+
+    assert [re.findall(rb"^id: (.*)$", each, re.MULTILINE)[0] for each in writer.written] == [b"1-2"]
+    assert [re.findall(rb"^id: (.*)$", each, re.MULTILINE)[0] for each in yielded] == [b"1-3", b"1-4"]
+
+
+async def test_a_heartbeat_comes_after_a_silence_not_after_a_wait() -> None:
+    writer, loop = Writer(), asyncio.get_running_loop()
+    async with wait_live(writer, heartbeat_s=0.3) as waiting:
+        await asyncio.sleep(0.15)
+        await waiting.publish(2)
+        written_at = loop.time()
+
+        assert await waiting.coming == HEARTBEAT
+        assert 0.28 < loop.time() - written_at < 0.59
 
 
 class LateRows(Rows):

@@ -7,6 +7,8 @@ from typing import Any, cast
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
+from everturn.events.cursor import ORIGIN, EventCursor
+from everturn.events.stream import EncodedEvent, Entry
 from everturn_testing.core import FixedClock
 from everturn_testing.events.events import MemoryEvents
 from ingress.auth.callers import Caller
@@ -14,9 +16,9 @@ from ingress.auth.revocation import CallerCheck, Recheck
 from ingress.errors import unauthorized
 from ingress.metrics import IngressMetrics
 from ingress.stream.feed import Feed
-from ingress.stream.frames import UNAUTHORIZED
+from ingress.stream.frames import UNAUTHORIZED, build_batch
 from ingress.stream.hub import Hub
-from ingress.stream.rows import Snapshot, StreamRows
+from ingress.stream.rows import Head, Snapshot, StreamRows
 
 ANN = Caller(Principal("t", "p", "ann"))
 
@@ -91,6 +93,9 @@ class NoRows(StreamRows):
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         raise Unavailable("the stream ends before it needs one")
 
+    async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
+        return Head(b"", queued=False)
+
 
 async def test_a_comment_announces_the_end_of_a_stream() -> None:
     gate, clock = Gate(), FixedClock()
@@ -105,6 +110,39 @@ async def test_a_comment_announces_the_end_of_a_stream() -> None:
 
     assert sent[0].startswith(b"event: ready")
     assert sent[1:] == [UNAUTHORIZED]
+
+
+def build_entry(prev: EventCursor, cursor: EventCursor) -> Entry:
+    return Entry(prev, (EncodedEvent(cursor, "chat.delta", b"{}"),))
+
+
+class NoWrites:
+    is_free = True
+
+    def write(self, piece: bytes) -> None:
+        raise AssertionError("the credential must be rechecked first")
+
+
+async def test_what_arrives_when_a_recheck_is_due_is_left_to_the_client_s_task() -> None:
+    gate, clock = Gate(), FixedClock()
+    conversation_id = ConversationId("conv_1")
+    events, last = MemoryEvents(), EventCursor(1, 1)
+    await events.publish(conversation_id, build_entry(ORIGIN, last), after=None)
+    hub = Hub(reader=events, hints=cast(Any, None), rows=NoRows(), metrics=IngressMetrics(), queue_bytes=10_000)
+    client = await hub.open(ANN.principal, conversation_id, last, None)
+    feed = Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0)
+    async with asyncio.timeout(10), aclosing(feed.chunks(client, begin(gate, clock), NoWrites())) as chunks:
+        await anext(chunks)
+        coming = asyncio.ensure_future(anext(chunks))
+        while not client.is_waiting:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        gate.refusal = unauthorized("revoked")
+        clock.advance(60)
+
+        client.stream.offer(build_batch(build_entry(last, EventCursor(1, 2))))
+
+        assert b"id: 1-2" in await coming
+        assert [chunk async for chunk in chunks] == [UNAUTHORIZED]
 
 
 async def test_an_expired_credential_ends_the_stream_the_same_way() -> None:

@@ -80,6 +80,33 @@ async def test_a_feed_that_ends_is_sent_completely_with_its_end() -> None:
     assert last["more_body"] is False
 
 
+class Writer:
+    """Accepts every second piece."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._turn = 0
+
+    @property
+    def is_free(self) -> bool:
+        self._turn += 1
+        return self._turn % 2 == 1
+
+    def write(self, piece: bytes) -> None:
+        self._line.sent.append({"type": "written", "body": piece})
+
+
+async def test_pieces_are_written_directly_while_the_connection_is_free() -> None:
+    feed, line = Feed(b"a", b"b", b"c"), Line()
+    response = EventStreamResponse(feed.run(), send_timeout_s=LIMIT_S, writer=Writer(line))
+
+    async with asyncio.timeout(LIMIT_S):
+        await response(SCOPE, line.receive, line.send)
+
+    assert [each["type"] for each in line.sent[1:4]] == ["written", "http.response.body", "written"]
+    assert line.body == b"abc"
+
+
 async def test_a_client_that_leaves_ends_a_feed_that_waits() -> None:
     feed, line = Feed(b"a", endless=True), Line()
     answering = asyncio.create_task(

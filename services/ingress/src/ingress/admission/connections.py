@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import h11
 import orjson
@@ -36,6 +36,8 @@ unknown."""
 CUT_KEY = "everturn.cut"
 """In a scope: the function that closes the connection and drops what its client has not read. The application then
 receives `http.disconnect`."""
+WRITER_KEY = "everturn.writer"
+"""In a scope of HTTP/1.1: a DirectWriter for the body of the response, once its head was sent."""
 HOST_BITS = 64
 """The owner of an IPv6 network chooses these bits of an address, so limits apply to the network prefix."""
 
@@ -112,6 +114,20 @@ class ConnectionCaps:
     addresses: AddressCounts
 
 
+class DirectWriter(Protocol):
+    """Sends pieces of a response without a length past the middlewares, which change only the head, and without a
+    task."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the connection is open and its client has not left too much unread."""
+        ...
+
+    def write(self, piece: bytes) -> None:
+        """Send a piece that is not empty. Only while the connection is free."""
+        ...
+
+
 class BoundedProtocol(H11Protocol):
     """Closes a connection without a running request `headers_s` after it was made or sent the first byte of a request.
 
@@ -137,7 +153,17 @@ class BoundedProtocol(H11Protocol):
         """Run the application, which reports authenticated requests, and clients that read too slowly."""
         scope[RECOGNIZED_KEY] = self._uncount
         scope[CUT_KEY] = self._cut
+        if scope["http_version"] == "1.1":
+            scope[WRITER_KEY] = self
         await self._application(scope, receive, send)
+
+    @property
+    def is_free(self) -> bool:
+        return not self.flow.write_paused and not self.transport.is_closing()
+
+    def write(self, piece: bytes) -> None:
+        # A chunk as HTTP/1.1 frames it.
+        self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def _count(self) -> None:
         """Count this connection for its address until it serves an authenticated client or is closed."""

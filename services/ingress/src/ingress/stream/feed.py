@@ -4,6 +4,7 @@ during silences."""
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Literal
 
 import structlog
@@ -14,6 +15,7 @@ from everturn.core.metrics import STREAM_RESYNCS
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.model import Ready, ServerShutdown, StreamGap
 from everturn.events.stream import EventReader
+from ingress.admission.connections import DirectWriter
 from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
 from ingress.auth.revocation import CallerCheck, Recheck
@@ -64,7 +66,9 @@ class Feed:
         self._jitter = jitter
         self._large = OpenSlots(max_total=LARGE_SNAPSHOTS, max_per_user=LARGE_SNAPSHOTS_OF_PERSON)
 
-    async def chunks(self, client: Subscription, check: CallerCheck | None = None) -> AsyncGenerator[bytes]:
+    async def chunks(
+        self, client: Subscription, check: CallerCheck | None = None, writer: DirectWriter | None = None
+    ) -> AsyncGenerator[bytes]:
         """Yield frames in few pieces until the server drains, the credential is no longer valid or the conversation is
         gone.
 
@@ -72,8 +76,14 @@ class Feed:
         live, and the hub offers it each entry. Whenever it misses one, it is behind or lost again.
 
         `check` rechecks whether the caller is still allowed; without it only the expiry counts.
+
+        With `writer`, what arrives while the client's task waits here is written at once and not yielded, which saves
+        waking a task for each client.
         """
+        if writer is not None:
+            client.try_send = partial(self._try_send, client, check, writer)
         yield self._build_ready(client)
+        self._note_sent(client)
         while not client.ended:
             if self.has_expired(client) or (check is not None and await check.try_refusal()):
                 yield UNAUTHORIZED
@@ -83,19 +93,44 @@ class Feed:
             except NotFound:
                 return
             if chunk:
-                created_at = client.cursor.taken_created_at
                 yield chunk
                 # The connection has sent the chunk. Free it now: a large one must not stay in memory while this waits
                 # for the next.
                 chunk = b""
-                client.cursor.release_piece()
                 client.release_snapshot()
-                if created_at is not None:
-                    self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - created_at))
+                self._note_sent(client)
         if self._hub.draining:
             while last := client.cursor.take():
                 yield last
             yield self._build_farewell(client)
+
+    def _try_send(self, client: Subscription, check: CallerCheck | None, writer: DirectWriter) -> bool:
+        """Send what was just added to a client whose task waits. False if the task has more to do than that, or must
+        wait for the connection."""
+        cursor = client.cursor
+        if (
+            client.wakeup.is_set()
+            or cursor.phase is not Phase.LIVE
+            or cursor.stale_hints
+            or not writer.is_free
+            or self.has_expired(client)
+            or (check is not None and check.is_due)
+        ):
+            return False
+        if piece := cursor.take():
+            writer.write(piece)
+            self._note_sent(client)
+        if not cursor.fresh:
+            client.resyncs = 0
+        return True
+
+    def _note_sent(self, client: Subscription) -> None:
+        """Record that the last piece is on its way."""
+        created_at = client.cursor.taken_created_at
+        if created_at is not None:
+            self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - created_at))
+        client.cursor.release_piece()
+        client.sent_at = asyncio.get_running_loop().time()
 
     async def _next_chunk(self, client: Subscription) -> bytes:
         """Return the frames that are ready, read, or arrive while waiting; empty when the caller must call again."""
@@ -132,19 +167,25 @@ class Feed:
         return True
 
     async def _wait(self, client: Subscription, pause_s: float) -> bytes:
-        """Wait for frames; return a heartbeat when none arrive in time."""
+        """Wait for frames; return a heartbeat when none arrive in time, nothing if some were sent meanwhile."""
+        began = asyncio.get_running_loop().time()
+        client.is_waiting = True
         try:
             async with asyncio.timeout(self._shorten_pause(client, pause_s)):
                 await client.wakeup.wait()
         except TimeoutError:
-            return HEARTBEAT
+            return HEARTBEAT if client.sent_at <= began else b""
+        finally:
+            client.is_waiting = False
         return client.cursor.take()
 
     def _shorten_pause(self, client: Subscription, pause_s: float) -> float:
-        """The pause, or less if the client's credential expires before its end."""
-        if client.expires_at is None:
-            return pause_s
-        return min(pause_s, max(0.0, client.expires_at - self._unix_now()))
+        """The pause, or less if the client's credential expires or a heartbeat is due before its end."""
+        silent_s = asyncio.get_running_loop().time() - client.sent_at
+        pause_s = min(pause_s, self._heartbeat_s - silent_s)
+        if client.expires_at is not None:
+            pause_s = min(pause_s, client.expires_at - self._unix_now())
+        return max(0.0, pause_s)
 
     async def _resync(self, client: Subscription) -> bool:
         """Restart the client from a snapshot. Repeated resyncs back off, because only a commit can improve the
@@ -263,10 +304,15 @@ class StreamEdge:
         self.recheck = recheck
         self.send_timeout_s = send_timeout_s
 
-    def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
-        """The frames of a stream, for as long as its caller is allowed."""
-        native = self.feed.chunks(client, self.recheck.begin(caller))
-        return native if view == "native" else project_steps(native)
+    def follow(
+        self, client: Subscription, caller: Caller, view: View, writer: DirectWriter | None
+    ) -> AsyncGenerator[bytes]:
+        """The frames of a stream, for as long as its caller is allowed; some of the native ones go directly to
+        `writer`."""
+        check = self.recheck.begin(caller)
+        if view == "steps":
+            return project_steps(self.feed.chunks(client, check))
+        return self.feed.chunks(client, check, writer)
 
     def close(self, client: Subscription) -> None:
         """Release what an open stream holds."""

@@ -233,7 +233,7 @@ class ClientCursor:
         self.stale_hints = start is not None
         """The client may have missed hints; the row must be read once the client is live."""
         self.taken_created_at: float | None = None
-        """The creation time of the oldest live event in the last piece handed out."""
+        """The creation time of the oldest live event in the last piece handed out, until it is released."""
         self._at = start or EventCursor(0, 0)
         self._fresh = False
         self._max_bytes = max_bytes
@@ -333,7 +333,7 @@ class ClientCursor:
 
     def release_piece(self) -> None:
         """Record that the connection no longer holds the last piece."""
-        self._in_hand_bytes = 0
+        self._in_hand_bytes, self.taken_created_at = 0, None
 
     def classify(self, batch: Batch) -> EntryOrder:
         """How an entry relates to this client's position."""

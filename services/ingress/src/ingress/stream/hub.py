@@ -3,7 +3,7 @@ to those clients, and queue positions."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -43,7 +43,7 @@ FUTURE_FENCES = 16
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One open client. The hub adds frames; the client's own task sends them."""
+    """One open client. The hub adds frames; the client's own task sends them, unless they can be sent at once."""
 
     stream: "ConversationStream"
     principal: Principal
@@ -61,6 +61,17 @@ class Subscription:
     """The slot held here while a large snapshot is read for the client or sent to it."""
     waits_for_slot: bool = False
     """Its snapshot was too large to send without a slot, and no slot was free."""
+    is_waiting: bool = False
+    """The client's task has sent everything, and waits for more."""
+    try_send: Callable[[], bool] | None = None
+    """Sends what was just added, while the client's task waits. False if only the task can send it."""
+    sent_at: float = 0.0
+    """When something was last sent, in loop time."""
+
+    def notify(self) -> None:
+        """Have what was just added sent, by the client's task unless it can be sent at once."""
+        if not (self.is_waiting and self.try_send is not None and self.try_send()):
+            self.wakeup.set()
 
     def release_snapshot(self) -> None:
         """Release the slot once the client has received its snapshot or is gone."""
@@ -103,7 +114,7 @@ class ConversationStream:
         self.version += 1
         for client in self.clients:
             client.cursor.offer(batch)
-            client.wakeup.set()
+            client.notify()
 
     def offer_hint(self, frame: bytes, *, read_at: int) -> None:
         """Offer an event without id to all clients, from a row that was read when `reads` was `read_at`.
@@ -115,7 +126,7 @@ class ConversationStream:
                 client.cursor.stale_hints = True
             else:
                 client.cursor.offer_hint(frame)
-            client.wakeup.set()
+            client.notify()
 
     def defer_hint(self) -> None:
         """Make all clients read the row for themselves."""

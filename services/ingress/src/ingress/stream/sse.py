@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from everturn.events.cursor import EventCursor
-from ingress.admission.connections import CUT_KEY
+from ingress.admission.connections import CUT_KEY, WRITER_KEY, DirectWriter
 from ingress.admission.route import AdmittedRoute, StreamRoute
 from ingress.auth.gate import AuthGate, Caller, CallerOf
 from ingress.fields import ConversationPath
@@ -47,13 +47,19 @@ class EventStreamResponse(EventSourceResponse):
     """
 
     def __init__(
-        self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float, min_bytes_per_s: int = MIN_BYTES_PER_S
+        self,
+        chunks: AsyncGenerator[bytes],
+        *,
+        send_timeout_s: float,
+        min_bytes_per_s: int = MIN_BYTES_PER_S,
+        writer: DirectWriter | None = None,
     ) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
             chunks, ping=0, sep="\n", send_timeout=send_timeout_s
         )
         self._send_timeout_s = send_timeout_s
         self._min_bytes_per_s = min_bytes_per_s
+        self._writer = writer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Return when the feed has ended, the client has disconnected, or it reads too slowly."""
@@ -80,7 +86,11 @@ class EventStreamResponse(EventSourceResponse):
         for at in range(0, len(chunk), PIECE_BYTES):
             if clock() > deadline_s:
                 raise SendTimeoutError
-            await super()._send_with_timeout(send, {**message, "body": chunk[at : at + PIECE_BYTES]})
+            piece = chunk[at : at + PIECE_BYTES]
+            if self._writer is not None and self._writer.is_free:
+                self._writer.write(piece)
+            else:
+                await super()._send_with_timeout(send, {**message, "body": piece})
 
 
 class _Left(Exception):
@@ -101,8 +111,11 @@ async def _wait_until_left(receive: Receive) -> None:
 class StreamResponse(EventStreamResponse):
     """An event stream that releases its slot however it ends."""
 
-    def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
-        super().__init__(edge.follow(client, caller, view), send_timeout_s=edge.send_timeout_s)
+    def __init__(
+        self, edge: StreamEdge, client: Subscription, caller: Caller, view: View, writer: DirectWriter | None
+    ) -> None:
+        chunks = edge.follow(client, caller, view, writer)
+        super().__init__(chunks, send_timeout_s=edge.send_timeout_s, writer=writer)
         self._edge = edge
         self._client = client
 
@@ -160,7 +173,7 @@ async def get_events(
     start = read_newest(values) or read_cursor(after)
     with edge.slots.until_handed_over(caller.principal):
         client = await edge.hub.open(caller.principal, conversation_id, start, caller.expires_at)
-    return StreamResponse(edge, client, caller, view)
+    return StreamResponse(edge, client, caller, view, request.scope.get(WRITER_KEY))
 
 
 def read_newest(values: Sequence[str]) -> EventCursor | None:
