@@ -58,9 +58,6 @@ from ingress.operations.explaining import build_explain_command
 from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
 
-HEADER_BUFFER_BYTES = 262_144
-"""How many bytes of headers the HTTP parser accepts, so that requests above the ingress's own cap still get a
-problem."""
 KEEP_ALIVE_S = 75
 SEND_BUFFER_BYTES = 65_536
 """The kernel buffers (twice) this much of what a client has not read; by default it grows to megabytes per
@@ -153,7 +150,6 @@ async def run_ingress(settings: IngressSettings, bounds: Bounds) -> None:
             forwarded_allow_ips=settings.trusted_proxies,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            h11_max_incomplete_event_size=HEADER_BUFFER_BYTES,
         )
 
         async def drain() -> None:

@@ -4,11 +4,11 @@ Before the application runs, the server has replaced the peer by what a trusted 
 read.
 
 A protocol around uvicorn's own limits connections and times. uvicorn has no timeout for the first byte, the last
-header, the rest of a rejected body, or a client that does not read its response.
+header, the rest of a rejected body, or a client that does not read its response. It also has no limit for the size of
+headers, and accepts requests that other servers could read differently.
 """
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Protocol, cast
 
-import h11
+import httptools
 import orjson
 import structlog
 from starlette.requests import HTTPConnection
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn.core.errors import Problem, problem
 from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
@@ -41,6 +41,9 @@ WRITER_KEY = "everturn.writer"
 HOST_BITS = 64
 """The owner of an IPv6 network chooses these bits of an address, so limits apply to the network prefix."""
 
+HEADER_BUFFER_BYTES = 65_536
+"""How many bytes can arrive without completing the head of a request or continuing its body, in addition to what is
+read at once. The application's own cap for headers is smaller, and counts the requests that it rejects."""
 RETRY_AFTER_S = 5
 WRITE_BUFFER_BYTES = 16_384
 """How much can be unsent in addition to the kernel's buffer before the next piece of a response waits. Together with
@@ -128,11 +131,14 @@ class DirectWriter(Protocol):
         ...
 
 
-class BoundedProtocol(H11Protocol):
+class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection without a running request `headers_s` after it was made or sent the first byte of a request.
 
     Aborts one whose client reads nothing of its response for `send_s`. The producer of the response then sees a
     disconnect and releases what it holds.
+
+    Reads one request at a time: if another one follows before the response, the connection is closed after the
+    response, and the client has to send that request again (RFC 9112, 9.3.2).
     """
 
     def __init__(self, *args: Any, caps: ConnectionCaps, metrics: IngressMetrics, **kwargs: Any) -> None:
@@ -144,6 +150,8 @@ class BoundedProtocol(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._refused = False
         self._heard = False
+        self._in_body = False
+        self._unparsed_bytes = 0
         self._host = ""
         self._counted = False
         self._application = self.app
@@ -155,6 +163,8 @@ class BoundedProtocol(H11Protocol):
         scope[CUT_KEY] = self._cut
         if scope["http_version"] == "1.1":
             scope[WRITER_KEY] = self
+        else:
+            send = _send_unframed(self.cycle, send)
         await self._application(scope, receive, send)
 
     @property
@@ -198,23 +208,87 @@ class BoundedProtocol(H11Protocol):
         if self._refused:
             return
         self._heard = True
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._unparsed_bytes += len(data)
+        try:
+            self._parse(data)
+            if self._unparsed_bytes > HEADER_BUFFER_BYTES:
+                raise headers_too_large("The request line and headers are too large.")
+        except (httptools.HttpParserError, ProblemError) as error:
+            # The parser reports an error of one of the methods below as the context of its own.
+            reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+            self._refuse(reason if isinstance(reason, ProblemError) else malformed("This is not an HTTP/1.1 request."))
         self._check_response()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer invalid HTTP with a problem, unless a response has begun; uvicorn calls this after an error of h11."""
-        cycle = cast(RequestResponseCycle | None, self.cycle)
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return
+            # The request is served without the offered upgrade, usually to HTTP/2. The parser takes what follows the
+            # head for the other protocol, so it gets the head again without the offer.
+            version = self.parser.get_http_version().encode()
+            head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
+            for name, value in self.headers:
+                head += [name, b": ", value, b"\r\n"] if name != b"upgrade" else []
+            self.parser = httptools.HttpRequestParser(self)
+            self._parse(b"".join([*head, b"\r\n", data[upgrade.args[0] :]]))
+
+    def on_message_begin(self) -> None:
+        if not self._responded():
+            raise malformed("The previous request was not answered yet.")
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The fields after a chunked body are not headers, and nothing here uses them.
+        if not self._in_body:
+            super().on_header(name, value.rstrip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+        self._unparsed_bytes = 0
+        version = self.parser.get_http_version()
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if version not in ("1.0", "1.1"):
+            raise malformed("This is not an HTTP/1.1 request.")
+        if hosts > 1 or (not hosts and version == "1.1"):
+            raise malformed("Send exactly one Host header.")
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            raise malformed("The target of a request must be a path.")
+        if codings not in ([], [b"chunked"]):
+            raise malformed("The only transfer coding is `chunked`.")
+        if not self.parser.should_upgrade() or self._should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _refuse(self, reason: ProblemError) -> None:
+        """Answer what can't be read with a problem, unless a response has begun or must come first."""
         self._disarm()
         self._refused = True
-        if cycle is not None and not cycle.response_complete:
-            begun, cycle.disconnected = cycle.response_started, True
-            cycle.message_event.set()
-            if begun:
+        if not self._responded():
+            if not self._in_body:
+                # It follows a complete request, whose response is the last one.
+                self.cycle.keep_alive = False
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
                 self.transport.close()
                 return
         if self.transport.is_closing():
             return  # the previous response was the last one, so the client expects no other
-        self._write(_refuse_unreadable(sys.exception()).answer)
+        self._write(reason.answer)
         try:
             self.transport.write_eof()
         except OSError:
@@ -224,12 +298,12 @@ class BoundedProtocol(H11Protocol):
         self.flow.resume_reading()
         self.loop.call_later(LINGER_S, self.transport.close)
 
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+    def handle_websocket_upgrade(self) -> None:
         self._disarm()
         self._forget_sending()
         self._refused = True  # this object receives no more data
         self._uncount()  # sockets that have not joined are counted by the socket server
-        super().handle_websocket_upgrade(event)
+        super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -273,7 +347,7 @@ class BoundedProtocol(H11Protocol):
         self._disarm()
         self._count()
         self._heard = False
-        if self.conn.their_state is h11.SEND_BODY:
+        if self._in_body:
             # The response was a refusal; limit the time for the rest of the body.
             self._arm()
 
@@ -303,7 +377,7 @@ class BoundedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         self._metrics.refusals.labels(reason="slow_headers", role="none").inc()
-        if self._heard and self.conn.our_state is h11.IDLE:
+        if self._heard and not self._in_body:
             text = f"The headers were not complete after {self._caps.headers_s:g} s."
             self._end(problem("too-slow", "The request was not received in time", 408, text))
         else:
@@ -325,10 +399,21 @@ class BoundedProtocol(H11Protocol):
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
 
 
-def _refuse_unreadable(error: BaseException | None) -> ProblemError:
-    if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-        return headers_too_large("The request line and headers are too large.")
-    return malformed("This is not an HTTP/1.1 request.")
+def _send_unframed(cycle: RequestResponseCycle, send: Send) -> Send:
+    """Send to a client of HTTP/1.0, which knows no chunks: a body without a length ends with the connection."""
+    has_length = False
+
+    async def send_unframed(message: Message) -> None:
+        nonlocal has_length
+        if message["type"] == "http.response.start":
+            has_length = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            if not has_length:
+                cycle.chunked_encoding = False
+        elif not has_length:
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    return send_unframed
 
 
 def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:
