@@ -20,7 +20,7 @@ GRANT EXECUTE ON FUNCTION take_doorbell TO everturn_ingress, everturn_worker;
 
 
 -- Fills the free places of a tenant on each lane with its oldest turns that wait without a doorbell, and marks them as
--- rung. Calls are serialized, also with accepts of the tenant (postgres_inbox.py): a turn that just found no place is not
+-- rung. Calls are serialized, also with accepts of the tenant (enter_queue): a turn that just found no place is not
 -- visible before its commit, and nobody else would ring for it.
 CREATE OR REPLACE FUNCTION next_of_tenant(p_conversation text, p_share integer)
 RETURNS TABLE (conversation_id text, lane text)
@@ -223,3 +223,144 @@ $$;
 
 REVOKE ALL ON FUNCTION enter_queue FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION enter_queue TO everturn_ingress;
+
+
+-- Accepts what opens a turn, a message or an event, in one call: claims the idempotency key, creates the conversation
+-- if wanted, inserts the turn and its files, enters the queue, and stores the receipt for repeated requests. Sets the
+-- principal of the transaction and runs as the ingress, under its policies.
+--
+-- `outcome` says what happened, and `receipt` is JSON (turns/inbox.py:Receipt). All but the first two are refusals,
+-- which write nothing:
+--   accepted      The turn waits; this is its receipt.
+--   replayed      The same request was accepted before, with this receipt.
+--   key_reused    The key was used for another request.
+--   key_busy      A request with this key did not end within the lock timeout.
+--   not_found     The principal has no such conversation.
+--   busy          The conversation has an open turn. This does not wait for a turn that is just ending.
+--   wrong_target  p_target is not a turn of the conversation.
+--   full          The queue or a share of it is full. The counts are those of enter_queue, with this turn.
+--   late          It is past p_deadline, until which the stored files are not deleted as orphans.
+--
+-- Locks are taken in this order: key, conversation, queue. The queue comes last, because other accepts wait for it, and
+-- the row of the turn can have megabytes.
+--
+-- p_request is a JSON object without bundle_id and events, which depend on rows: the conversation's bundle is the
+-- default, and events that waited for a turn come before p_event. They are added as text, because Postgres' functions
+-- reject JSON with U+0000.
+CREATE OR REPLACE FUNCTION accept_turn(
+    p_tenant text, p_project text, p_user_id text, p_route text, p_key text, p_request_hash text,
+    p_conversation text, p_create boolean, p_turn text, p_target text, p_lane text, p_roles text[],
+    p_bundle_id text, p_event text, p_request text, p_artifacts json, p_deadline timestamptz,
+    p_lanes text[], p_share integer, p_unlocked integer, p_most integer,
+    p_total bigint, p_of_tenant bigint, p_of_tenant_on_lane bigint, p_of_user bigint
+) RETURNS TABLE (outcome text, receipt text, waiting bigint, of_tenant bigint, of_tenant_on_lane bigint, of_user bigint)
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+DECLARE
+    v_bundle_id text := p_bundle_id;
+    v_events text := p_event;
+    v_ring boolean;
+    v_ahead bigint;
+BEGIN
+    PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+            set_config('app.user_id', p_user_id, true);
+
+    -- Variables keep their values when this block is rolled back.
+    BEGIN
+        IF p_key IS NOT NULL THEN
+            outcome := 'key_busy';
+            INSERT INTO idempotency AS i (tenant, project, user_id, route, key, request_hash, conversation_id,
+                                          expires_at)
+            VALUES (p_tenant, p_project, p_user_id, p_route, p_key, p_request_hash, p_conversation,
+                    clock_timestamp() + interval '24 hours')
+            ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
+               SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
+                   expires_at = EXCLUDED.expires_at
+             WHERE i.expires_at < clock_timestamp();
+            IF NOT FOUND THEN
+                SELECT i.response INTO receipt FROM idempotency i
+                 WHERE i.route = p_route AND i.key = p_key AND i.request_hash = p_request_hash;
+                outcome := CASE WHEN FOUND THEN 'replayed' ELSE 'key_reused' END;
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        END IF;
+        outcome := 'accepted';
+
+        IF p_create THEN
+            INSERT INTO conversation (id, tenant, project, user_id, bundle_id, state, inbox_seq, last_activity_at)
+            VALUES (p_conversation, p_tenant, p_project, p_user_id, p_bundle_id, 'queued', 1, clock_timestamp());
+        ELSE
+            UPDATE conversation c
+               SET state = 'queued', inbox_seq = c.inbox_seq + 1, last_activity_at = clock_timestamp()
+             WHERE c.id = p_conversation AND c.state IN ('idle', 'error')
+            RETURNING COALESCE(p_bundle_id, c.bundle_id) INTO v_bundle_id;
+            IF NOT FOUND THEN
+                PERFORM FROM conversation c WHERE c.id = p_conversation;
+                outcome := CASE WHEN FOUND THEN 'busy' ELSE 'not_found' END;
+                RAISE SQLSTATE 'EV003';
+            END IF;
+            IF p_target IS NOT NULL THEN
+                PERFORM FROM turn t WHERE t.id = p_target AND t.conversation_id = p_conversation;
+                IF NOT FOUND THEN
+                    outcome := 'wrong_target';
+                    RAISE SQLSTATE 'EV003';
+                END IF;
+            END IF;
+            WITH promoted AS (
+                UPDATE signal s SET state = 'promoted', promoted_to = p_turn
+                 WHERE s.conversation_id = p_conversation AND s.turn_id IS NULL AND s.state = 'accepted'
+                RETURNING s.inbox_seq, format('{"id":%s,%s', to_json(s.id), substr(s.payload, 2)) AS event
+            )
+            SELECT concat_ws(',', string_agg(p.event, ',' ORDER BY p.inbox_seq), p_event) INTO v_events FROM promoted p;
+        END IF;
+
+        INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
+        SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, p_lane, p_roles,
+               format('{"bundle_id":%s,"events":[%s],%s', COALESCE(to_json(v_bundle_id)::text, 'null'), v_events,
+                      substr(p_request, 2)),
+               COALESCE(max(t.ordinal), 0) + 1
+          FROM turn t WHERE t.conversation_id = p_conversation;
+        IF p_artifacts IS NOT NULL THEN
+            INSERT INTO artifact (conversation_id, tenant, project, user_id, id, turn_id, ref, rn, kind, filename,
+                                  path, mime, size, sha256, object_key, visibility, verdict, description, removed)
+            SELECT p_conversation, p_tenant, p_project, p_user_id, a.id, a.turn_id, a.ref, a.rn, a.kind, a.filename,
+                   a.path, a.mime, a.size, a.sha256, a.object_key, a.visibility, a.verdict, a.description, a.removed
+              FROM json_populate_recordset(NULL::artifact, p_artifacts) AS a;
+        END IF;
+
+        SELECT q.ring, q.ahead, q.waiting, q.of_tenant, q.of_tenant_on_lane, q.of_user
+          INTO v_ring, v_ahead, waiting, of_tenant, of_tenant_on_lane, of_user
+          FROM enter_queue(p_turn, p_conversation, p_tenant, p_project, p_user_id, p_lane, p_lanes, p_share,
+                           p_total - p_unlocked, p_of_tenant - p_unlocked, p_most) AS q;
+        IF waiting > p_total OR of_tenant > p_of_tenant OR of_tenant_on_lane > p_of_tenant_on_lane
+           OR of_user > p_of_user THEN
+            outcome := 'full';
+            RAISE SQLSTATE 'EV003';
+        END IF;
+
+        receipt := json_build_object(
+            'conversation_id', p_conversation, 'turn_id', p_turn, 'signal_id', NULL, 'state', NULL,
+            'ring', v_ring, 'lane', p_lane,
+            'position', json_build_object('ahead', LEAST(v_ahead, p_most - 1), 'more', v_ahead >= p_most));
+        IF p_key IS NOT NULL THEN
+            UPDATE idempotency i SET response = receipt WHERE i.route = p_route AND i.key = p_key;
+        END IF;
+        -- Right before the commit: a process that was frozen must not name objects that have been deleted meanwhile.
+        IF clock_timestamp() > p_deadline THEN
+            outcome := 'late';
+            RAISE SQLSTATE 'EV003';
+        END IF;
+    EXCEPTION
+        WHEN SQLSTATE 'EV003' THEN
+            receipt := NULL;
+        WHEN lock_not_available THEN
+            IF outcome <> 'key_busy' THEN
+                RAISE;
+            END IF;
+    END;
+    RETURN NEXT;
+END
+$$;
+
+REVOKE ALL ON FUNCTION accept_turn FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION accept_turn TO everturn_ingress;

@@ -47,6 +47,13 @@ class Held(Database):
             self.done.set()
             await self.released.wait()
 
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        async with self._inner.connection() as connection, connection.transaction():
+            yield connection
+            self.done.set()
+            await self.released.wait()
+
 
 async def until_waiting(roles: Roles, count: int) -> None:
     """Until so many sessions wait for locks."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from everturn.postgres.pool import Connection
+from everturn.turns.inbox import IdempotencyKey
 from everturn_testing.turns.harness import Harness, closing, commit, think
 
 
@@ -39,8 +40,9 @@ async def test_calls_of_a_turn(postgres_harness: Harness, calls: list[str]) -> N
     await harness.leases.release(first.lease, requeue=False)
     conversation_id = first.lease.conversation_id
 
-    async with at_most(calls, 5):  # with begin and commit
-        await harness.say("And then?", conversation_id)
+    key = IdempotencyKey("messages", harness.ids.call(), "hash")
+    async with at_most(calls, 1):
+        await harness.say("And then?", conversation_id, key=key, uploads=(harness.upload(),))
 
     async with at_most(calls, 1):
         claim = await harness.claim(conversation_id)

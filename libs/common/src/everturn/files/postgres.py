@@ -1,5 +1,6 @@
 """Rows of files in Postgres: finding the principal's own, writing those of a message or a commit, and rescans."""
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import LiteralString
@@ -148,6 +149,18 @@ async def append_artifacts(
     owner = (conversation_id, *principal.owner)
     if artifacts:
         await transaction.executemany(_INSERT, [owner + _columns(artifact) for artifact in artifacts])
+
+
+def build_artifacts_json(artifacts: Sequence[Artifact]) -> str | None:
+    """The rows as a JSON array, for a function that inserts them; None without any."""
+    if not artifacts:
+        return None
+    return json.dumps(
+        [
+            artifact.model_dump(mode="json") | {"description": replace_nul(artifact.description)}
+            for artifact in artifacts
+        ]
+    )
 
 
 def _columns(artifact: Artifact) -> tuple[object, ...]:

@@ -1,16 +1,20 @@
-"""Accepting messages and signals in Postgres: one transaction, with the stored answer of its idempotency key."""
+"""Accepting messages and signals in Postgres: one transaction, with the stored answer of its idempotency key.
+
+What opens a turn is accepted in one call of `accept_turn`. A signal to an open turn takes several, because the refs of
+its files name the turn.
+"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
-from everturn.files.postgres import append_artifacts
+from everturn.files.postgres import append_artifacts, build_artifacts_json
 from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
-from everturn.queue.model import MAX_AHEAD, QUEUE_CAPS, QueueCaps, QueueCounts, build_position
+from everturn.queue.model import MAX_AHEAD, QUEUE_CAPS, QueueCaps, QueueCounts
 from everturn.timeline.turns import CONTROL_KINDS, RequestEvent, Signal, SignalKind, SignalState, TurnRequest, ref_kind
 from everturn.turns.inbox import (
     BOUNDED_KINDS,
@@ -37,10 +41,10 @@ from everturn.turns.inbox import (
 from everturn.turns.postgres_approvals import answer_approval
 from everturn.turns.postgres_rows import (
     SIGNAL_COLUMNS,
+    build_event_json,
+    build_partial_request_json,
     build_payload_json,
     build_receipt_json,
-    build_request_json,
-    read_promoted,
     read_receipt,
     read_signal,
 )
@@ -64,20 +68,11 @@ once: an ingress runs 12 such transactions, so it holds for twenty ingresses."""
 LANES_OF_TURNS = [lane.value for lane in Lane if lane is not Lane.CONTROL]
 
 _NOW = "SELECT clock_timestamp()"
-_CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
-_ENTER = """
-UPDATE conversation c SET inbox_seq = inbox_seq + 1 WHERE id = $1
-RETURNING state, inbox_seq, bundle_id, EXISTS (
-    SELECT FROM signal s WHERE s.conversation_id = c.id AND s.turn_id IS NULL AND s.state = 'accepted') AS has_parked
+_ENTER = "UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq"
+_ACCEPT_TURN = """
+SELECT * FROM accept_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                          $21, $22, $23, $24, $25)
 """
-_OPEN_TURN = """
-WITH queued AS (
-    UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $2
-)
-INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
-"""
-_ENTER_QUEUE = "SELECT * FROM enter_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _FIND_OPEN = """
 SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
 """
@@ -85,7 +80,6 @@ _COUNT_SIGNALS = """
 SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting, count(*) AS sent
   FROM signal WHERE turn_id = $1 AND (kind = 'cancel') = $2
 """
-_IS_OF_CONVERSATION = "SELECT true FROM turn WHERE id = $1 AND conversation_id = $2"
 _COUNT_PARKED = "SELECT count(*) FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'"
 # Octets are counted without reading the texts.
 _MEASURE_TURN = """
@@ -95,11 +89,6 @@ SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
 _MEASURE_PARKED = """
 SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
   FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
-"""
-_TAKE_PARKED = """
-UPDATE signal SET state = 'promoted', promoted_to = $2
- WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
-RETURNING id, payload, inbox_seq
 """
 _INSERT_SIGNAL = """
 INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
@@ -155,6 +144,22 @@ async def save_response(
         await transaction.execute(_SAVE, key.route, key.key, response, conversation_id)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The turn that a message or a reactive event becomes if no turn is open.
+
+    `request` has at most one event: those that wait for the turn are added when it is stored, as is the bundle of the
+    conversation if the message names none.
+    """
+
+    conversation_id: ConversationId
+    turn_id: TurnId
+    request: TurnRequest
+    uploads: tuple[Upload, ...]
+    create: bool = False
+    target_turn_id: TurnId | None = None
+
+
 class PostgresInbox:
     """Accepts messages and signals: one transaction each, guarded by the client's idempotency key.
 
@@ -181,24 +186,8 @@ class PostgresInbox:
     async def accept_message(
         self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
     ) -> Receipt:
-        async with self._database.transaction(principal) as transaction:
-            replayed = await _try_replay(transaction, principal, message.conversation_id, key)
-            if replayed is not None:
-                return replayed
-            if message.create:
-                owner = principal.owner
-                await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
-            conversation = await _enter(transaction, message.conversation_id)
-            if _is_idle(conversation):
-                await _check_target(transaction, message)
-                receipt = await self._open_turn_of_message(transaction, principal, message, conversation)
-            else:
-                receipt = await _append_signal(
-                    transaction, principal, message.conversation_id, _as_signal(message), conversation
-                )
-            await _save_response(transaction, key, receipt)
-            await self._check_in_time(transaction, message.uploads)
-        return receipt
+        opening = _as_opening(principal, message)
+        return await self._accept(principal, message.conversation_id, _as_signal(message), key, opening)
 
     async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
         async with self._database.transaction(principal, readonly=True) as transaction:
@@ -213,20 +202,8 @@ class PostgresInbox:
         key: IdempotencyKey | None,
     ) -> Receipt:
         check_reason(signal.kind, signal.text)
-        async with self._database.transaction(principal) as transaction:
-            replayed = await _try_replay(transaction, principal, conversation_id, key)
-            if replayed is not None:
-                return replayed
-            conversation = await _enter(transaction, conversation_id)
-            if signal.approval_id is not None:
-                receipt = await _append_answer(transaction, principal, conversation_id, signal, conversation)
-            elif signal.event is not None and signal.target_turn_id is None and _is_idle(conversation):
-                receipt = await self._accept_event(transaction, principal, conversation_id, signal, conversation)
-            else:
-                receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
-            await _save_response(transaction, key, receipt)
-            await self._check_in_time(transaction, signal.uploads)
-        return receipt
+        opening = _try_as_opening(principal, conversation_id, signal)
+        return await self._accept(principal, conversation_id, signal, key, opening)
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
         async with self._database.transaction(principal, readonly=True) as transaction:
@@ -265,116 +242,106 @@ class PostgresInbox:
             await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
         return replace(signal, state=SignalState.RETRACTED)
 
-    async def _check_in_time(self, transaction: Connection, uploads: Sequence[Upload]) -> None:
-        """Runs right before the commit: a process that was frozen earlier must not name objects that are deleted."""
-        if not uploads:
-            return
-        took: timedelta = await transaction.fetchval(_NOW) - min(each.begun_at for each in uploads)
-        if took > self._upload_limit:
-            raise UploadTooLate()
-
-    async def _open_turn_of_message(
-        self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row
-    ) -> Receipt:
-        scope = UploadScope(principal, message.conversation_id, message.turn_id)
-        attachments = build_attachments(message.uploads, scope)
-        bundle_id = message.bundle_id or conversation["bundle_id"]
-        request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace, time_zone=message.time_zone)
-        await append_artifacts(transaction, principal, message.conversation_id, attachments)
-        return await self._open_turn(
-            transaction, principal, message.conversation_id, message.turn_id, conversation, request=request
-        )
-
-    async def _accept_event(
+    async def _accept(
         self,
-        transaction: Connection,
         principal: Principal,
         conversation_id: ConversationId,
         signal: IncomingSignal,
-        conversation: Row,
+        key: IdempotencyKey | None,
+        opening: _Opening | None,
     ) -> Receipt:
-        """With no turn open, a reactive event becomes the request of one; any other event waits for the next one."""
-        if signal.event is None or signal.turn_id is None:
-            raise Conflict("This conversation has no open turn.")
-        scope = UploadScope(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
-        attachments = build_attachments(signal.uploads, scope)
-        if signal.event.reactive:
-            event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
-            request = TurnRequest("", (), conversation["bundle_id"], (event,), signal.trace)
-            receipt = await self._open_turn(
-                transaction, principal, conversation_id, signal.turn_id, conversation, request=request
-            )
-        else:
-            if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
-                raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
-            receipt = Receipt(
-                conversation_id,
-                None,
-                signal.signal_id,
-                SignalState.ACCEPTED,
-                ring=False,
-                lane=lane_of(principal.roles),
-            )
-            await _insert_signal(
-                transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"]
-            )
-            await _check_bytes(transaction, conversation_id, None, LARGE_WAITING)
-        await append_artifacts(transaction, principal, conversation_id, attachments)
+        """Accept `opening` if no turn is open, in one call, and `signal` otherwise."""
+        if opening is not None:
+            async with self._database.connection() as connection:
+                opened = await self._try_open_turn(connection, principal, opening, key)
+            if opened is not None:
+                return opened
+        async with self._database.transaction(principal) as transaction:
+            replayed = await _try_replay(transaction, principal, conversation_id, key)
+            if replayed is not None:
+                return replayed
+            conversation = await _enter(transaction, conversation_id)
+            opened = None
+            if opening is not None and _is_idle(conversation):
+                # The turn that was open has ended since. This transaction has already claimed the key.
+                opened = await self._try_open_turn(transaction, principal, opening, None)
+            if opened is not None:
+                receipt = opened
+            elif signal.approval_id is not None:
+                receipt = await _append_answer(transaction, principal, conversation_id, signal, conversation)
+            elif signal.event is not None and signal.target_turn_id is None and _is_idle(conversation):
+                receipt = await _park_event(transaction, principal, conversation_id, signal, conversation)
+            else:
+                receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
+            await _save_response(transaction, key, receipt)
+            deadline = self._find_deadline(signal.uploads)
+            # Right before the commit: a process that was frozen earlier must not name objects that are deleted.
+            if deadline is not None and await transaction.fetchval(_NOW) > deadline:
+                raise UploadTooLate()
         return receipt
 
-    async def _open_turn(
-        self,
-        transaction: Connection,
-        principal: Principal,
-        conversation_id: ConversationId,
-        turn_id: TurnId,
-        conversation: Row,
-        *,
-        request: TurnRequest,
-    ) -> Receipt:
-        """Events that waited for a turn are first in its request. Raises QueueFull.
+    def _find_deadline(self, uploads: Sequence[Upload]) -> datetime | None:
+        """Until when the files must be accepted."""
+        begun_at = min((each.begun_at for each in uploads), default=None)
+        return None if begun_at is None else begun_at + self._upload_limit
 
-        The queue is entered last, because other accepts wait for its lock, and the row can have megabytes.
-        """
-        lane, waited = lane_of(principal.roles), ()
-        if conversation["has_parked"]:
-            _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
-        await transaction.execute(
-            _OPEN_TURN,
-            turn_id,
-            conversation_id,
+    async def _try_open_turn(
+        self, connection: Connection, principal: Principal, opening: _Opening, key: IdempotencyKey | None
+    ) -> Receipt | None:
+        """None if a turn is open. Raises as `accept_message`."""
+        conversation_id, request = opening.conversation_id, opening.request
+        files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
+        (row,) = await connection.fetch(
+            _ACCEPT_TURN,
             *principal.owner,
-            lane.value,
+            *((key.route, key.key, key.request_hash) if key else (None, None, None)),
+            conversation_id,
+            opening.create,
+            opening.turn_id,
+            opening.target_turn_id,
+            lane_of(principal.roles).value,
             sorted(principal.roles),
-            build_request_json(replace(request, events=(*waited, *request.events))),
-        )
-        row = await transaction.fetchrow(
-            _ENTER_QUEUE,
-            turn_id,
-            conversation_id,
-            *principal.owner,
-            lane.value,
+            request.bundle_id,
+            next(map(build_event_json, request.events), None),
+            build_partial_request_json(request),
+            build_artifacts_json(files),
+            self._find_deadline(opening.uploads),
             LANES_OF_TURNS,
             self._share,
-            self._caps.total - UNLOCKED_TURNS,
-            self._caps.tenant - UNLOCKED_TURNS,
+            UNLOCKED_TURNS,
             MAX_AHEAD + 1,
+            self._caps.total,
+            self._caps.tenant,
+            self._caps.tenant_on_lane,
+            self._caps.user,
         )
-        if row is None:
-            raise LookupError("The queue was not counted.")
-        self._caps.check(QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"]))
-        position = None if row["ahead"] is None else build_position(row["ahead"])
-        return Receipt(conversation_id, turn_id, None, None, ring=row["ring"], lane=lane, position=position)
+        match row["outcome"]:
+            case "accepted":
+                return read_receipt(row["receipt"])
+            case "replayed":
+                return _replay(row["receipt"])
+            case "busy":
+                return None
+            case "key_reused":
+                raise KeyReused()
+            case "key_busy":
+                raise KeyBusy()
+            case "not_found":
+                raise NotFound(conversation_id)
+            case "wrong_target":
+                raise Conflict(f"{opening.target_turn_id} is not a turn of this conversation.")
+            case "late":
+                raise UploadTooLate()
+            case "full":
+                counts = QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"])
+                self._caps.check(counts)
+            case _:
+                pass
+        raise LookupError(f"accept_turn returned {dict(row)}.")
 
 
 def _is_idle(conversation: Row) -> bool:
     return conversation["state"] in ("idle", "error")
-
-
-async def _check_target(transaction: Connection, message: IncomingMessage) -> None:
-    target = message.target_turn_id
-    if target and not await transaction.fetchval(_IS_OF_CONVERSATION, target, message.conversation_id):
-        raise Conflict(f"{target} is not a turn of this conversation.")
 
 
 async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
@@ -411,6 +378,28 @@ async def _append_signal(
     await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
     if signal.kind not in BOUNDED_KINDS:
         await _check_bytes(transaction, conversation_id, turn_id, LARGE_TURN)
+    await append_artifacts(transaction, principal, conversation_id, attachments)
+    return receipt
+
+
+async def _park_event(
+    transaction: Connection,
+    principal: Principal,
+    conversation_id: ConversationId,
+    signal: IncomingSignal,
+    conversation: Row,
+) -> Receipt:
+    """The event waits for the next turn."""
+    if signal.event is None or signal.turn_id is None:
+        raise Conflict("This conversation has no open turn.")
+    if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
+    scope = UploadScope(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
+    attachments = build_attachments(signal.uploads, scope)
+    lane = lane_of(principal.roles)
+    receipt = Receipt(conversation_id, None, signal.signal_id, SignalState.ACCEPTED, ring=False, lane=lane)
+    await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
+    await _check_bytes(transaction, conversation_id, None, LARGE_WAITING)
     await append_artifacts(transaction, principal, conversation_id, attachments)
     return receipt
 
@@ -480,6 +469,31 @@ async def _check_bytes(
     if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
         # Not InboxFull: sending the same again in a moment would not help.
         raise Conflict(problem)
+
+
+def _as_opening(principal: Principal, message: IncomingMessage) -> _Opening:
+    attachments = build_attachments(message.uploads, UploadScope(principal, message.conversation_id, message.turn_id))
+    return _Opening(
+        conversation_id=message.conversation_id,
+        turn_id=message.turn_id,
+        request=TurnRequest(
+            message.text, attachments, message.bundle_id, trace=message.trace, time_zone=message.time_zone
+        ),
+        uploads=message.uploads,
+        create=message.create,
+        target_turn_id=message.target_turn_id,
+    )
+
+
+def _try_as_opening(principal: Principal, conversation_id: ConversationId, signal: IncomingSignal) -> _Opening | None:
+    """None if the signal opens no turn."""
+    turn_id, event = signal.turn_id, signal.event
+    if event is None or not event.reactive or turn_id is None or signal.target_turn_id is not None:
+        return None
+    scope = UploadScope(principal, conversation_id, turn_id, (event.kind, signal.signal_id))
+    opened_by = RequestEvent(signal.signal_id, signal.text, event, build_attachments(signal.uploads, scope))
+    request = TurnRequest("", events=(opened_by,), trace=signal.trace)
+    return _Opening(conversation_id, turn_id, request, signal.uploads)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

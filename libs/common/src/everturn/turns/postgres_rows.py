@@ -43,7 +43,7 @@ TURN_COLUMNS = (
 SIGNAL_COLUMNS = "id, turn_id, kind, payload, state, round, promoted_to, created_at"
 """What `read_signal` reads."""
 _REQUEST = TypeAdapter(TurnRequest)
-
+_EVENT = TypeAdapter(RequestEvent)
 _RECEIPT = TypeAdapter(Receipt)
 
 
@@ -147,6 +147,15 @@ def read_request(text: str) -> TurnRequest:
 
 def build_request_json(request: TurnRequest) -> str:
     return _REQUEST.dump_json(request).decode()
+
+
+def build_partial_request_json(request: TurnRequest) -> str:
+    """Without its bundle and events, which `accept_turn` adds, because they depend on rows."""
+    return _REQUEST.dump_json(request, exclude={"bundle_id", "events"}).decode()
+
+
+def build_event_json(event: RequestEvent) -> str:
+    return _EVENT.dump_json(event).decode()
 
 
 def read_payload(text: str) -> SignalPayload:

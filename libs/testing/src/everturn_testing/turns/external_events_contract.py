@@ -78,11 +78,13 @@ class ExternalEventsContract:
         edited, retracted = [await harness.send_event(conversation_id, RECORD) for _ in range(2)]
         assert edited.signal_id is not None and retracted.signal_id is not None
 
-        await harness.inbox.save_signal_text(harness.principal, conversation_id, edited.signal_id, "It rang twice.")
+        await harness.inbox.save_signal_text(
+            harness.principal, conversation_id, edited.signal_id, "It rang \x00 twice."
+        )
         await harness.inbox.retract_signal(harness.principal, conversation_id, retracted.signal_id)
 
         turn = await harness.timelines.load_turn(harness.principal, turn_of(await harness.say("Now?", conversation_id)))
-        assert turn.request.events == (RequestEvent(edited.signal_id, "It rang twice.", RECORD),)
+        assert turn.request.events == (RequestEvent(edited.signal_id, "It rang \x00 twice.", RECORD),)
 
     async def test_the_number_of_waiting_events_is_bounded(self, harness: Harness) -> None:
         conversation_id = await _idle_conversation(harness)

@@ -54,6 +54,23 @@ class InboxContract:
         assert receipt.signal_id is None
         assert (await harness.timelines.load_turn(harness.principal, turn_of(receipt))).ordinal == 2
 
+    async def test_a_turn_has_the_bundle_of_its_message_or_conversation(self, harness: Harness) -> None:
+        named = 'a "named" \\ one'
+        first = IncomingMessage(
+            harness.ids.conversation(), True, "x", (), harness.ids.turn(), harness.ids.signal(), bundle_id=named
+        )
+        bundles: list[str | None] = []
+        for create, bundle_id in ((True, named), (False, None), (False, "other")):
+            turn_id = harness.ids.turn()
+            message = replace(first, create=create, turn_id=turn_id, bundle_id=bundle_id)
+            await harness.inbox.accept_message(harness.principal, message, None)
+            claim = await harness.claim(first.conversation_id)
+            await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+            await harness.leases.release(claim.lease, requeue=False)
+            bundles.append((await harness.timelines.load_turn(harness.principal, turn_id)).request.bundle_id)
+
+        assert bundles == [named, named, "other"]
+
     async def test_the_same_key_gets_the_first_answer_and_does_nothing(self, harness: Harness) -> None:
         key = IdempotencyKey("messages", harness.ids.call(), "hash")
         first = await harness.say(key=key)
@@ -70,6 +87,15 @@ class InboxContract:
 
         with pytest.raises(KeyReused):
             await harness.say(key=IdempotencyKey("messages", key, "other"))
+
+    async def test_a_refused_request_does_not_use_its_key(self, harness: Harness) -> None:
+        key = IdempotencyKey("messages", harness.ids.call(), "hash")
+        with pytest.raises(NotFound):
+            await harness.say("x", harness.ids.conversation(), key=key)
+
+        receipt = await harness.say(key=replace(key, request_hash="other"))
+
+        assert not receipt.replayed
 
     async def test_the_same_key_on_another_route_is_another_key(self, harness: Harness) -> None:
         key = harness.ids.call()
@@ -282,6 +308,8 @@ class UploadsContract:
         late = replace(harness.upload(), begun_at=begun_at - timedelta(seconds=1))
         in_time = replace(harness.upload(), begun_at=begun_at + timedelta(seconds=60))
 
+        with pytest.raises(UploadTooLate):
+            await harness.say("A new turn.", uploads=(in_time, late))
         with pytest.raises(UploadTooLate):
             await harness.say("This.", conversation_id, uploads=(in_time, late))
         with pytest.raises(UploadTooLate):
