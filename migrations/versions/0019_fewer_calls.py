@@ -1,5 +1,5 @@
-"""A message is accepted in one call. Run before the deploy that needs it: the previous version doesn't call the new
-function.
+"""A message is accepted in one call, and so is a conversation loaded. Run before the deploy that needs it: the previous
+version doesn't call the new functions.
 """
 
 from scripts import save_functions
@@ -9,4 +9,4 @@ down_revision = "0018"
 
 
 def upgrade() -> None:
-    save_functions(["accept_turn"])
+    save_functions(["accept_turn", "load_conversation"])

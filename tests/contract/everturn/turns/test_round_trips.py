@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from everturn.conversations.postgres import PostgresConversations
 from everturn.postgres.pool import Connection
 from everturn.turns.inbox import IdempotencyKey
+from everturn.turns.postgres_reading import PostgresTurns
+from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing, commit, think
 
 
@@ -33,16 +36,26 @@ async def at_most(calls: list[str], count: int) -> AsyncIterator[None]:
     assert len(calls) <= count, calls
 
 
-async def test_calls_of_a_turn(postgres_harness: Harness, calls: list[str]) -> None:
+async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: list[str]) -> None:
     harness = postgres_harness
     first = await harness.start_turn()
     await harness.timelines.commit(first.lease, closing(first, seen_inbox=first.inbox_seq))
     await harness.leases.release(first.lease, requeue=False)
     conversation_id = first.lease.conversation_id
+    turns, conversations = PostgresTurns(roles.ingress), PostgresConversations(roles.ingress)
+
+    async with at_most(calls, 6):  # with begin and commit
+        await turns.load_page(harness.principal, conversation_id)
 
     key = IdempotencyKey("messages", harness.ids.call(), "hash")
     async with at_most(calls, 1):
         await harness.say("And then?", conversation_id, key=key, uploads=(harness.upload(),))
+
+    async with at_most(calls, 1):
+        await turns.load_page(harness.principal, conversation_id, turn_ids=[])
+
+    async with at_most(calls, 1):
+        await conversations.load(harness.principal, conversation_id)
 
     async with at_most(calls, 1):
         claim = await harness.claim(conversation_id)

@@ -26,11 +26,8 @@ INSERT INTO conversation (id, tenant, project, user_id, title, bundle_id)
 VALUES ($1, $2, $3, $4, $5, $6)
 RETURNING {CONVERSATION_COLUMNS}
 """
-_LOAD = f"""
-SELECT {CONVERSATION_COLUMNS}
-  FROM conversation
- WHERE id = $1
-"""
+LOAD_CONVERSATION = "SELECT * FROM load_conversation($1, $2, $3, $4)"
+"""The columns that `read_conversation` reads, and those of the function. It needs no transaction of the principal."""
 _SAVE = f"""
 UPDATE conversation
    SET title = COALESCE($2, title), archived = COALESCE($3, archived), touched_at = clock_timestamp()
@@ -67,8 +64,8 @@ class PostgresConversations:
         return read_conversation(row)
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            row = await transaction.fetchrow(_LOAD, conversation_id)
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(LOAD_CONVERSATION, *principal.owner, conversation_id)
         if row is None:
             raise NotFound(conversation_id)
         return read_conversation(row)

@@ -4,7 +4,7 @@ policy."""
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from everturn.conversations.postgres import CONVERSATION_COLUMNS, read_conversation
+from everturn.conversations.postgres import LOAD_CONVERSATION, read_conversation
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -33,12 +33,6 @@ from everturn.turns.postgres_sources import load_sources
 _MAX_ORDINAL_DIGITS = 9
 _NO_ORDINAL = 2**31 - 1
 """Greater than that of any turn."""
-_CONVERSATION = f"""
-SELECT {CONVERSATION_COLUMNS}, event_cursor,
-       (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest,
-       (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
-  FROM conversation WHERE id = $1
-"""
 # The blocks of a turn lie between its first_seq and that of the next turn that has begun. Under row level security only
 # plain comparisons of `seq` can use the primary key, so COALESCE is computed first, in a part that is not merged into
 # the rest. Octets are counted without reading the texts.
@@ -57,7 +51,9 @@ SELECT id, ordinal, first_seq, end_seq,
                           WHERE conversation_id = $1 AND seq >= page.first_seq AND seq < page.end_seq
                             AND turn_id = page.id), 0)
              + COALESCE((SELECT sum(octet_length(payload)) FROM signal WHERE turn_id = page.id), 0)
-             + COALESCE((SELECT sum(octet_length(text)) FROM feedback WHERE turn_id = page.id), 0) AS bytes
+             + COALESCE((SELECT sum(octet_length(text)) FROM feedback WHERE turn_id = page.id), 0) AS bytes,
+       EXISTS (SELECT FROM signal WHERE turn_id = page.id) AS has_signals,
+       EXISTS (SELECT FROM feedback WHERE turn_id = page.id) AS has_feedback
   FROM page ORDER BY ordinal DESC
 """
 _PAGE = f"WITH page AS MATERIALIZED ({_COLUMNS} ORDER BY ordinal DESC LIMIT $4) {_MEASURED}"
@@ -142,30 +138,24 @@ class PostgresTurns:
         judged: bool = False,
         max_bytes: int = PAGE_BYTES,
     ) -> TurnPage:
-        named = None if turn_ids is None else list(turn_ids)
+        if turn_ids is not None and not turn_ids and cursor is None:
+            # One statement reads one snapshot by itself.
+            async with self._database.connection() as connection:
+                return _read_page(await _load_conversation(connection, principal, conversation_id))
         before = _NO_ORDINAL if cursor is None else _read_ordinal(cursor)
         async with self._database.transaction(principal, isolation="repeatable_read", readonly=True) as transaction:
-            conversation = await transaction.fetchrow(_CONVERSATION, conversation_id)
-            if conversation is None:
-                raise NotFound(conversation_id)
+            conversation = await _load_conversation(transaction, principal, conversation_id)
             if cursor is not None and before > (conversation["newest"] or 0):
                 raise BadCursor()
-            found: Sequence[Row] = ()
-            if named is None:
+            if turn_ids is None:
                 found = await transaction.fetch(_PAGE, conversation_id, before, judged, limit + 1)
-            elif named:
-                found = await transaction.fetch(_NAMED, conversation_id, before, judged, named)
+            else:
+                found = await transaction.fetch(_NAMED, conversation_id, before, judged, list(turn_ids))
             page = _fit(found[:limit], max_bytes)
             rows = await _load_rows(transaction, conversation_id, page)
         size = sum(row["bytes"] for row in page) + BLOCK_BYTES * sum(map(len, rows))
         records = await call_sized(size, lambda: _read_records(*rows))
-        return TurnPage(
-            conversation=read_conversation(conversation),
-            turns=records,
-            cursor=read_cursor(conversation["event_cursor"]),
-            next_cursor=str(page[-1]["ordinal"]) if len(found) > len(page) else None,
-            open_turn_id=conversation["open_turn_id"],
-        )
+        return _read_page(conversation, records, str(page[-1]["ordinal"]) if len(found) > len(page) else None)
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
@@ -238,6 +228,23 @@ class PostgresConversationReader:
         return read_block(row) if row else None
 
 
+async def _load_conversation(connection: Connection, principal: Principal, conversation_id: ConversationId) -> Row:
+    row = await connection.fetchrow(LOAD_CONVERSATION, *principal.owner, conversation_id)
+    if row is None:
+        raise NotFound(conversation_id)
+    return row
+
+
+def _read_page(conversation: Row, turns: tuple[TurnRecord, ...] = (), next_cursor: str | None = None) -> TurnPage:
+    return TurnPage(
+        conversation=read_conversation(conversation),
+        turns=turns,
+        cursor=read_cursor(conversation["event_cursor"]),
+        next_cursor=next_cursor,
+        open_turn_id=conversation["open_turn_id"],
+    )
+
+
 def _read_ordinal(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MAX_ORDINAL_DIGITS):
         raise BadCursor()
@@ -260,14 +267,16 @@ async def _load_rows(
     """The turns of the page, oldest first, and all their blocks, signals and feedback."""
     if not page:
         return (), (), (), ()
-    ids = [row["id"] for row in page]
     begun = [row for row in page if row["first_seq"] is not None]
     parts = [[row[column] for row in begun] for column in ("id", "first_seq", "end_seq")]
+    # Most turns have neither signals nor feedback, and each call takes as long as reading many rows.
+    with_signals = [row["id"] for row in page if row["has_signals"]]
+    with_feedback = [row["id"] for row in page if row["has_feedback"]]
     return (
-        await transaction.fetch(_TURNS, ids),
-        await transaction.fetch(_BLOCKS, conversation_id, *parts),
-        await transaction.fetch(_SIGNALS, ids),
-        await transaction.fetch(_FEEDBACK, ids),
+        await transaction.fetch(_TURNS, [row["id"] for row in page]),
+        await transaction.fetch(_BLOCKS, conversation_id, *parts) if begun else (),
+        await transaction.fetch(_SIGNALS, with_signals) if with_signals else (),
+        await transaction.fetch(_FEEDBACK, with_feedback) if with_feedback else (),
     )
 
 
