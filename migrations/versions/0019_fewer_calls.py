@@ -9,4 +9,4 @@ down_revision = "0018"
 
 
 def upgrade() -> None:
-    save_functions(["accept_turn", "load_conversation"])
+    save_functions(["claim_key", "accept_turn", "load_conversation"])

@@ -225,6 +225,26 @@ REVOKE ALL ON FUNCTION enter_queue FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION enter_queue TO everturn_ingress;
 
 
+-- Whether an idempotency key now belongs to this transaction; null if it was used in the last 24 hours. Waits for a
+-- concurrent transaction that has claimed it.
+CREATE OR REPLACE FUNCTION claim_key(
+    p_tenant text, p_project text, p_user_id text, p_route text, p_key text, p_request_hash text, p_conversation text
+) RETURNS boolean
+LANGUAGE sql SECURITY INVOKER AS $$
+    INSERT INTO idempotency AS i (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
+    VALUES (p_tenant, p_project, p_user_id, p_route, p_key, p_request_hash, p_conversation,
+            clock_timestamp() + interval '24 hours')
+    ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
+       SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
+           expires_at = EXCLUDED.expires_at
+     WHERE i.expires_at < clock_timestamp()
+    RETURNING true
+$$;
+
+REVOKE ALL ON FUNCTION claim_key FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION claim_key TO everturn_ingress;
+
+
 -- Accepts what opens a turn, a message or an event, in one call: claims the idempotency key, creates the conversation
 -- if wanted, inserts the turn and its files, enters the queue, and stores the receipt for repeated requests. Sets the
 -- principal of the transaction and runs as the ingress, under its policies.
@@ -268,15 +288,7 @@ BEGIN
     BEGIN
         IF p_key IS NOT NULL THEN
             outcome := 'key_busy';
-            INSERT INTO idempotency AS i (tenant, project, user_id, route, key, request_hash, conversation_id,
-                                          expires_at)
-            VALUES (p_tenant, p_project, p_user_id, p_route, p_key, p_request_hash, p_conversation,
-                    clock_timestamp() + interval '24 hours')
-            ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
-               SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
-                   expires_at = EXCLUDED.expires_at
-             WHERE i.expires_at < clock_timestamp();
-            IF NOT FOUND THEN
+            IF claim_key(p_tenant, p_project, p_user_id, p_route, p_key, p_request_hash, p_conversation) IS NULL THEN
                 SELECT i.response INTO receipt FROM idempotency i
                  WHERE i.route = p_route AND i.key = p_key AND i.request_hash = p_request_hash;
                 outcome := CASE WHEN FOUND THEN 'replayed' ELSE 'key_reused' END;

@@ -49,15 +49,7 @@ from everturn.turns.postgres_rows import (
     read_signal,
 )
 
-_CLAIM_KEY = """
-INSERT INTO idempotency (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '24 hours')
-ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
-   SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
-       expires_at = EXCLUDED.expires_at
- WHERE idempotency.expires_at < clock_timestamp()
-RETURNING true
-"""
+_CLAIM_KEY = "SELECT claim_key($1, $2, $3, $4, $5, $6, $7)"
 _LOAD = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
 _LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
 _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
