@@ -45,6 +45,148 @@ REVOKE ALL ON FUNCTION append_blocks FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION append_blocks TO everturn_worker;
 
 
+-- What most commits of a worker consist of, in one call: append_blocks, the effects of tools, the usage of models, and,
+-- with p_close, the end of the turn (close_turn). Returns inbox_seq. If p_close has seen another inbox_seq, nothing is
+-- written. Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION append_commit(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text,
+    p_next_seq bigint, p_turn_ids text[], p_rounds integer[], p_types text[], p_authors text[], p_refs text[],
+    p_call_ids text[], p_bodies text[], p_ts text[], p_ts_first text[], p_hashes text[],
+    p_effects json, p_usage json, p_close json
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+DECLARE
+    v_inbox bigint;
+    v_last_hash text;
+BEGIN
+    IF p_close IS NOT NULL THEN
+        PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+                set_config('app.user_id', p_user_id, true);
+        SELECT c.inbox_seq, c.last_hash INTO v_inbox, v_last_hash
+          FROM conversation c WHERE c.id = p_conversation AND c.fence = p_fence FOR NO KEY UPDATE;
+        -- A commit that is already stored, because its answer was lost, is left to append_blocks, which rejects it.
+        IF v_inbox <> (p_close ->> 'seen_inbox')::bigint AND v_last_hash IS DISTINCT FROM p_hashes[cardinality(p_hashes)] THEN
+            RETURN v_inbox;
+        END IF;
+    END IF;
+    v_inbox := append_blocks(p_tenant, p_project, p_user_id, p_conversation, p_turn, p_fence, p_cursor, p_next_seq,
+                             p_turn_ids, p_rounds, p_types, p_authors, p_refs, p_call_ids, p_bodies, p_ts, p_ts_first,
+                             p_hashes);
+    INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, effect,
+                             state)
+    SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, e.*
+      FROM json_to_recordset(p_effects) AS e (call_id text, tool_id text, args_hash text, effect text, state text)
+        ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state;
+    INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens,
+                             output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
+    SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, u.*
+      FROM json_to_recordset(p_usage) AS u (
+           model text, role text, input_tokens bigint, output_tokens bigint, cache_read_tokens bigint,
+           cache_write_tokens bigint, cost_usd double precision, estimated boolean, cost_known boolean);
+    IF p_close IS NOT NULL THEN
+        PERFORM close_turn(p_conversation, p_turn, p_close);
+    END IF;
+    RETURN v_inbox;
+END
+$$;
+
+REVOKE ALL ON FUNCTION append_commit FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION append_commit TO everturn_worker;
+
+
+-- Ends a running turn of the principal of the transaction, which has appended its last blocks. Settles the effects and
+-- withdraws the approvals that it leaves open. EV003: the turn is not running.
+CREATE OR REPLACE FUNCTION close_turn(p_conversation text, p_turn text, p_close json) RETURNS void
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+BEGIN
+    -- An abandoned or interrupted turn leaves calls whose progress is unknown.
+    UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
+     WHERE turn_id = p_turn AND state = 'intended';
+    UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp()
+     WHERE turn_id = p_turn AND state = 'pending';
+    UPDATE conversation
+       SET state = p_close ->> 'state', title = COALESCE(NULLIF(title, ''), p_close ->> 'title', ''),
+           last_activity_at = clock_timestamp()
+     WHERE id = p_conversation;
+    UPDATE turn
+       SET status = p_close ->> 'status', outcome = p_close ->> 'outcome', error = p_close ->> 'error',
+           usage = p_close ->> 'usage', ended_at = clock_timestamp()
+     WHERE id = p_turn AND status = 'running';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% is not running', p_turn USING ERRCODE = 'EV003';
+    END IF;
+END
+$$;
+
+REVOKE ALL ON FUNCTION close_turn FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION close_turn TO everturn_worker;
+
+
+-- The blocks of a conversation after the range of the last summary of scope `history`, in order; all if there is none.
+-- Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION load_recent_blocks(p_tenant text, p_project text, p_user_id text, p_conversation text)
+RETURNS SETOF block
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+DECLARE
+    v_covered bigint;
+BEGIN
+    PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+            set_config('app.user_id', p_user_id, true);
+    -- A statement of its own: under row-level security, a subquery would not be used to search the index. The body is
+    -- canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to json,
+    -- because the text of a summary can hold U+0000, which Postgres refuses to unescape.
+    SELECT substring(b.body FROM '"last_seq":([0-9]+)')::bigint INTO v_covered
+      FROM block b
+     WHERE b.conversation_id = p_conversation AND b.type = 'conv.range.summary'
+       AND position('"scope":"history"' IN b.body) > 0
+     ORDER BY b.seq DESC LIMIT 1;
+    RETURN QUERY
+    SELECT b.* FROM block b WHERE b.conversation_id = p_conversation AND b.seq > COALESCE(v_covered, 0) ORDER BY b.seq;
+END
+$$;
+
+REVOKE ALL ON FUNCTION load_recent_blocks FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION load_recent_blocks TO everturn_worker;
+
+
+-- What a worker needs to begin or resume a turn, in one call: the turn, the blocks of load_recent_blocks (none without
+-- p_with_blocks), the feedback that no block contains, the sum of the turn's usage, and which other rows exist. No row if
+-- the principal has no such turn. Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION load_turn_start(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_with_blocks boolean
+) RETURNS TABLE (turn turn, read_at timestamptz, blocks block[], feedback feedback[], input_tokens bigint,
+                 output_tokens bigint, cache_read_tokens bigint, cost_usd double precision, cost_known boolean,
+                 has_sources boolean, has_signals boolean, has_files boolean)
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+#variable_conflict use_column
+DECLARE
+    v_blocks block[];
+BEGIN
+    PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+            set_config('app.user_id', p_user_id, true);
+    IF p_with_blocks THEN
+        v_blocks := ARRAY(SELECT b FROM load_recent_blocks(p_tenant, p_project, p_user_id, p_conversation) AS b);
+    END IF;
+    RETURN QUERY
+    SELECT t, clock_timestamp(), v_blocks,
+           ARRAY(SELECT f FROM feedback f WHERE f.conversation_id = p_conversation AND NOT f.told ORDER BY f.ts, f.id),
+           used.*,
+           EXISTS (SELECT FROM source s WHERE s.conversation_id = p_conversation),
+           EXISTS (SELECT FROM signal s WHERE s.turn_id = p_turn),
+           EXISTS (SELECT FROM artifact a WHERE a.conversation_id = p_conversation AND a.kind = 'file')
+      FROM turn t, LATERAL (
+           SELECT COALESCE(sum(u.input_tokens), 0)::bigint, COALESCE(sum(u.output_tokens), 0)::bigint,
+                  COALESCE(sum(u.cache_read_tokens), 0)::bigint, COALESCE(sum(u.cost_usd), 0),
+                  COALESCE(bool_and(u.cost_known), true)
+             FROM usage_event u WHERE u.turn_id = p_turn) AS used
+     WHERE t.id = p_turn;
+END
+$$;
+
+REVOKE ALL ON FUNCTION load_turn_start FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION load_turn_start TO everturn_worker;
+
+
 -- Appends copied blocks to a conversation of the principal of the transaction, as long as the conversation has no turn:
 -- once it has accepted a message, only its lease holder appends blocks.
 CREATE OR REPLACE FUNCTION append_fork_blocks(

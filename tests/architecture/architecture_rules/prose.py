@@ -19,6 +19,7 @@ LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "crit
 FROZEN = (
     "migrations/sql/tables/",
     "migrations/sql/grants.sql",
+    "migrations/sql/functions/timeline.sql",
     "libs/common/src/everturn/feedback/postgres.py",
     "libs/common/src/everturn/turns/postgres_timelines.py",
 )

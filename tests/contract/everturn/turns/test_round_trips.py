@@ -2,16 +2,22 @@
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
+from everturn.core.ids import CallId
 from everturn.postgres.pool import Connection
 from everturn.turns.inbox import IdempotencyKey
+from everturn.turns.model import Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing, commit, think
+
+USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
+EFFECT = EffectChange(CallId("call_1"), "io.mail", "h", Effect.PURE, EffectState.COMMITTED)
 
 
 @pytest.fixture
@@ -61,15 +67,15 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
         claim = await harness.claim(conversation_id)
 
     assert claim.turn_id is not None
-    async with at_most(calls, 4):
+    async with at_most(calls, 1):
         await harness.timelines.load_start(harness.principal, conversation_id, claim.turn_id)
 
     async with at_most(calls, 1):
         await harness.timelines.commit(claim.lease, commit(claim, think(claim, "a")))
 
-    async with at_most(calls, 2):  # in a transaction of the driver
+    async with at_most(calls, 1):
         end = closing(claim, seen_inbox=claim.inbox_seq, after=think(claim, "a"))
-        await harness.timelines.commit(claim.lease, end)
+        await harness.timelines.commit(claim.lease, replace(end, usage=(USAGE,), effects=(EFFECT,)))
 
     async with at_most(calls, 1):
-        await harness.leases.release(claim.lease, requeue=False)
+        await harness.leases.finish(claim.lease, claim.turn_id, claim.cursor)

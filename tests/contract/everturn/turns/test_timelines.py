@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import Conflict
-from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
 from everturn.turns.model import Effect, EffectChange, EffectState, Promotion, UsageEvent
 from everturn.turns.ports import InboxMoved
-from everturn.turns.postgres_timelines import holds_blocks_only
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
 from everturn_testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
@@ -96,15 +94,30 @@ async def test_a_commit_without_blocks_moves_the_cursor(postgres_harness: Harnes
     assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == "1-7"
 
 
-async def test_only_a_commit_of_blocks_goes_in_one_call(postgres_harness: Harness) -> None:
+async def test_an_end_that_has_not_seen_a_signal_leaves_nothing(postgres_harness: Harness, roles: Roles) -> None:
     claim = await postgres_harness.start_turn()
-    plain = commit(claim, think(claim, "a"))
+    ending = replace(closing(claim, seen_inbox=claim.inbox_seq), usage=(USAGE,))
+    await postgres_harness.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "x")
 
-    assert holds_blocks_only(plain)
-    assert not holds_blocks_only(replace(plain, usage=(USAGE,)))
-    sources = merge_sources({}, [SourceDraft("t", "https://a.example")]).changes
-    assert not holds_blocks_only(replace(plain, sources=sources))
-    assert not holds_blocks_only(closing(claim, seen_inbox=1))
+    with pytest.raises(InboxMoved) as moved:
+        await postgres_harness.timelines.commit(claim.lease, ending)
+
+    assert moved.value.inbox_seq == claim.inbox_seq + 1
+    for table in ("block", "usage_event"):
+        query = f"SELECT count(*) FROM {table} WHERE conversation_id = $1"
+        assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == 0
+
+
+async def test_an_end_whose_answer_was_lost_can_be_repeated(postgres_harness: Harness, roles: Roles) -> None:
+    claim = await postgres_harness.start_turn()
+    ending = replace(closing(claim, seen_inbox=claim.inbox_seq), usage=(USAGE,))
+    await postgres_harness.timelines.commit(claim.lease, ending)
+    await postgres_harness.say("Next.", claim.lease.conversation_id)
+
+    await postgres_harness.timelines.commit(claim.lease, ending)
+
+    query = "SELECT count(*) FROM usage_event WHERE conversation_id = $1"
+    assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == 1
 
 
 class TestPostgresTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):

@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from everturn.core.cancellation import keep_cancellation
-from everturn.core.errors import DatabaseFault, EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
+from everturn.core.errors import Conflict, DatabaseFault, EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.lease_timing import LeaseTiming
 
@@ -28,8 +28,8 @@ DISK_FULL_KEPT_S = 60.0
 END_TIMEOUT_S = 5.0
 """How long to wait for the end of a cancelled statement before its connection is closed."""
 
-STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
-"""The SQLSTATEs of append_blocks."""
+STALE_FENCE, OUT_OF_ORDER, NOT_RUNNING = "EV001", "EV002", "EV003"
+"""The SQLSTATEs of the functions with which a worker writes a turn."""
 _PASSING = ("08", "40", "53", "57", "25P03", "25006")
 """SQLSTATE classes of transient errors: connection, rollback, resources, operator; timeout and read-only."""
 
@@ -244,6 +244,8 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError:
         return StaleFence(str(error))
     if code == OUT_OF_ORDER:
         return OutOfOrder(str(error))
+    if code == NOT_RUNNING:
+        return Conflict(str(error))
     if code == "55P03":
         return LockTimeout()
     if code in ("22021", "22P05") or isinstance(error.__cause__, UnicodeEncodeError):

@@ -130,6 +130,14 @@ class Leases(Protocol):
         """
         ...
 
+    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
+        """Record that the turn's terminal event was published, as Timelines.save_announced does, and release the lease.
+
+        Returns what `release` returns. Raises StaleFence, unless the end has been announced already: so the call can be
+        retried after a lost answer.
+        """
+        ...
+
 
 class FairClaims(Protocol):
     """Claims of one worker within the limits on running turns that all workers share."""

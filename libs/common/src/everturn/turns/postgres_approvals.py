@@ -26,10 +26,6 @@ _WITHDRAW = """
 UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp()
  WHERE turn_id = $1 AND state = 'pending' AND id = ANY($2)
 """
-CLOSE_APPROVALS = """
-UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp() WHERE turn_id = $1 AND state = 'pending'
-"""
-"""Withdraws the questions that an ending turn leaves open."""
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
 
 

@@ -1,12 +1,12 @@
 """The effect ledger in Postgres: which calls of tools were begun, and how they ended.
 
 A call of a program has its own transactions, which hold the fence until their end. The agent's own calls are written
-by the commits of the lease holder.
+by the commits of the lease holder (append_commit).
 """
 
 from everturn.core.errors import StaleFence
 from everturn.postgres.pool import Connection, Database
-from everturn.turns.model import Commit, Effect, EffectState, Lease
+from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import EffectKey, EffectRecord
 
 # A claim changes the fence in the same row, so it waits for this lock, and what we read stays true until we commit.
@@ -19,18 +19,6 @@ ON CONFLICT (turn_id, call_id) DO NOTHING
 """
 _KNOWN = "SELECT state, reply FROM tool_effect WHERE turn_id = $1 AND call_id = $2"
 _SETTLE = "UPDATE tool_effect SET state = $3, reply = $4 WHERE turn_id = $1 AND call_id = $2"
-# Of calls that the agent's own commits record.
-_SAVE = """
-INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, effect, state)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state
-"""
-# An abandoned or interrupted turn leaves calls whose progress is unknown.
-CLOSE_EFFECTS = """
-UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
- WHERE turn_id = $1 AND state = 'intended'
-"""
-"""Settles the calls that an ending turn leaves open."""
 
 
 class PostgresEffects:
@@ -59,11 +47,3 @@ class PostgresEffects:
 async def _check_fence(transaction: Connection, lease: Lease) -> None:
     if await transaction.fetchval(_FENCE, lease.conversation_id, lease.fence) is None:
         raise StaleFence(lease.conversation_id)
-
-
-async def save_effects(transaction: Connection, lease: Lease, commit: Commit) -> None:
-    """Write the calls of a commit; the open transaction has checked the fence."""
-    owner = (commit.turn_id, lease.conversation_id, *lease.principal.owner)
-    if commit.effects:
-        effects = [(e.call_id, e.tool_id, e.args_hash, e.effect.value, e.state.value) for e in commit.effects]
-        await transaction.executemany(_SAVE, [owner + effect for effect in effects])

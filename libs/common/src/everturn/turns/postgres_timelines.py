@@ -1,15 +1,19 @@
 """Timelines in Postgres: reading blocks, and writing one commit of a lease holder.
 
 Blocks are written first. That checks the fence and locks the conversation's row, so that its inbox can't change. Then
-come all rows that must change together with the blocks.
+come all rows that must change together with the blocks. Most commits are one call of a function; those with other rows
+are a transaction.
 """
 
+import json
+from dataclasses import asdict
+
 from everturn.conversations.model import ConversationState
-from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
+from everturn.core.errors import NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
-from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
+from everturn.feedback.postgres import read_feedback
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, replace_nul
 from everturn.timeline.blocks import Block
@@ -18,8 +22,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import Commit, Lease, Promotion, TurnClose, TurnStart
 from everturn.turns.ports import InboxMoved
-from everturn.turns.postgres_approvals import CLOSE_APPROVALS, save_approvals
-from everturn.turns.postgres_effects import CLOSE_EFFECTS, save_effects
+from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (
     BLOCK_COLUMNS,
     SIGNAL_COLUMNS,
@@ -37,23 +40,12 @@ from everturn.turns.postgres_sources import load_source_text, load_sources, save
 _APPEND = """
 SELECT append_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 """
-_USAGE = """
-INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens, output_tokens,
-                         cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+_APPEND_COMMIT = """
+SELECT append_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 """
 _MARK_FEEDBACK = """
 UPDATE feedback SET told = true
  WHERE turn_id = $1 AND origin = $2 AND reaction IS NOT DISTINCT FROM $3 AND text = $4 AND NOT told
-"""
-_CLOSE = f"""
-WITH effects AS ({CLOSE_EFFECTS}), approvals AS ({CLOSE_APPROVALS}), closed AS (
-    UPDATE conversation
-       SET state = $7, title = COALESCE(NULLIF(title, ''), $8, ''), last_activity_at = clock_timestamp()
-     WHERE id = $6
-)
-UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
- WHERE id = $1 AND status = 'running'
 """
 _NEXT_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request, doorbell_at, rings)
@@ -61,18 +53,7 @@ SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, 
   FROM turn WHERE id = $1
 """
 
-_BLOCKS = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
-"""
-# The body is canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to
-# json, because the text of a summary can hold U+0000, which Postgres refuses to unescape.
-_COVERED = """
-SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
-  FROM block
- WHERE conversation_id = $1 AND type = 'conv.range.summary' AND position('"scope":"history"' IN body) > 0
- ORDER BY seq DESC LIMIT 1
-"""
+_RECENT_BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM load_recent_blocks($1, $2, $3, $4)"
 _TURN = f"""
 SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at
   FROM turn WHERE id = $1
@@ -81,25 +62,7 @@ _SIGNALS = f"""
 SELECT {SIGNAL_COLUMNS}
   FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
 """
-_FEEDBACK = f"""
-SELECT {FEEDBACK_COLUMNS}
-  FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
-"""
 _USED = ("input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "cost_known")
-_START = f"""
-SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at, used.*, ({_COVERED}) AS covered,
-       EXISTS (SELECT FROM source WHERE conversation_id = $1) AS has_sources,
-       EXISTS (SELECT FROM feedback WHERE conversation_id = $1 AND NOT told) AS has_feedback,
-       EXISTS (SELECT FROM signal WHERE turn_id = $2) AS has_signals,
-       EXISTS (SELECT FROM artifact WHERE conversation_id = $1 AND kind = 'file') AS has_files
-  FROM turn, LATERAL (
-       SELECT COALESCE(sum(input_tokens), 0)::bigint AS used_input_tokens,
-              COALESCE(sum(output_tokens), 0)::bigint AS used_output_tokens,
-              COALESCE(sum(cache_read_tokens), 0)::bigint AS used_cache_read_tokens,
-              COALESCE(sum(cost_usd), 0) AS used_cost_usd, COALESCE(bool_and(cost_known), true) AS used_cost_known
-         FROM usage_event WHERE turn_id = $2) AS used
- WHERE id = $2
-"""
 _SAVE_TITLE = """
 UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
 """
@@ -120,19 +83,40 @@ UPDATE turn SET attempt = $4
 """
 
 
-def holds_blocks_only(commit: Commit) -> bool:
-    """Whether append_blocks alone, one round trip with its own transaction, writes all of the commit."""
-    rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
-    rows += (commit.requests, commit.withdrawn)
+def needs_transaction(commit: Commit) -> bool:
+    """Whether the commit has rows that append_commit, one call with its own transaction, does not write."""
+    rows = (commit.artifacts, commit.signals, commit.sources, commit.requests, commit.withdrawn)
     has_feedback = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
-    return commit.close is None and not any(rows) and not has_feedback
+    has_promotion = commit.close is not None and commit.close.promote is not None
+    return any(rows) or has_feedback or has_promotion
 
 
-async def append_blocks(connection: Connection, lease: Lease, commit: Commit) -> int:
-    """Returns inbox_seq. Raises StaleFence, or OutOfOrder when the first block doesn't follow the last stored one."""
+async def append_commit(connection: Connection, lease: Lease, commit: Commit, close: TurnClose | None) -> int:
+    """Write the blocks, the effects and the usage of a commit, and end its turn if `close` is given. Returns inbox_seq.
+
+    Raises InboxMoved, StaleFence, OutOfOrder when the first block doesn't follow the last stored one, and Conflict when
+    the turn to end is not running.
+    """
+    columns = _build_columns(lease, commit)
+    if close is None and not commit.effects and not commit.usage:
+        return await connection.fetchval(_APPEND, *columns)
+    effects = {effect.call_id: asdict(effect) for effect in commit.effects}
+    inbox_seq = await connection.fetchval(
+        _APPEND_COMMIT,
+        *columns,
+        json.dumps(list(effects.values())),
+        json.dumps([asdict(usage) for usage in commit.usage]),
+        None if close is None else _build_close_json(close),
+    )
+    if close is not None and close.seen_inbox != inbox_seq:
+        raise InboxMoved(inbox_seq)
+    return inbox_seq
+
+
+def _build_columns(lease: Lease, commit: Commit) -> tuple[object, ...]:
+    """The arguments of append_blocks."""
     blocks, principal = commit.blocks, lease.principal
-    return await connection.fetchval(
-        _APPEND,
+    return (
         principal.tenant,
         principal.project,
         principal.user_id,
@@ -154,20 +138,37 @@ async def append_blocks(connection: Connection, lease: Lease, commit: Commit) ->
     )
 
 
-async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
+def _build_close_json(close: TurnClose) -> str:
+    """The argument of close_turn; append_commit also reads `seen_inbox`."""
+    row = {
+        "seen_inbox": close.seen_inbox,
+        "status": close.status,
+        "outcome": close.outcome,
+        "error": None if close.error is None else close.error.model_dump_json(),
+        # Without defaults, so that the previous version can read it.
+        "usage": close.usage.model_dump_json(exclude_defaults=True),
+        "state": _state_after(close),
+        "title": None if close.title is None else replace_nul(close.title),
+    }
+    return json.dumps(row)
+
+
+async def save_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
     """Write all of a commit in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
-    inbox_seq = await append_blocks(transaction, lease, commit)
+    inbox_seq = await append_commit(transaction, lease, commit, None)
+    close = commit.close
+    if close is not None and close.seen_inbox != inbox_seq:
+        raise InboxMoved(inbox_seq)
     await _save_signals(transaction, commit, inbox_seq)
     await save_approvals(transaction, lease, commit, inbox_seq)
     await _mark_shown_feedback(transaction, commit)
-    await save_effects(transaction, lease, commit)
-    await _append_usage(transaction, lease, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
     await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
-    if commit.close is not None:
-        if commit.close.seen_inbox != inbox_seq:
-            raise InboxMoved(inbox_seq)
-        await _close(transaction, lease, commit.turn_id, commit.close)
+    if close is not None:
+        where = lease.conversation_id, commit.turn_id
+        await transaction.execute("SELECT close_turn($1, $2, $3)", *where, _build_close_json(close))
+        if close.promote is not None and not await _promote(transaction, commit.turn_id, close.promote):
+            raise InboxMoved(close.seen_inbox)
     return inbox_seq
 
 
@@ -205,39 +206,6 @@ async def _mark_shown_feedback(transaction: Connection, commit: Commit) -> None:
         await transaction.executemany(_MARK_FEEDBACK, shown)
 
 
-async def _append_usage(transaction: Connection, lease: Lease, commit: Commit) -> None:
-    principal = lease.principal
-    owner = (commit.turn_id, lease.conversation_id, *principal.owner)
-    if commit.usage:
-        tokens = [(u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens) for u in commit.usage]
-        await transaction.executemany(
-            _USAGE,
-            [
-                (*owner, u.model, u.role, *counts, u.cost_usd, u.estimated, u.cost_known)
-                for u, counts in zip(commit.usage, tokens, strict=True)
-            ],
-        )
-
-
-async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: TurnClose) -> None:
-    done = await transaction.execute(
-        _CLOSE,
-        turn_id,
-        close.status.value,
-        None if close.outcome is None else close.outcome.value,
-        None if close.error is None else close.error.model_dump_json(),
-        # Without defaults, so that the previous version can read it.
-        close.usage.model_dump_json(exclude_defaults=True),
-        lease.conversation_id,
-        _state_after(close).value,
-        None if close.title is None else replace_nul(close.title),
-    )
-    if done != "UPDATE 1":
-        raise Conflict(f"{turn_id} is not running.")
-    if close.promote is not None and not await _promote(transaction, turn_id, close.promote):
-        raise InboxMoved(close.seen_inbox)
-
-
 def _state_after(close: TurnClose) -> ConversationState:
     if close.promote is not None:
         return ConversationState.QUEUED
@@ -273,26 +241,26 @@ class PostgresTimelines:
     async def load_start(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
     ) -> TurnStart:
-        blocks, sources, feedback = (), (), ()
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            row = await transaction.fetchrow(_START, conversation_id, turn_id)
-            if row is None:
-                raise NotFound(turn_id)
-            if with_blocks:
-                blocks = await transaction.fetch(_BLOCKS, conversation_id, row["covered"] or 0)
-            if row["has_sources"]:
-                sources = await load_sources(transaction, conversation_id)
-            if row["has_feedback"]:
-                feedback = tuple(map(read_feedback, await transaction.fetch(_FEEDBACK, conversation_id)))
-        usage = TurnUsage(**{name: row[f"used_{name}"] for name in _USED})
-        has = {"has_signals": row["has_signals"], "has_files": row["has_files"]}
-        return TurnStart(read_turn(row), await read_blocks(blocks), usage, sources, feedback, **has)
+        start = conversation_id, turn_id, with_blocks
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(
+                "SELECT * FROM load_turn_start($1, $2, $3, $4, $5, $6)", *principal.owner, *start
+            )
+        if row is None:
+            raise NotFound(turn_id)
+        return TurnStart(
+            read_turn({**row["turn"], "read_at": row["read_at"]}),
+            await read_blocks(row["blocks"] or ()),
+            TurnUsage(**{name: row[name] for name in _USED}),
+            await self.load_sources(principal, conversation_id) if row["has_sources"] else (),
+            tuple(map(read_feedback, row["feedback"])),
+            has_signals=row["has_signals"],
+            has_files=row["has_files"],
+        )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            # Two statements: under row level security a subquery would not be used to search the index.
-            covered = await transaction.fetchval(_COVERED, conversation_id)
-            rows = await transaction.fetch(_BLOCKS, conversation_id, covered or 0)
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_RECENT_BLOCKS, *principal.owner, conversation_id)
         return await read_blocks(rows)
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
@@ -332,10 +300,10 @@ class PostgresTimelines:
     async def commit(self, lease: Lease, commit: Commit) -> int:
         try:
             async with self._database.connection() as connection:
-                if holds_blocks_only(commit):
-                    return await append_blocks(connection, lease, commit)
+                if not needs_transaction(commit):
+                    return await append_commit(connection, lease, commit, commit.close)
                 async with connection.transaction():
-                    return await append_commit(connection, lease, commit)
+                    return await save_commit(connection, lease, commit)
         except OutOfOrder:
             return await self._check_written(lease, commit)
 
