@@ -1,4 +1,4 @@
-"""A worker starts and ends a turn in fewer calls. Run before the deploy: the previous version calls none of
+"""A worker starts, ends and indexes a turn in fewer calls. Run before the deploy: the previous version calls none of
 these functions, and what it calls stays.
 """
 
@@ -9,4 +9,14 @@ down_revision = "0018"
 
 
 def upgrade() -> None:
-    save_functions(["append_commit", "close_turn", "load_recent_blocks", "load_turn_start", "finish_turn"])
+    save_functions(
+        [
+            "append_commit",
+            "close_turn",
+            "load_recent_blocks",
+            "load_turn_start",
+            "finish_turn",
+            "load_indexed_blocks",
+            "save_snippets",
+        ]
+    )

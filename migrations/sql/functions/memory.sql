@@ -22,6 +22,68 @@ REVOKE ALL ON FUNCTION claim_unindexed FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION claim_unindexed TO everturn_worker;
 
 
+-- The blocks of a turn that have one of these types, in order, until their bodies have p_bytes together; at least one.
+-- Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION load_indexed_blocks(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_types text[], p_bytes bigint
+) RETURNS SETOF block
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+DECLARE
+    v_first bigint;
+    v_end bigint;
+BEGIN
+    PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+            set_config('app.user_id', p_user_id, true);
+    SELECT t.first_seq, COALESCE((SELECT n.first_seq FROM turn n
+                                   WHERE n.conversation_id = t.conversation_id AND n.ordinal > t.ordinal
+                                     AND n.first_seq IS NOT NULL
+                                   ORDER BY n.ordinal LIMIT 1), 9223372036854775807)
+      INTO v_first, v_end FROM turn t WHERE t.id = p_turn AND t.conversation_id = p_conversation;
+    RETURN QUERY
+    SELECT (said.b).*
+      FROM (SELECT b, COALESCE(sum(octet_length(b.body)) OVER (
+                                   ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+              FROM block b
+             WHERE b.conversation_id = p_conversation AND b.turn_id = p_turn AND b.type = ANY (p_types)
+               AND b.seq >= v_first AND b.seq < v_end) AS said
+     WHERE said.bytes_before < p_bytes ORDER BY (said.b).seq;
+END
+$$;
+
+REVOKE ALL ON FUNCTION load_indexed_blocks FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION load_indexed_blocks TO everturn_worker;
+
+
+-- Replaces the snippets of a turn and marks it as indexed. Returns false if the principal has no such turn. Runs as the
+-- worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION save_snippets(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_encoder text, p_targets text[],
+    p_refs text[], p_texts text[], p_words text[], p_embeddings text[], p_ts text[]
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+BEGIN
+    PERFORM set_config('app.tenant', p_tenant, true), set_config('app.project', p_project, true),
+            set_config('app.user_id', p_user_id, true);
+    -- The row lock makes an erasure of the conversation wait until the snippets are committed, so that it erases them too.
+    UPDATE turn SET indexed_at = clock_timestamp() WHERE id = p_turn AND conversation_id = p_conversation;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM snippet WHERE conversation_id = p_conversation AND turn_id = p_turn;
+    INSERT INTO snippet (conversation_id, tenant, project, user_id, turn_id, encoder, target, ref, text, words,
+                         embedding, ts)
+    SELECT p_conversation, p_tenant, p_project, p_user_id, p_turn, p_encoder, s.target, s.ref, s.text,
+           string_to_array(s.words, ' '), s.embedding::vector, s.ts::timestamptz
+      FROM unnest(p_targets, p_refs, p_texts, p_words, p_embeddings, p_ts)
+           AS s (target, ref, text, words, embedding, ts);
+    RETURN true;
+END
+$$;
+
+REVOKE ALL ON FUNCTION save_snippets FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION save_snippets TO everturn_worker;
+
+
 -- The snippets of a person with the nearest vectors, found in the graph over all vectors. The search continues until
 -- enough rows pass the filters, but not for ever: where most rows belong to others, it may return fewer.
 CREATE OR REPLACE FUNCTION nearest_snippets(

@@ -9,6 +9,7 @@ import pytest
 
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.ids import CallId
+from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.postgres.pool import Connection
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.model import Effect, EffectChange, EffectState, UsageEvent
@@ -79,3 +80,14 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
 
     async with at_most(calls, 1):
         await harness.leases.finish(claim.lease, claim.turn_id, claim.cursor)
+
+
+async def test_calls_of_the_index(postgres_harness: Harness, roles: Roles, calls: list[str]) -> None:
+    claim = await postgres_harness.start_turn()
+    await postgres_harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    index = PostgresSnippetIndex(roles.worker)
+
+    async with at_most(calls, 3):
+        (job,) = await index.claim_turns(1)
+        await index.load_texts(job.principal, job.conversation_id, job.turn_id)
+        assert await index.save_snippets(job.principal, job, (), encoder="any")

@@ -44,27 +44,8 @@ WORD_WEIGHT = 1.0
 ANCHOR_WEIGHT = 3.0
 """A word among the anchors counts four times in total, because it is also a word of the snippet."""
 
-_BLOCKS = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM (SELECT b.*, COALESCE(sum(octet_length(b.body))
-                             OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
-          FROM block b, turn t
-         WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
-           AND b.type = ANY ($3) AND b.seq >= t.first_seq
-           AND b.seq < {END_SEQ}) AS said
- WHERE bytes_before < $4 ORDER BY seq
-"""
-
-_MARK = "UPDATE turn SET indexed_at = clock_timestamp() WHERE id = $1 AND conversation_id = $2"
-_CLEAR = "DELETE FROM snippet WHERE conversation_id = $1 AND turn_id = $2"
-_INSERT = """
-INSERT INTO snippet (conversation_id, tenant, project, user_id, turn_id, encoder, target, ref, text, words,
-                     embedding, ts)
-SELECT $1, $2, $3, $4, $5, $6, s.target, s.ref, s.text, string_to_array(s.words, ' '), s.embedding::vector,
-       s.ts::timestamptz
-  FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
-       AS s (target, ref, text, words, embedding, ts)
-"""
+_BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM load_indexed_blocks($1, $2, $3, $4, $5, $6, $7)"
+_SAVE = "SELECT save_snippets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 EXACT_ROWS = 20_000
 """If a person has at most this many snippets, a question is compared with each of them, in about 10 ms."""
@@ -148,26 +129,20 @@ class PostgresSnippetIndex:
     async def load_texts(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
     ) -> tuple[Block, ...]:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            rows = await transaction.fetch(_BLOCKS, conversation_id, turn_id, _types_of(ALL_TARGETS), MAX_INDEXED_BYTES)
+        where = (*principal.owner, conversation_id, turn_id)
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_BLOCKS, *where, _types_of(ALL_TARGETS), MAX_INDEXED_BYTES)
         return await read_blocks(rows)
 
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
     ) -> bool:
         words, vectors = await asyncio.to_thread(_build_columns, principal, snippets)
-        async with self._database.transaction(principal) as transaction:
-            # The row lock makes an erasure of the conversation wait until the snippets are committed, so that it erases
-            # them too.
-            if await transaction.execute(_MARK, job.turn_id, job.conversation_id) != "UPDATE 1":
-                return False
-            await transaction.execute(_CLEAR, job.conversation_id, job.turn_id)
-            await transaction.execute(
-                _INSERT,
+        async with self._database.connection() as connection:
+            return await connection.fetchval(
+                _SAVE,
+                *principal.owner,
                 job.conversation_id,
-                principal.tenant,
-                principal.project,
-                principal.user_id,
                 job.turn_id,
                 encoder,
                 [each.snippet.target.value for each in snippets],
@@ -177,7 +152,6 @@ class PostgresSnippetIndex:
                 vectors,
                 [each.snippet.ts for each in snippets],
             )
-        return True
 
 
 def _build_columns(principal: Principal, snippets: Sequence[EmbeddedSnippet]) -> tuple[list[str], list[str | None]]:
