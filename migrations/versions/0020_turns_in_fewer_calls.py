@@ -14,6 +14,7 @@ def upgrade() -> None:
             "append_commit",
             "close_turn",
             "load_recent_blocks",
+            "may_have_next",
             "load_turn_start",
             "finish_turn",
             "load_indexed_blocks",

@@ -65,6 +65,31 @@ REVOKE ALL ON FUNCTION next_of_tenant FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION next_of_tenant TO everturn_worker;
 
 
+-- Whether next_of_tenant may find a turn, asked after a claim of this conversation was committed: one waits without a
+-- doorbell, or is just being accepted and may have found no place, because it still saw the claimed turn in its own.
+-- A later accept sees that the place is free. Waits for no lock, and holds those it gets until the end of the
+-- transaction, which should follow at once.
+CREATE OR REPLACE FUNCTION may_have_next(p_conversation text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    v_tenant text := (SELECT c.tenant FROM conversation c WHERE c.id = p_conversation);
+    v_lane text;
+BEGIN
+    FOREACH v_lane IN ARRAY ARRAY['anonymous', 'paid', 'privileged', 'registered'] LOOP
+        IF NOT pg_try_advisory_xact_lock_shared(hashtextextended('queue:' || v_lane || ':' || v_tenant, 0)) THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    -- A statement of its own, which sees what those accepted that held the locks before.
+    RETURN EXISTS (
+        SELECT FROM turn t WHERE t.tenant = v_tenant AND t.status = 'queued' AND t.doorbell_at IS NULL);
+END
+$$;
+
+REVOKE ALL ON FUNCTION may_have_next FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION may_have_next TO everturn_worker;
+
+
 -- Finds turns that no worker has noticed: queued turns whose doorbell may be lost, waiting ones that have a place now,
 -- running ones whose lease expired, ended ones that were not announced. Returns at most 200 and marks them as rung; the
 -- next ring follows after 5 s, then 10, 20, 40, and 60 s from then on. Without p_takeovers nothing that has a lease is

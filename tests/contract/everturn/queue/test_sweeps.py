@@ -11,6 +11,7 @@ import pytest
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId
 from everturn.postgres.pool import Connection, Database
+from everturn.turns.model import Claim
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresSweeps
@@ -68,6 +69,13 @@ async def fill(database: Database, principal: Principal, conversation_id: Conver
     async with database.transaction(principal) as transaction:
         rows = await transaction.fetch("SELECT * FROM next_of_tenant($1, 2)", conversation_id)
     return [row["conversation_id"] for row in rows]
+
+
+async def may_have_next(harness: Harness, claim: Claim) -> bool:
+    """What the worker that has claimed this turn learns when it begins."""
+    assert claim.turn_id is not None
+    start = await harness.timelines.load_start(harness.principal, claim.lease.conversation_id, claim.turn_id)
+    return start.may_have_next
 
 
 async def age_doorbell(roles: Roles, conversation_id: ConversationId, seconds: float) -> None:
@@ -229,6 +237,35 @@ async def test_a_turn_gets_a_place_freed_before_its_commit(
     assert not late.ring
     assert rung == [late.conversation_id]
     assert (await crowded.say()).ring
+
+
+async def test_a_claim_with_no_turn_behind_it_has_no_next(harness: Harness, roles: Roles) -> None:
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("quiet", "p", "u"))
+    other = replace(crowded, principal=Principal("other", "p", "u"))
+    receipts = [await crowded.say() for _ in range(3)]
+    alone = await other.claim((await other.say()).conversation_id)
+
+    first = await crowded.claim(receipts[0].conversation_id)
+
+    assert await may_have_next(crowded, first)
+    assert not await may_have_next(other, alone)
+    await fill(roles.worker, crowded.principal, receipts[0].conversation_id)
+    assert not await may_have_next(crowded, first)
+
+
+async def test_a_turn_that_is_being_accepted_may_be_next(harness: Harness, roles: Roles) -> None:
+    database = Held(roles.ingress)
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("late", "p", "u"))
+    receipt = await crowded.say()
+    accepting = asyncio.create_task(replace(crowded, inbox=PostgresInbox(database, share=2)).say())
+    await database.done.wait()
+
+    try:
+        assert await may_have_next(crowded, await crowded.claim(receipt.conversation_id))
+    finally:
+        database.released.set()
+
+    assert (await accepting).ring
 
 
 async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(

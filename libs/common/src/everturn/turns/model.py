@@ -51,6 +51,8 @@ class TurnStart:
     """Whether signals of the turn have arrived, answered or not."""
     has_files: bool
     """Whether turns have left files in the workspace, removed or not."""
+    may_have_next: bool
+    """Whether the tenant may have another turn that waits for the place on a lane which this one has left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class Sweeps(Protocol):
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         """After a turn of this conversation was claimed: the tenant's next queued turn without a doorbell, marked as
-        rung."""
+        rung. There is none unless TurnStart.may_have_next."""
         ...
 
 

@@ -256,6 +256,7 @@ class PostgresTimelines:
             tuple(map(read_feedback, row["feedback"])),
             has_signals=row["has_signals"],
             has_files=row["has_files"],
+            may_have_next=row["may_have_next"],
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

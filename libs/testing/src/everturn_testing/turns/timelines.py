@@ -56,6 +56,7 @@ class MemoryTimelines:
                 artifact.kind is ArtifactKind.FILE
                 for artifact in self._platform.conversation(principal, conversation_id).artifacts
             ),
+            may_have_next=True,
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

@@ -36,7 +36,7 @@ from everturn.events.turn_view import build_signal_event, build_signal_view, bui
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
-from everturn.turns.model import Claim, Lease
+from everturn.turns.model import Claim, Lease, TurnStart
 from everturn.turns.ports import Approvals, Leases, Timelines
 
 _log = structlog.get_logger(__name__)
@@ -305,7 +305,7 @@ class ClaimedTurn:
             with guarded("announcement", passing=(StaleFence, NotFound), turn_id=ended_id) as guard:
                 cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
         except NotFound as error:
-            # As in _load: only an erasure removes the rows of an ended turn.
+            # As in _load_start: only an erasure removes the rows of an ended turn.
             raise StaleFence(self._claim.lease.conversation_id) from error
         if guard.error is None:
             return cursor, True
@@ -322,10 +322,9 @@ class ClaimedTurn:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())
-            tasks.create_task(self._parts.announcer.ring_next(self._claim.lease.conversation_id))
             watching = tasks.create_task(self._watch(emitter))
             try:
-                result = await self._run_work(turn_id, emitter, manifests)
+                result = await self._run_work(turn_id, emitter, manifests, tasks)
             finally:
                 watching.cancel()
                 emitter.close()
@@ -334,12 +333,14 @@ class ClaimedTurn:
             manifests.share_preamble()
         return result
 
-    async def _run_work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> "_Result":
+    async def _run_work(
+        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
+    ) -> "_Result":
         """Errors are caught here, because a task group would wrap them."""
         try:
             if self._lost.is_set():
                 raise StaleFence()
-            ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
+            ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests, tasks))
             # Work that ignores its cancellation may write until the lease has expired, so the lease is not released.
             self._left_behind = isinstance(ran, Stopped) and ran.left_behind
             if self._stop_reason is StopReason.LOST or self._left_behind:
@@ -384,8 +385,13 @@ class ClaimedTurn:
             return EventCursor(lease.fence, 0)
         return max(cursor, last or cursor)
 
-    async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnLeft:
-        turn = await self._load(turn_id, emitter, manifests)
+    async def _work(
+        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
+    ) -> TurnLeft:
+        start = await self._load_start(turn_id)
+        if start.may_have_next:
+            tasks.create_task(self._parts.announcer.ring_next(self._claim.lease.conversation_id))
+        turn = self._build_turn(start, emitter, manifests)
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
@@ -427,7 +433,7 @@ class ClaimedTurn:
     def _loop(self, turn: LeasedTurn) -> AgentLoop:
         return AgentLoop(self._kit(turn), self._parts.loop)
 
-    async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
+    async def _load_start(self, turn_id: TurnId) -> TurnStart:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
         where = lease.principal, lease.conversation_id, turn_id
         try:
@@ -438,12 +444,15 @@ class ClaimedTurn:
         if not start.turn.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        who = lease.principal
+        return start
+
+    def _build_turn(self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
+        timelines, who = self._parts.timelines, self._claim.lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
         self._inbox = TurnInbox(
             timelines,
             who,
-            turn_id,
+            start.turn.id,
             self._claim.inbox_seq,
             has_signals=start.has_signals,
             report=report,
