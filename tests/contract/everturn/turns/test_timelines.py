@@ -72,9 +72,9 @@ async def test_the_ledgers_equal_the_commit(postgres_harness: Harness, roles: Ro
     await postgres_harness.timelines.commit(
         claim.lease, replace(commit(claim, blocks), usage=(USAGE,), effects=(effect,))
     )
-    known = replace(effect, state=EffectState.AMBIGUOUS)
+    committed, known = replace(effect, state=EffectState.COMMITTED), replace(effect, state=EffectState.AMBIGUOUS)
     await postgres_harness.timelines.commit(
-        claim.lease, replace(commit(claim, think(claim, "b", after=blocks)), effects=(known,))
+        claim.lease, replace(commit(claim, think(claim, "b", after=blocks)), effects=(committed, known))
     )
 
     effects = await roles.superuser.fetch("SELECT state, effect, tool_id FROM tool_effect WHERE call_id = $1", call_id)

@@ -38,9 +38,6 @@ from everturn.turns.postgres_rows import (
 from everturn.turns.postgres_sources import load_source_text, load_sources, save_sources
 
 _APPEND = """
-SELECT append_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
-"""
-_APPEND_COMMIT = """
 SELECT append_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 """
 _MARK_FEEDBACK = """
@@ -83,7 +80,7 @@ UPDATE turn SET attempt = $4
 """
 
 
-def needs_transaction(commit: Commit) -> bool:
+def _needs_transaction(commit: Commit) -> bool:
     """Whether the commit has rows that append_commit, one call with its own transaction, does not write."""
     rows = (commit.artifacts, commit.signals, commit.sources, commit.requests, commit.withdrawn)
     has_feedback = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
@@ -91,35 +88,18 @@ def needs_transaction(commit: Commit) -> bool:
     return any(rows) or has_feedback or has_promotion
 
 
-async def append_commit(connection: Connection, lease: Lease, commit: Commit, close: TurnClose | None) -> int:
+async def _append_commit(connection: Connection, lease: Lease, commit: Commit, close: TurnClose | None) -> int:
     """Write the blocks, the effects and the usage of a commit, and end its turn if `close` is given. Returns inbox_seq.
 
     Raises InboxMoved, StaleFence, OutOfOrder when the first block doesn't follow the last stored one, and Conflict when
     the turn to end is not running.
     """
-    columns = _build_columns(lease, commit)
-    if close is None and not commit.effects and not commit.usage:
-        return await connection.fetchval(_APPEND, *columns)
+    blocks = commit.blocks
+    # One row for each call, in its last state: a statement can't change a row a second time.
     effects = {effect.call_id: asdict(effect) for effect in commit.effects}
     inbox_seq = await connection.fetchval(
-        _APPEND_COMMIT,
-        *columns,
-        json.dumps(list(effects.values())),
-        json.dumps([asdict(usage) for usage in commit.usage]),
-        None if close is None else _build_close_json(close),
-    )
-    if close is not None and close.seen_inbox != inbox_seq:
-        raise InboxMoved(inbox_seq)
-    return inbox_seq
-
-
-def _build_columns(lease: Lease, commit: Commit) -> tuple[object, ...]:
-    """The arguments of append_blocks."""
-    blocks, principal = commit.blocks, lease.principal
-    return (
-        principal.tenant,
-        principal.project,
-        principal.user_id,
+        _APPEND,
+        *lease.principal.owner,
         lease.conversation_id,
         commit.turn_id,
         lease.fence,
@@ -135,7 +115,13 @@ def _build_columns(lease: Lease, commit: Commit) -> tuple[object, ...]:
         [block.ts for block in blocks],
         [block.ts_first for block in blocks],
         [block.hash for block in blocks],
+        json.dumps(list(effects.values())),
+        json.dumps([asdict(usage) for usage in commit.usage]),
+        None if close is None else _build_close_json(close),
     )
+    if close is not None and close.seen_inbox != inbox_seq:
+        raise InboxMoved(inbox_seq)
+    return inbox_seq
 
 
 def _build_close_json(close: TurnClose) -> str:
@@ -153,9 +139,9 @@ def _build_close_json(close: TurnClose) -> str:
     return json.dumps(row)
 
 
-async def save_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
+async def _save_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
     """Write all of a commit in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
-    inbox_seq = await append_commit(transaction, lease, commit, None)
+    inbox_seq = await _append_commit(transaction, lease, commit, None)
     close = commit.close
     if close is not None and close.seen_inbox != inbox_seq:
         raise InboxMoved(inbox_seq)
@@ -301,10 +287,10 @@ class PostgresTimelines:
     async def commit(self, lease: Lease, commit: Commit) -> int:
         try:
             async with self._database.connection() as connection:
-                if not needs_transaction(commit):
-                    return await append_commit(connection, lease, commit, commit.close)
+                if not _needs_transaction(commit):
+                    return await _append_commit(connection, lease, commit, commit.close)
                 async with connection.transaction():
-                    return await save_commit(connection, lease, commit)
+                    return await _save_commit(connection, lease, commit)
         except OutOfOrder:
             return await self._check_written(lease, commit)
 
