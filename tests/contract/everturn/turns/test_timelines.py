@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import Conflict
+from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import SignalKind
 from everturn.turns.model import Effect, EffectChange, EffectState, Promotion, UsageEvent
 from everturn.turns.ports import InboxMoved
@@ -118,6 +119,25 @@ async def test_an_end_whose_answer_was_lost_can_be_repeated(postgres_harness: Ha
 
     query = "SELECT count(*) FROM usage_event WHERE conversation_id = $1"
     assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == 1
+
+
+async def test_turns_start_while_a_migration_adds_columns(postgres_harness: Harness, roles: Roles) -> None:
+    """The driver knows the columns of a row that a function returns from an earlier call. When they have changed, the
+    call fails as if the server were away, and a retry succeeds."""
+    claim = await postgres_harness.start_turn()
+    conversation_id, turn_id = claim.lease.conversation_id, claim.turn_id
+    assert turn_id is not None
+    blocks = think(claim, "a")
+    await postgres_harness.timelines.commit(claim.lease, commit(claim, blocks))
+    where = ANN, conversation_id, turn_id
+    await postgres_harness.timelines.load_start(*where)
+
+    for table in ("turn", "block", "feedback"):
+        await roles.superuser.execute(f"ALTER TABLE {table} ADD COLUMN mood text NOT NULL DEFAULT 'good'")
+
+    start = await RetryPolicy((0.0,)).call(lambda: postgres_harness.timelines.load_start(*where))
+    assert (start.turn.id, start.blocks) == (turn_id, blocks)
+    assert await postgres_harness.timelines.load_recent_blocks(ANN, conversation_id) == blocks
 
 
 class TestPostgresTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):

@@ -27,9 +27,9 @@ from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
-async def end_unannounced(bench: Bench) -> None:
+async def end_unannounced(bench: Bench, failpoint: str = "turn.after_c3") -> None:
     await bench.say("Hello.")
-    await bench.hire(failpoint="turn.after_c3:1:raise").work()
+    await bench.hire(failpoint=f"{failpoint}:1:raise").work()
     bench.expire_lease()
 
 
@@ -58,9 +58,11 @@ async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
     await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_an_end_published_by_a_dead_worker_is_not_repeated() -> None:
+@pytest.mark.parametrize("failpoint", ["turn.after_c3", "turn.announced"])
+async def test_an_end_published_by_a_dead_worker_is_not_repeated(failpoint: str) -> None:
     bench = Bench(answer("Done."))
-    await end_unannounced(bench)
+    await end_unannounced(bench, failpoint)
+    assert not bench.platform.turns[bench.turn_rows[0].id].announced
 
     await bench.work()
 
