@@ -5,7 +5,7 @@ these functions, and what it calls stays.
 from scripts import save_functions
 
 revision = "0020"
-down_revision = "0018"
+down_revision = "0019"
 
 
 def upgrade() -> None:
