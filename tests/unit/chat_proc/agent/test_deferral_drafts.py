@@ -8,8 +8,9 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import draft_deferral, is_same_answer, repeats_deferred
 from chat_proc.turn.leased import CommitContent, TurnEnd
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody
+from everturn.timeline.progress import TurnProgress, fold_progress
 from everturn.timeline.turns import Outcome
 
 CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "now")
@@ -19,8 +20,8 @@ def complete(text: str, context: RoundContext = CONTEXT) -> BlockDraft:
     return context.draft(BlockType.COMPLETION, "ar:x", CompletionBody(text=text))
 
 
-def stored(*drafts: BlockDraft) -> tuple[Block, ...]:
-    return chain_blocks(drafts, next_seq=1, last_hash="")
+def stored(*drafts: BlockDraft) -> TurnProgress:
+    return fold_progress(chain_blocks(drafts, next_seq=1, last_hash=""))
 
 
 def end_with(*drafts: BlockDraft) -> TurnEnd:

@@ -27,8 +27,8 @@ from chat_proc.channels.actions import Decision, StreamedAnswer
 from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody
-from everturn.timeline.next_step import FinishTurn
 from everturn.timeline.plans import PlanMoment, new_plan
+from everturn.timeline.progress import FinishTurn, fold_progress
 from everturn.turns.model import UsageEvent
 
 CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "t9")
@@ -53,10 +53,10 @@ def use(
 
 
 def test_a_round_begins_once() -> None:
-    (start,) = draft_missing_start(CONTEXT, ())
+    (start,) = draft_missing_start(CONTEXT, fold_progress(()))
 
     assert (start.type, start.round) == (BlockType.ROUND_START, 2)
-    assert draft_missing_start(CONTEXT, chain_blocks([start], next_seq=1, last_hash="")) == []
+    assert draft_missing_start(CONTEXT, fold_progress(chain_blocks([start], next_seq=1, last_hash=""))) == []
 
 
 def test_each_thinking_channel_is_one_block_with_its_first_time() -> None:

@@ -66,7 +66,7 @@ async def test_the_lines_are_loaded_once_for_the_same_blocks() -> None:
     blocks = timeline.blocks[1:]  # without the header, whose blocks a summary has replaced
     lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")
     lines = WorkspaceSection(
-        history, SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=blocks, lease=lease)
+        history, SimpleNamespace(had_files=True, turn_id=timeline.turn_id, blocks=blocks, lease=lease)
     )
 
     assert await lines.load_lines() == await lines.load_lines()
@@ -82,7 +82,7 @@ async def test_a_turn_continues_if_the_history_is_unavailable() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_2", "Go")
     lease = SimpleNamespace(had_files=True, principal=OWNER, conversation_id="conv_1")
-    turn = SimpleNamespace(had_files=True, turn_id=timeline.turn_id, turn_blocks=timeline.blocks, lease=lease)
+    turn = SimpleNamespace(had_files=True, turn_id=timeline.turn_id, blocks=timeline.blocks, lease=lease)
 
     lines = await WorkspaceSection(NoHistory(StoredFiles().artifacts), turn).load_lines()
 

@@ -5,7 +5,7 @@ from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.agent.opening import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage, last_round
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
@@ -67,7 +67,7 @@ async def test_commits_follow_one_another() -> None:
 
     assert [block.type.value for block in bench.blocks][-2:] == ["react.notice", "react.notice"]
     assert list(turn.blocks) == bench.blocks
-    assert last_round(turn.turn_blocks) == 2
+    assert turn.progress.last_round == 2
 
 
 async def test_the_cursor_of_a_commit_is_the_last_event_before_it() -> None:

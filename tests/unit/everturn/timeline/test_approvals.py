@@ -3,7 +3,7 @@
 from everturn.core.ids import CallId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
-from everturn.timeline.next_step import count_waited_s, find_questions
+from everturn.timeline.progress import fold_progress
 from everturn.turns.model import approval_id_of
 
 ONE, TWO = CallId("call_1"), CallId("call_2")
@@ -31,7 +31,7 @@ def chain(*drafts: BlockDraft) -> tuple[Block, ...]:
 
 
 def test_a_question_is_open_until_its_outcome() -> None:
-    questions = find_questions(chain(ask(ONE, 1), ask(TWO, 1), settle(TWO, 5)))
+    questions = fold_progress(chain(ask(ONE, 1), ask(TWO, 1), settle(TWO, 5))).questions
 
     assert [(call_id, each.outcome is None) for call_id, each in questions.items()] == [(ONE, True), (TWO, False)]
 
@@ -39,12 +39,12 @@ def test_a_question_is_open_until_its_outcome() -> None:
 def test_time_in_which_two_answers_were_waited_for_counts_once() -> None:
     blocks = chain(ask(ONE, 10), ask(TWO, 10), settle(TWO, 20), settle(ONE, 25))
 
-    assert count_waited_s(blocks) == 15.0
+    assert fold_progress(blocks).count_waited_s() == 15.0
 
 
 def test_waits_one_after_another_add_up() -> None:
-    assert count_waited_s(chain(ask(ONE, 10), settle(ONE, 20), ask(TWO, 30), settle(TWO, 35))) == 15.0
+    assert fold_progress(chain(ask(ONE, 10), settle(ONE, 20), ask(TWO, 30), settle(TWO, 35))).count_waited_s() == 15.0
 
 
 def test_a_clock_going_back_removes_no_tokens() -> None:
-    assert count_waited_s(chain(ask(ONE, 30), settle(ONE, 20))) == 0.0
+    assert fold_progress(chain(ask(ONE, 30), settle(ONE, 20))).count_waited_s() == 0.0

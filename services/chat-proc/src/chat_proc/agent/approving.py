@@ -19,7 +19,7 @@ from everturn.core.refs import round_ref
 from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
-from everturn.timeline.next_step import PendingCall, Question, find_questions
+from everturn.timeline.progress import PendingCall, Question
 from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
 
 MAX_SHOWN_BYTES = 16 * 1024
@@ -109,7 +109,7 @@ class ApprovalGate:
     async def ask(self, turn: LeasedTurn, calls: Sequence[PendingCall], context: RoundContext) -> None:
         """Ask about calls that have not begun, and were decided on by a worker by whose rules their tools did not need
         approval."""
-        asked = find_questions(turn.turn_blocks)
+        asked = turn.progress.questions
         new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
         content = await self.draft_questions(turn, new, context)
         if content.requests:
@@ -117,14 +117,14 @@ class ApprovalGate:
 
     def is_asked(self, turn: LeasedTurn, call: PendingCall) -> bool:
         """Whether a person was asked about this call."""
-        return call.block.call_id in find_questions(turn.turn_blocks)
+        return call.block.call_id in turn.progress.questions
 
     async def settle(self, turn: LeasedTurn, calls: Sequence[PendingCall], context: RoundContext) -> frozenset[CallId]:
         """Record the new outcomes of questions about these calls; returns the calls concerned.
 
         None of them has begun: a call begins only after its outcome is on the timeline.
         """
-        questions = find_questions(turn.turn_blocks)
+        questions = turn.progress.questions
         still_open = [
             (call, questions[_call_id(call)])
             for call in calls
@@ -144,7 +144,7 @@ class ApprovalGate:
 
     def judge(self, turn: LeasedTurn, call: PendingCall, context: RoundContext, *, stopped: bool) -> Verdict:
         """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending."""
-        question = find_questions(turn.turn_blocks)[_call_id(call)]
+        question = turn.progress.questions[_call_id(call)]
         outcome = question.outcome
         if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
             return MayNot(CommitContent(), "This is not the call that a person approved. It was not made.")

@@ -32,7 +32,6 @@ from everturn.models.port import ModelFailed
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
-from everturn.timeline.next_step import sealed_round
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome
 
@@ -89,7 +88,7 @@ def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
         return TurnEnd(
             None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
         )
-    context = RoundContext(turn.turn_id, sealed_round(turn.turn_blocks) + 1, limit, turn.now())
+    context = RoundContext(turn.turn_id, turn.progress.sealed_round + 1, limit, turn.now())
     content = _draft_completion(turn, context, shown, cut_reason="server_error")
     return TurnEnd(Outcome.CUT, content=content, cut_reason="server_error")
 
@@ -112,20 +111,16 @@ def _draft_completion(
     turn: LeasedTurn, context: RoundContext, text: str, cut_reason: CutReason | None = None
 ) -> CommitContent:
     """`text` as the answer, without the reply it came from, and with the start of its round if that is missing."""
-    ref = completion_ref(context.turn_id, _count_completions(turn) + 1)
+    ref = completion_ref(context.turn_id, turn.progress.completions + 1)
     completion = context.draft(BlockType.COMPLETION, ref, CompletionBody(text=text))
-    start, notice = draft_missing_start(context, turn.turn_blocks), draft_cut_notice(context, cut_reason)
+    start, notice = draft_missing_start(context, turn.progress), draft_cut_notice(context, cut_reason)
     return CommitContent(drafts=(*start, completion, *notice), rewind=True)
 
 
-def _count_completions(turn: LeasedTurn) -> int:
-    return sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
-
-
 def _write(turn: LeasedTurn, context: RoundContext, generated: Generated, answer: GiveAnswer | None) -> CommitContent:
-    drafts = [*draft_missing_start(context, turn.turn_blocks), *draft_thinking(context, generated.texts)]
+    drafts = [*draft_missing_start(context, turn.progress), *draft_thinking(context, generated.texts)]
     if answer is not None and answer.text:
-        drafts += draft_answer(context, generated.texts, answer, _count_completions(turn) + 1)
+        drafts += draft_answer(context, generated.texts, answer, turn.progress.completions + 1)
         drafts += draft_cut_notice(context, answer.cut_reason)
     return write_round(drafts, generated.texts, generated.usage)
 

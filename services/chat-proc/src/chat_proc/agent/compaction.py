@@ -298,7 +298,7 @@ class TurnCompaction:
         return Snapshot(
             blocks=tuple(turn.blocks),
             turn_id=turn.turn_id,
-            round=max((block.round for block in turn.turn_blocks), default=0),
+            round=turn.progress.last_round,
             now=turn.now(),
             fixed_tokens=self._fixed_tokens,
             limits=self._limits,

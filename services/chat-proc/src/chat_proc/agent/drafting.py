@@ -25,7 +25,7 @@ from everturn.core.refs import (
     working_summary_ref,
 )
 from everturn.events.turn_view import build_written_text
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import (
     AttemptBody,
     Body,
@@ -42,8 +42,8 @@ from everturn.timeline.bodies import (
     ToolCodeBody,
 )
 from everturn.timeline.inert import is_blank
-from everturn.timeline.next_step import INTERRUPTED, PENDING, FinishTurn
 from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.progress import INTERRUPTED, PENDING, FinishTurn, TurnProgress
 from everturn.timeline.turns import CutReason
 from everturn.turns.model import UsageEvent
 
@@ -213,10 +213,9 @@ def draft_round_start(context: RoundContext) -> BlockDraft:
     return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=context.limit))
 
 
-def draft_missing_start(context: RoundContext, turn_blocks: Sequence[Block]) -> list[BlockDraft]:
+def draft_missing_start(context: RoundContext, progress: TurnProgress) -> list[BlockDraft]:
     """The round's start, unless signals that were folded into it have opened it already."""
-    begun = any(block.type is BlockType.ROUND_START and block.round == context.round for block in turn_blocks)
-    return [] if begun else [draft_round_start(context)]
+    return [] if progress.started_round == context.round else [draft_round_start(context)]
 
 
 def draft_thinking(context: RoundContext, texts: RoundTexts) -> list[BlockDraft]:

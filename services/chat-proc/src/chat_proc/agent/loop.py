@@ -34,18 +34,14 @@ from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
 from everturn.core.errors import Conflict
 from everturn.events.model import ConvStatus
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import EventBody
-from everturn.timeline.next_step import (
+from everturn.timeline.progress import (
     BeginTurn,
     ExecuteCalls,
     FinishTurn,
     GenerateRound,
     PendingCall,
     TurnEnded,
-    failure_streak,
-    next_step,
-    sealed_round,
+    TurnProgress,
 )
 from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
@@ -93,12 +89,12 @@ class AgentLoop:
     async def _run(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
     ) -> TurnEnd | HandedOver | Parked:
-        if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
+        if takeovers and isinstance(turn.progress.next_step(), GenerateRound):
             await self._rounds.record_lost_calls(turn, prompts, takeovers)
         # A call without a result at this point may have been begun by another worker.
         resumed = True
         while True:
-            match next_step(turn.turn_blocks):
+            match turn.progress.next_step():
                 case ExecuteCalls() as step:
                     # Only before the first call: a worker that has made one call of a round makes the rest.
                     if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
@@ -107,7 +103,7 @@ class AgentLoop:
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
                 case FinishTurn() as step:
-                    end = self._rounds.finish(turn, step, round_limit(self._limits, turn.turn_blocks))
+                    end = self._rounds.finish(turn, step, round_limit(self._limits, turn.progress))
                     if (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case GenerateRound(round=number):
@@ -151,7 +147,7 @@ class AgentLoop:
     def _cap(self, turn: LeasedTurn, context: RoundContext) -> str | None:
         if context.round > context.limit:
             return "the limit of rounds after a steer" if context.finalize else f"the limit of {context.limit} rounds"
-        if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
+        if len(codes := turn.progress.failure_streak) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
             return "the limit on unusable replies"
@@ -164,11 +160,11 @@ class AgentLoop:
             if ending := through_last_end(signals):
                 # No round begins: the signals are recorded in the last one.
                 return _end_with(fold_signals(ending, self._context(turn, number - 1), turn.show_files))
-            verdict = try_draft_withdrawn_stop(self._context(turn, number - 1), turn.turn_blocks)
+            verdict = try_draft_withdrawn_stop(self._context(turn, number - 1), turn.progress)
             if not signals and verdict is None:
                 return None
             context = self._context(turn, number)
-            begin = draft_missing_start(context, turn.turn_blocks)
+            begin = draft_missing_start(context, turn.progress)
             start = CommitContent(drafts=tuple(begin if verdict is None else [verdict, *begin]))
             files = [artifact for signal in signals for artifact in signal.attachments]
             previews = await self._parts.attachments.load_previews(files)
@@ -270,7 +266,7 @@ class AgentLoop:
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, late_signals: tuple[Signal, ...]) -> TurnEnd:
         context = self._context(turn, _last_round(turn, end))
         settled = settle_late_signals(late_signals, context, self._parts.next_turn_id, turn.show_files)
-        shown = replace(end.content, rewind=end.content.rewind or shows_deferred_again(turn.turn_blocks, end))
+        shown = replace(end.content, rewind=end.content.rewind or shows_deferred_again(turn.progress, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.content), end.cut_reason)
         await turn.close(final, promote=settled.promote)
         return final
@@ -278,11 +274,11 @@ class AgentLoop:
     def _continues(self, turn: LeasedTurn, end: TurnEnd, new_signals: tuple[Signal, ...]) -> bool:
         """Whether new signals are handled in another round of this turn rather than in the next turn."""
         # A turn ended by a person stays ended, and a model that only repeats itself is not called again.
-        if end.error is not None or end.content.signals or repeats_deferred(turn.turn_blocks, end):
+        if end.error is not None or end.content.signals or repeats_deferred(turn.progress, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
         pending = [signal for signal in new_signals if signal.kind in wanted and needs_response(signal)]
-        return has_room_for(self._limits, turn.turn_blocks, pending, after=_last_round(turn, end))
+        return has_room_for(self._limits, turn.progress, pending, after=_last_round(turn, end))
 
     def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> CommitContent:
         """The answer as it was shown, and the deferral of it."""
@@ -291,8 +287,8 @@ class AgentLoop:
         return replace(end.content, drafts=(*end.content.drafts, verdict), rewind=True)
 
     def _context(self, turn: LeasedTurn, number: int) -> RoundContext:
-        limit = round_limit(self._limits, turn.turn_blocks)
-        return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
+        limit = round_limit(self._limits, turn.progress)
+        return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=turn.progress.is_finalizing)
 
 
 async def _has_control(turn: LeasedTurn) -> bool:
@@ -304,7 +300,7 @@ def _end_with(folded: Folded) -> TurnEnd:
 
 
 def _last_round(turn: LeasedTurn, end: TurnEnd) -> int:
-    return max((draft.round for draft in end.content.drafts), default=sealed_round(turn.turn_blocks))
+    return max((draft.round for draft in end.content.drafts), default=turn.progress.sealed_round)
 
 
 def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
@@ -318,17 +314,15 @@ async def _load_new_signals(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...
     return tuple(signal for signal in await turn.inbox.load_unseen() if signal.id not in answered)
 
 
-def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
+def round_limit(limits: TurnLimits, progress: TurnProgress) -> int:
     """The rounds this turn may have: the base plus the credit of its signals, or what the last steer left."""
-    steered = _last_round_of(turn_blocks, BlockType.USER_STEER)
-    followed_up = _last_round_of(turn_blocks, BlockType.USER_FOLLOWUP)
     most = max_rounds(limits)
-    if steered > followed_up:
-        return min(steered + limits.finalize_rounds - 1, most)
+    if progress.is_finalizing:
+        return min(progress.steer_round + limits.finalize_rounds - 1, most)
     base = limits.rounds
-    earned = base + min(earned_credit(turn_blocks), base)
+    earned = base + min(progress.earned_credit, base)
     # A followup that ends the phase after a steer gets its round, even if that phase exceeded the base.
-    return min(max(earned, followed_up), most) if steered else earned
+    return min(max(earned, progress.followup_round), most) if progress.steer_round else earned
 
 
 def max_rounds(limits: TurnLimits) -> int:
@@ -336,17 +330,7 @@ def max_rounds(limits: TurnLimits) -> int:
     return 2 * limits.rounds + limits.finalize_rounds
 
 
-def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
-    """Whether a steer came last, so that the turn is only to be finished.
-
-    A followup of the same round takes precedence, in either order.
-    """
-    return _last_round_of(turn_blocks, BlockType.USER_STEER) > _last_round_of(turn_blocks, BlockType.USER_FOLLOWUP)
-
-
-def has_room_for(
-    limits: TurnLimits, turn_blocks: Sequence[Block], new_signals: Sequence[Signal], *, after: int
-) -> bool:
+def has_room_for(limits: TurnLimits, progress: TurnProgress, new_signals: Sequence[Signal], *, after: int) -> bool:
     """Whether signals that arrive after round `after` are handled in this turn: with their credit a round is left.
 
     A steer brings rounds of its own, so it has room until the upper bound of rounds.
@@ -354,29 +338,14 @@ def has_room_for(
     if any(signal.kind is SignalKind.STEER for signal in new_signals):
         return after < max_rounds(limits)
     base = limits.rounds
-    credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in new_signals)
+    credit = progress.earned_credit + sum(_credit_of(signal) for signal in new_signals)
     return bool(new_signals) and after < base + min(credit, base)
-
-
-def earned_credit(turn_blocks: Sequence[Block]) -> int:
-    """The rounds that signals added, before any bound: one for each followup, and for an event the credit that it
-    states.
-
-    Signals that the turn began with add none: all its rounds were still available.
-    """
-    events = (block.body for block in turn_blocks if block.round > 0 and isinstance(block.body, EventBody))
-    followups = sum(1 for block in turn_blocks if block.type is BlockType.USER_FOLLOWUP)
-    return followups + sum(event.credit for event in events)
 
 
 def _credit_of(signal: Signal) -> int:
     if signal.event is not None:
         return signal.event.iteration_credit if signal.event.reactive else 0
     return 1 if signal.kind is SignalKind.FOLLOWUP else 0
-
-
-def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:
-    return max((block.round for block in turn_blocks if block.type is kind), default=0)
 
 
 def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:

@@ -17,8 +17,8 @@ from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
 from chat_proc.turn.manifests import RequestRecord
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
-from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
-from chat_proc.workspace.local import describe_limits, fold_workspace
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, complete_own
+from chat_proc.workspace.local import WorkspaceFold, describe_limits
 from everturn.core.cancellation import run_until
 from everturn.core.clock import try_build_local_time
 from everturn.core.errors import Unavailable
@@ -128,29 +128,32 @@ class WorkspaceSection:
         self._history = history
         self._turn = turn
         self._turns: Sequence[WorkspaceTurn] | None = None if turn.had_files else ()
-        self._loaded: tuple[int, tuple[str, ...]] = (-1, ())
-        """The number of the turn's blocks, and the lines for them. A round asks twice, and folding takes all blocks."""
+        self._fold = WorkspaceFold(turn.turn_id)
+        self._folded = 0
+        """The number of blocks in the fold."""
+        self._lines: tuple[str, ...] | None = None
+        """The lines for these blocks, if they could be loaded."""
 
     async def load_lines(self) -> tuple[str, ...]:
         """Load the current lines. If the rows can't be read, the lines say so, and the turn continues."""
-        turn = self._turn
-        count, lines = self._loaded
-        if count == len(turn.turn_blocks):
-            return lines
-        try:
-            lines = await self._load_lines()
-        except Unavailable as error:
-            _log.warning("Could not load the history of the workspace", error=str(error))
-            return describe_workspace(fold_workspace(turn.turn_blocks, turn.turn_id), None)
-        self._loaded = len(turn.turn_blocks), lines
-        return lines
+        if new_blocks := self._turn.blocks[self._folded :]:
+            self._fold.extend(new_blocks)
+            self._folded += len(new_blocks)
+            self._lines = None
+        if self._lines is None:
+            try:
+                self._lines = await self._load_lines()
+            except Unavailable as error:
+                _log.warning("Could not load the history of the workspace", error=str(error))
+                return describe_workspace(self._fold.workspace, None)
+        return self._lines
 
     async def _load_lines(self) -> tuple[str, ...]:
         turn = self._turn
         if self._history is None:
-            return describe_workspace(fold_workspace(turn.turn_blocks, turn.turn_id), ())
+            return describe_workspace(self._fold.workspace, ())
         owner = Owner(turn.lease.principal, turn.lease.conversation_id)
-        workspace = await load_own(self._history, owner, turn.turn_blocks, turn.turn_id)
+        workspace = await complete_own(self._history, owner, self._fold)
         if self._turns is None:
             self._turns = await self._history.load_turns(owner.principal, owner.conversation_id, limit=SHOWN_TURNS + 1)
         return describe_workspace(workspace, self._turns)
@@ -161,14 +164,18 @@ class TurnPrompts:
 
     def __init__(self, kit: TurnKit, turn: LeasedTurn, media: TurnMedia) -> None:
         self._kit = kit
+        self._traits = kit.traits
         self._turn = turn
         self._media = media
         self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
         """The round and its files for which `media` was loaded last."""
-        self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=kit.traits)
+        self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits)
         self._state = Present()
         self._workspace = WorkspaceSection(kit.history, turn)
         self._added = 0
+        self._tail: tuple[str, str] = ("", "")
+        self._tail_of: tuple[RoundContext, int] | None = None
+        """The round and the number of blocks for which the tail was built last."""
         self._hotset: tuple[HotMemory, ...] | str | None = None
 
     @property
@@ -179,13 +186,11 @@ class TurnPrompts:
     @property
     def ratio(self) -> CharsPerToken:
         """The learned ratio of the deciding model."""
-        return self._kit.ratios.of(self._kit.traits.name)
+        return self._kit.ratios.of(self._traits.name)
 
     async def measure(self, context: RoundContext) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
-        tail = await self._prepare(context)
-        self._renderer.attach(self._media.loaded)
-        return self._renderer.tokens(self.ratio, tail)
+        return self._renderer.tokens(self.ratio, await self._prepare(context))
 
     async def build(self, context: RoundContext) -> ModelRequest:
         """The request of an ordinary round."""
@@ -200,17 +205,28 @@ class TurnPrompts:
 
     async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
-        tail = await self._prepare(context, order)
-        request = ModelRequest(self._renderer.render(tail, self._media.loaded), max_tokens)
+        pool, announce = await self._prepare(context)
+        request = ModelRequest(self._renderer.render((pool, announce + order), self._media.loaded), max_tokens)
         if context.round > 0:
             self._turn.manifests.keep(self._record(request, context))
         return request
 
-    async def _prepare(self, context: RoundContext, order: str = "") -> tuple[str, str]:
-        """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
+    async def _prepare(self, context: RoundContext) -> tuple[str, str]:
+        """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs.
+
+        A round measures its request before it builds it: the second time, nothing is left to do unless a summary was
+        appended.
+        """
+        now = context, len(self._turn.blocks)
+        if self._tail_of != now:
+            self._tail = await self._prepare_tail(context)
+            self._tail_of = now
+        return self._tail
+
+    async def _prepare_tail(self, context: RoundContext) -> tuple[str, str]:
         turn = self._turn
         # First the state before this turn, so that this turn's changes to it count as prompt breaks.
-        await self._render_up_to(len(turn.blocks) - len(turn.turn_blocks))
+        await self._render_up_to(turn.turn_start)
         await self._render_up_to(len(turn.blocks))
         wanted = context.round, self._renderer.wanted_media
         if wanted != self._wanted:
@@ -219,13 +235,14 @@ class TurnPrompts:
             loading = self._media.load(wanted[1])
             # A cancel or a steer ends the wait: the model call that follows sees it too.
             await (run_until(turn.inbox.wait_for_control(), loading) if wanted[1] else loading)
+        self._renderer.attach(self._media.loaded)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
-        return build_source_pool(turn.pool.rows), self._announce(context, workspace) + order
+        return build_source_pool(turn.pool.rows), self._announce(context, workspace)
 
     def _record(self, request: ModelRequest, context: RoundContext) -> RequestRecord:
-        model = self._kit.traits.name
+        model = self._traits.name
         return RequestRecord(
             request=request,
             items=tuple(self._renderer.view.items),
@@ -283,7 +300,7 @@ class TurnPrompts:
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,
             cost_usd=spent.usage.cost_usd,
-            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._kit.traits) else None,
+            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._traits) else None,
         )
 
 

@@ -41,10 +41,10 @@ from everturn.core.metrics import ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
 from everturn.events.turn_view import build_started_step, build_step_event
 from everturn.models.port import ContextLimitExceeded, ModelFailed
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, chain_blocks
 from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
-from everturn.timeline.next_step import FinishTurn
-from everturn.timeline.plans import PlanMoment, build_ack, mark_steps
+from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
+from everturn.timeline.progress import FinishTurn
 from everturn.timeline.turns import CutReason, Outcome
 
 PLAN_TOOL = "react.plan"
@@ -101,7 +101,7 @@ class RoundRunner:
     def finish(self, turn: LeasedTurn, pending: FinishTurn, limit: int) -> TurnEnd:
         """The end of a turn whose answer waited for the calls of its reply."""
         context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
-        completion = draft_pending_completion(context, pending, _count(turn, BlockType.COMPLETION) + 1)
+        completion = draft_pending_completion(context, pending, turn.progress.completions + 1)
         cut_reason = pending.attempt.cut_reason
         return _end_with_answer(cut_reason, CommitContent(drafts=(completion, *draft_cut_notice(context, cut_reason))))
 
@@ -152,7 +152,7 @@ class RoundRunner:
         notices: Sequence[BlockDraft],
     ) -> TurnEnd:
         marks = self._mark_plan(turn, context, answer.notes)
-        answered = draft_answer(context, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
+        answered = draft_answer(context, generated.texts, answer, turn.progress.completions + 1)
         drafts = [
             *_draft_begin(turn, context, generated),
             *marks.drafts,
@@ -195,7 +195,7 @@ class RoundRunner:
         drafts = _draft_begin(turn, context, generated)
         ends = any(ends_work(signal) for signal in await turn.inbox.load_unseen())
         if shown and ends:
-            n = _count(turn, BlockType.COMPLETION) + 1
+            n = turn.progress.completions + 1
             drafts += draft_answer(context, generated.texts, keep_shown(generated.decision, shown), n)
         elif shown:
             drafts += draft_attempt(context, generated.texts, generated.decision, "steered")
@@ -206,11 +206,11 @@ class RoundRunner:
         await turn.commit(replace(content, rewind=content.rewind or bool(shown and ends)))
 
     def _mark_plan(self, turn: LeasedTurn, context: RoundContext, notes: str) -> CommitContent:
-        plan = current_plan(turn.blocks)
+        plan = current_plan(turn.blocks) if read_marks(notes) else None
         marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, context.now)) if plan else None
         if plan is None or marked is None:
             return CommitContent()
-        drafts = draft_plan_marks(context, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
+        drafts = draft_plan_marks(context, marked, build_ack(plan, marked), turn.progress.plan_acks + 1)
         return CommitContent(drafts=tuple(drafts), after=((ChatPlan(plan=marked), context.round),))
 
 
@@ -220,11 +220,7 @@ def _end_with_answer(cut_reason: CutReason | None, content: CommitContent) -> Tu
 
 
 def _draft_begin(turn: LeasedTurn, context: RoundContext, generated: Generated) -> list[BlockDraft]:
-    return [*draft_missing_start(context, turn.turn_blocks), *draft_thinking(context, generated.texts)]
-
-
-def _count(turn: LeasedTurn, kind: BlockType) -> int:
-    return sum(1 for block in turn.turn_blocks if block.type is kind)
+    return [*draft_missing_start(context, turn.progress), *draft_thinking(context, generated.texts)]
 
 
 def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:

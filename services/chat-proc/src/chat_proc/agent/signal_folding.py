@@ -17,9 +17,10 @@ from everturn.events.model import ChatSignal
 from everturn.events.turn_view import have_same_text
 from everturn.events.views import EventView, FileView
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import Block, BlockDraft, BlockType
+from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import AttachmentTextBody, CompletionBody, DeferralBody, EventBody, SignalBody
 from everturn.timeline.inert import is_blank
+from everturn.timeline.progress import TurnProgress
 from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
 from everturn.turns.model import Promotion, SignalChange
 
@@ -60,13 +61,13 @@ def draft_deferral(context: RoundContext, count: int) -> BlockDraft:
     return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 
 
-def try_draft_withdrawn_stop(context: RoundContext, turn_blocks: Sequence[Block]) -> BlockDraft | None:
-    """The deferral of an answer that a stop interrupted in the round of `context`, if that stop was withdrawn.
+def try_draft_withdrawn_stop(context: RoundContext, progress: TurnProgress) -> BlockDraft | None:
+    """The deferral of an answer that a stop interrupted in the round of `context`, the sealed one, if that stop was
+    withdrawn.
 
     It is derived from the blocks, so any worker that resumes the turn finds it, whichever saw the stop change.
     """
-    round_blocks = [block for block in turn_blocks if block.round == context.round]
-    if not round_blocks or not isinstance(round_blocks[-1].body, CompletionBody):
+    if not progress.ends_with_answer:
         return None
     body = DeferralBody(
         reason=STOP_WITHDRAWN,
@@ -76,15 +77,15 @@ def try_draft_withdrawn_stop(context: RoundContext, turn_blocks: Sequence[Block]
     return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 
 
-def repeats_deferred(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
+def repeats_deferred(progress: TurnProgress, end: TurnEnd) -> bool:
     """Whether this end repeats the answer that was deferred last: another call would only repeat it again."""
-    deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
+    deferred, given = progress.deferred, _given_answer(end)
     return deferred is not None and given is not None and is_same_answer(deferred.text, given.text)
 
 
-def shows_deferred_again(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
+def shows_deferred_again(progress: TurnProgress, end: TurnEnd) -> bool:
     """Whether clients that saw both answers need a rewind, because the answers count as one."""
-    deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
+    deferred, given = progress.deferred, _given_answer(end)
     return deferred is not None and given is not None and have_same_text(_as_shown(deferred), _as_shown(given))
 
 
@@ -110,12 +111,6 @@ def _is_similar(matcher: "SequenceMatcher[str]") -> bool:
 
 def _given_answer(end: TurnEnd) -> CompletionBody | None:
     return next((draft.body for draft in end.content.drafts if isinstance(draft.body, CompletionBody)), None)
-
-
-def _deferred_answer(turn_blocks: Sequence[Block]) -> CompletionBody | None:
-    round_number = max((block.round for block in turn_blocks if block.type is BlockType.DEFERRAL), default=None)
-    given = [block.body for block in turn_blocks if block.round == round_number]
-    return next((body for body in reversed(given) if isinstance(body, CompletionBody)), None)
 
 
 def _as_shown(body: CompletionBody) -> str:

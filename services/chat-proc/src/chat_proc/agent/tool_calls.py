@@ -30,7 +30,7 @@ from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import CheckoutBody, PlanBody, StoredText, ToolCallBody, ToolResultBody
-from everturn.timeline.next_step import PendingCall
+from everturn.timeline.progress import PendingCall
 from everturn.timeline.rendering import build_preview
 from everturn.turns.model import Effect, EffectChange, EffectState, Lease, UsageEvent, hash_arguments
 

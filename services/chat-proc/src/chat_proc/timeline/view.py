@@ -20,7 +20,7 @@ from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType, Shown
 from everturn.timeline.forms import UNSEEN, Form, render_card, render_full, render_replaced, render_row, try_light
 from everturn.timeline.inert import escape_line
-from everturn.timeline.next_step import PENDING
+from everturn.timeline.progress import PENDING
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
 
 PRE_TAIL_ROUNDS = 4
@@ -222,7 +222,8 @@ class TimelineView:
         """The newest turn."""
         self.turn_at = 0
         """The index of its first item."""
-        self._media_at: int | None = None
+        self.with_media: list[int] = []
+        """The indexes of its items that show images or PDFs."""
         self._blocks: list[Block] = []
         self._visibility = Visibility()
         self._shown: dict[int, VisibleBlock] = {}
@@ -241,7 +242,7 @@ class TimelineView:
     def extend(self, blocks: Iterable[Block]) -> None:
         """Add the next blocks. The cost is linear in these, unless one of them changes what was visible."""
         added = tuple(blocks)
-        turn_id, media_at = self.turn_id, self._media_at
+        turn_id, with_media = self.turn_id, self.with_media
         self._blocks.extend(added)
         reasons = [(reason, block.seq) for block in added if (reason := self._visibility.learn(block)) is not None]
         if reasons:
@@ -250,9 +251,9 @@ class TimelineView:
             for block in added:
                 if not is_never_shown(block):
                     self._add(block, Form.FULL, {})
-        if media_at is not None and self.turn_id != turn_id:
+        if with_media and self.turn_id != turn_id:
             seq = next(block.seq for block in added if block.turn_id != turn_id)
-            self.breaks.append(Break(BreakReason.MEDIA, seq, min(media_at, self.turn_at)))
+            self.breaks.append(Break(BreakReason.MEDIA, seq, min(with_media[0], self.turn_at)))
 
     def tokens(self, ratio: CharsPerToken) -> int:
         """Estimated tokens of all items, without images and PDFs."""
@@ -268,7 +269,7 @@ class TimelineView:
         before, kept = self.items, self._shown
         self.items, self._shown = [], {}
         self.chars = self.turn_at = 0
-        self.turn_id, self._media_at = TurnId(""), None
+        self.turn_id, self.with_media = TurnId(""), []
         if self._visibility.memory is not None:
             self._add(self._visibility.memory, Form.FULL, kept)
         replaced: set[str] = set()
@@ -292,9 +293,9 @@ class TimelineView:
             return
         item = self._try_reuse(block, form, kept.get(block.seq)) or self._build_item(block, form)
         if block.turn_id != self.turn_id and block is not self._visibility.memory:
-            self.turn_id, self.turn_at, self._media_at = block.turn_id, len(self.items), None
-        if self._media_at is None and item.form is Form.FULL and block_media(block):
-            self._media_at = len(self.items)
+            self.turn_id, self.turn_at, self.with_media = block.turn_id, len(self.items), []
+        if item.form is Form.FULL and block_media(block):
+            self.with_media.append(len(self.items))
         self.items.append(item)
         self._shown[block.seq] = item
         self.chars += len(item.text)
@@ -426,7 +427,7 @@ class PromptRenderer:
     def wanted_media(self) -> tuple[AttachedMedia, ...]:
         """The images and PDFs that the next request shows if there is room, in order: those of the newest turn that the
         model can see and that are not hidden."""
-        items = self.view.items[self.view.turn_at :]
+        items = (self.view.items[at] for at in self.view.with_media)
         return tuple(media for item in items for media in self._visible_media(item))
 
     def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:

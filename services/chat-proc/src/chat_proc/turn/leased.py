@@ -38,7 +38,7 @@ from everturn.events.views import FileView, TurnView
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ExitBody
-from everturn.timeline.next_step import count_waited_s
+from everturn.timeline.progress import fold_progress
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.turns.model import (
     Approval,
@@ -318,7 +318,10 @@ class LeasedTurn:
         self._clock = clock
         turn = start.turn
         self._blocks = list(start.blocks)
-        self._turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
+        self.turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
+        """The index of the turn's first block in `blocks`."""
+        self.progress = fold_progress(self.turn_blocks)
+        """What the blocks of this turn say; only a commit changes it."""
         self._next_seq = claim.next_seq
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = start.usage
@@ -330,7 +333,7 @@ class LeasedTurn:
         self.lease_age_s = lease_age_s
         """Seconds since the lease was last known to be ours."""
         self._sources = TurnSources(start.sources, self._load_source_text)
-        self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
+        self._meter = TurnMeter(claim, turn, clock, is_new=self.turn_start == len(self._blocks))
         self.turn = turn
         self.fresh_feedback = start.feedback
         """Feedback that no block contained when the turn was loaded."""
@@ -370,7 +373,7 @@ class LeasedTurn:
     @property
     def turn_blocks(self) -> Sequence[Block]:
         """The blocks of this turn, in order."""
-        return self._blocks[self._turn_start :]
+        return self._blocks[self.turn_start :]
 
     @property
     def spent(self) -> Spent:
@@ -384,11 +387,6 @@ class LeasedTurn:
     def pool(self) -> SourcePool:
         """The sources of the conversation."""
         return self._sources
-
-    @property
-    def is_titled(self) -> bool:
-        """Whether a block of this turn contains the conversation's title."""
-        return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
 
     def show_files(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
         """Files of this turn as clients see them."""
@@ -435,7 +433,7 @@ class LeasedTurn:
         exit_draft = draft_exit(
             end,
             self.turn_id,
-            rounds=max(rounds, last_round(self.turn_blocks)),
+            rounds=max(rounds, self.progress.last_round),
             usage=usage,
             elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
@@ -453,7 +451,7 @@ class LeasedTurn:
         commit = self._build_commit(blocks, content, close)
         await self._write(commit)
         self.turn = replace(self.turn, status=status_of(end))
-        self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
+        self._meter.note_end(end.outcome, waited_s=self.progress.count_waited_s())
         self._apply(commit, content, promote)
         self._emit_committed(content, blocks)
         if title is not None and title != self.title.given:
@@ -464,7 +462,7 @@ class LeasedTurn:
 
     def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
         """Insert the title block after the turn's header, if the title is known and no block holds it yet."""
-        if self.is_titled or not title:
+        if self.progress.is_titled or not title:
             return drafts
         start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
         # Times on a timeline never decrease, and the other blocks were drafted earlier.
@@ -523,6 +521,7 @@ class LeasedTurn:
 
     def _apply(self, commit: Commit, content: CommitContent, promote: Promotion | None = None) -> None:
         self._blocks.extend(commit.blocks)
+        self.progress.extend(commit.blocks)
         if commit.blocks:
             self._next_seq, self._last_hash = commit.blocks[-1].seq + 1, commit.blocks[-1].hash
         self._usage = add_usage(self._usage, content.usage)

@@ -408,7 +408,7 @@ class ClaimedTurn:
         if given_up:
             return await self._loop(turn).close(turn, _given_up())
         kit = self._kit(turn)
-        title_model = None if turn.is_titled else kit.title_model
+        title_model = None if turn.progress.is_titled else kit.title_model
         async with run_title_call(turn.title, title_model, kit.title_prompt, self._parts.loop.tracing) as settle_title:
             left = await self._run_loop(turn, emitter)
             if isinstance(left, Parked):
@@ -424,7 +424,7 @@ class ClaimedTurn:
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise
             _log.exception("Turn crashed and was closed", conversation_id=self._claim.lease.conversation_id)
-            limit = round_limit(self._kit(turn).limits, turn.turn_blocks)
+            limit = round_limit(self._kit(turn).limits, turn.progress)
             return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:

@@ -9,8 +9,8 @@ from chat_proc.workspace.local import (
     LocalFile,
     PulledRoot,
     Workspace,
+    WorkspaceFold,
     all_files_of,
-    fold_workspace,
     own_file,
     root_target,
 )
@@ -18,7 +18,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import Artifact
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block
 
 MAX_OWN_FILES = 2_000
 """Limit of rows to load if the turn's blocks do not begin with its header."""
@@ -82,13 +82,19 @@ async def load_workspace(
 
 async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
     """The workspace without the files under pulled roots. Raises Unavailable."""
-    workspace = fold_workspace(blocks, turn_id)
-    if any(block.turn_id == turn_id and block.type is BlockType.TURN_HEADER for block in blocks):
+    fold = WorkspaceFold(turn_id)
+    fold.extend(blocks)
+    return await complete_own(history, owner, fold)
+
+
+async def complete_own(history: WorkspaceHistory, owner: Owner, fold: WorkspaceFold) -> Workspace:
+    """The workspace of the fold. If a summary has replaced the turn's first blocks, the rows still list its files.
+    Raises Unavailable."""
+    workspace = fold.workspace
+    if fold.has_header:
         return workspace
-    # A summary has replaced the turn's first blocks; the rows still list its files.
-    rows = await history.load_folder(
-        owner.principal, owner.conversation_id, all_files_of(turn_id), max_files=MAX_OWN_FILES
-    )
+    folder = all_files_of(workspace.turn_id)
+    rows = await history.load_folder(owner.principal, owner.conversation_id, folder, max_files=MAX_OWN_FILES)
     return workspace.plus(map(own_file, rows))
 
 

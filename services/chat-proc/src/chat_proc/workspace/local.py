@@ -17,7 +17,14 @@ from everturn.core.refs import check_path
 from everturn.execution.messages import RunLimits
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody
+from everturn.timeline.bodies import (
+    AttachmentBody,
+    CheckoutBody,
+    EventBody,
+    SignalBody,
+    ToolResultBody,
+    TurnHeaderBody,
+)
 
 PULL_TOOL = "react.pull"
 _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
@@ -112,11 +119,9 @@ class Workspace:
 
 def fold_workspace(blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
     """The workspace after these blocks; blocks of other turns are ignored."""
-    folding = _Folding()
-    for block in blocks:
-        if block.turn_id == turn_id:
-            folding.fold(block)
-    return Workspace(turn_id, folding.files, tuple(folding.pulled.values()), folding.written_bytes)
+    fold = WorkspaceFold(turn_id)
+    fold.extend(blocks)
+    return fold.workspace
 
 
 def own_file(artifact: Artifact, *, checked_out_from: str | None = None, changed: bool = False) -> LocalFile:
@@ -125,16 +130,32 @@ def own_file(artifact: Artifact, *, checked_out_from: str | None = None, changed
     return LocalFile(artifact.path, artifact.ref, artifact, origin, checked_out_from, changed)
 
 
-class _Folding:
-    """The state of one fold."""
+class WorkspaceFold:
+    """Folds one block after another into the workspace of a turn; blocks of other turns are ignored."""
 
-    def __init__(self) -> None:
-        self.files: dict[str, LocalFile] = {}
-        self.pulled: dict[str, PulledRoot] = {}
-        self.written_bytes = 0
+    def __init__(self, turn_id: TurnId) -> None:
+        self.has_header = False
+        """Whether the turn's header is among the blocks."""
+        self._turn_id = turn_id
+        self._files: dict[str, LocalFile] = {}
+        self._pulled: dict[str, PulledRoot] = {}
+        self._written_bytes = 0
 
-    def fold(self, block: Block) -> None:
+    def extend(self, blocks: Iterable[Block]) -> None:
+        """Take the next blocks."""
+        for block in blocks:
+            if block.turn_id == self._turn_id:
+                self._take(block)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace after the blocks so far."""
+        return Workspace(self._turn_id, dict(self._files), tuple(self._pulled.values()), self._written_bytes)
+
+    def _take(self, block: Block) -> None:
         match block.body:
+            case TurnHeaderBody():
+                self.has_header = True
             case AttachmentBody(artifact=artifact):
                 self._put(own_file(artifact))
             case SignalBody(attachments=attachments) | EventBody(attachments=attachments):
@@ -150,22 +171,22 @@ class _Folding:
     def _take_result(self, turn_id: TurnId, result: ToolResultBody) -> None:
         for artifact in result.artifacts:
             if artifact.turn_id == turn_id and artifact.kind in _WRITABLE:
-                before = self.files.get(artifact.path)
+                before = self._files.get(artifact.path)
                 source = before.checked_out_from if before else None
                 self._put(own_file(artifact, checked_out_from=source, changed=source is not None))
-                self.written_bytes += artifact.size
+                self._written_bytes += artifact.size
         if result.tool_id == PULL_TOOL and result.status == "ok":
-            self.pulled |= {root.ref: root for root in read_pulled(result.data or {})}
+            self._pulled |= {root.ref: root for root in read_pulled(result.data or {})}
 
     def _check_out(self, checkout: CheckoutBody) -> None:
         if checkout.mode == "replace":
-            self.files = {path: file for path, file in self.files.items() if not is_workspace_file(file)}
+            self._files = {path: file for path, file in self._files.items() if not is_workspace_file(file)}
         for artifact, source in zip(checkout.artifacts, checkout.sources, strict=True):
             self._put(own_file(artifact, checked_out_from=source))
 
     def _put(self, file: LocalFile) -> None:
-        self.files.pop(file.path, None)
-        self.files[file.path] = file
+        self._files.pop(file.path, None)
+        self._files[file.path] = file
 
 
 def is_workspace_file(file: LocalFile) -> bool:

@@ -1,0 +1,246 @@
+"""How far a turn is and what comes next, folded from its blocks alone, so that any worker can continue where another
+stopped."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from everturn.core.ids import CallId
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import (
+    ApprovalOutcomeBody,
+    ApprovalRequestBody,
+    AttemptBody,
+    CompletionBody,
+    DeferralBody,
+    EventBody,
+    PlanAckBody,
+    RawDecisionBody,
+    RoundStartBody,
+    SignalBody,
+    TitleBody,
+    ToolCallBody,
+    ToolCodeBody,
+)
+
+PENDING = "pending"
+"""Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
+
+INTERRUPTED = "interrupted"
+"""Code of a raw reply that a signal interrupted: the reply was not faulty."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTurn:
+    """The turn has no blocks: write the header and the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRound:
+    """Call the model; `round` counts from 1."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call without a result on the timeline. `code` is its program, if it has one."""
+
+    block: Block
+    body: ToolCallBody
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteCalls:
+    """Run the calls of this round that have no result, in order."""
+
+    round: int
+    calls: tuple[PendingCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTurn:
+    """The calls next to an answer have run: the answer ends the turn. `ts_first` is when it was first seen."""
+
+    round: int
+    attempt: AttemptBody
+    ts_first: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn has its terminal block."""
+
+
+NextStep = BeginTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call that needs a person's approval; `outcome` is None while it is open. Times are those of the blocks."""
+
+    request: ApprovalRequestBody
+    asked_at: str
+    outcome: ApprovalOutcomeBody | None = None
+    settled_at: str | None = None
+
+
+@dataclass(slots=True)
+class TurnProgress:
+    """How far one turn is. It takes the turn's blocks in order; its answers cost the same after any number of them.
+
+    The owner of the blocks calls `extend`, everything else only reads.
+    """
+
+    last_round: int = 0
+    """The newest round that has a block; 0 before the first round."""
+    started_round: int = 0
+    """The newest round that has its start."""
+    sealed_round: int = 0
+    """The last round whose decision is committed; 0 if there is none."""
+    followup_round: int = 0
+    """The last round into which a followup was folded; 0 if there was none."""
+    steer_round: int = 0
+    """The same of a steer."""
+    earned_credit: int = 0
+    """The rounds that signals added, before any bound: one for each followup, and for an event the credit that it
+    states. Events that the turn began with add none: all its rounds were still available."""
+    completions: int = 0
+    plan_acks: int = 0
+    is_titled: bool = False
+    """Whether a block contains the conversation's title."""
+    deferred: CompletionBody | None = None
+    """The answer that was deferred last."""
+    _last: Block | None = None
+    _last_of_sealed: Block | None = None
+    """The last block of the sealed round; signals that are folded into the next round can follow it."""
+    _last_completion: tuple[int, CompletionBody | None] = (0, None)
+    """Its round, and the answer."""
+    _answer: Block | None = None
+    """The last attempt, completion or deferral."""
+    _calls: dict[CallId | None, tuple[Block, ToolCallBody]] = field(default_factory=lambda: {})
+    """The calls without a result, in order."""
+    _programs: dict[CallId | None, str] = field(default_factory=lambda: {})
+    _failed: dict[int, str] = field(default_factory=lambda: {})
+    """The code of each reply that could not be used, by round."""
+    _questions: dict[CallId, Question] = field(default_factory=lambda: {})
+
+    def extend(self, blocks: Iterable[Block]) -> None:
+        """Take the next blocks of the turn."""
+        for block in blocks:
+            self._take(block)
+
+    def next_step(self) -> NextStep:
+        if self._last is None:
+            return BeginTurn()
+        if self._last.type is BlockType.EXIT:
+            return TurnEnded()
+        if self._calls:
+            calls = tuple(
+                PendingCall(block, body, self._programs.get(call_id)) for call_id, (block, body) in self._calls.items()
+            )
+            return ExecuteCalls(calls[0].block.round, calls)
+        if self._answer is not None:
+            match self._answer.body:
+                case AttemptBody(reason=reason) as attempt if reason == PENDING:
+                    return FinishTurn(self._answer.round, attempt, self._answer.ts_first)
+                case _:
+                    """The answer was settled, or did not end the turn."""
+        return GenerateRound(self.sealed_round + 1)
+
+    @property
+    def is_finalizing(self) -> bool:
+        """Whether a steer came last, so that the turn is only to be finished.
+
+        A followup of the same round takes precedence, in either order.
+        """
+        return self.steer_round > self.followup_round
+
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether the sealed round ends with an answer, and neither a deferral nor the turn's end follows in it."""
+        return self._last_of_sealed is not None and isinstance(self._last_of_sealed.body, CompletionBody)
+
+    @property
+    def failure_streak(self) -> tuple[str, ...]:
+        """The codes of the consecutive last replies that could not be used, newest first."""
+        codes: list[str] = []
+        while (code := self._failed.get(self.sealed_round - len(codes))) is not None:
+            codes.append(code)
+        return tuple(codes)
+
+    @property
+    def questions(self) -> Mapping[CallId, Question]:
+        """The questions by the id of their call, in the order in which they were asked."""
+        return self._questions
+
+    def count_waited_s(self) -> float:
+        """Seconds spent waiting for answers; overlapping waits count once."""
+        waits = sorted(
+            (datetime.fromisoformat(each.asked_at), datetime.fromisoformat(each.settled_at))
+            for each in self._questions.values()
+            if each.settled_at is not None
+        )
+        total, until = 0.0, None
+        for begin, end in waits:
+            since = begin if until is None else max(begin, until)
+            total += max(0.0, (end - since).total_seconds())
+            until = end if until is None else max(end, until)
+        return total
+
+    def _take(self, block: Block) -> None:
+        self._last = block
+        self.last_round = max(self.last_round, block.round)
+        if block.type.traits.is_decision:
+            self.sealed_round = max(self.sealed_round, block.round)
+        if block.round == self.sealed_round:
+            self._last_of_sealed = block
+        call_id = block.call_id
+        match block.body:
+            case _ if block.type is BlockType.TOOL_RESULT:
+                # Also one that only a newer version can read: the call has been made.
+                self._calls.pop(call_id, None)
+            case ToolCallBody() as call:
+                self._calls[call_id] = block, call
+            case ToolCodeBody(text=text):
+                self._programs[call_id] = text
+            case RoundStartBody():
+                self.started_round = max(self.started_round, block.round)
+            case RawDecisionBody(code=code) if code != INTERRUPTED:
+                self._failed[block.round] = code
+            case AttemptBody():
+                self._answer = block
+            case CompletionBody() as given:
+                self._answer = block
+                self._last_completion = block.round, given
+                self.completions += 1
+            case DeferralBody():
+                self._answer = block
+                round_number, given = self._last_completion
+                self.deferred = given if round_number == block.round else None
+            case SignalBody() if block.type is BlockType.USER_STEER:
+                self.steer_round = max(self.steer_round, block.round)
+            case SignalBody():
+                self.followup_round = max(self.followup_round, block.round)
+                self.earned_credit += 1
+            case EventBody(credit=credit) if block.round > 0:
+                self.earned_credit += credit
+            case TitleBody():
+                self.is_titled = True
+            case PlanAckBody():
+                self.plan_acks += 1
+            case ApprovalRequestBody() as request if call_id is not None:
+                self._questions[call_id] = Question(request, block.ts)
+            case ApprovalOutcomeBody() as outcome if call_id is not None and call_id in self._questions:
+                asked = self._questions[call_id]
+                self._questions[call_id] = replace(asked, outcome=outcome, settled_at=block.ts)
+            case _:
+                """Does not change how far the turn is."""
+
+
+def fold_progress(blocks: Iterable[Block]) -> TurnProgress:
+    """How far a turn is after these blocks of it."""
+    progress = TurnProgress()
+    progress.extend(blocks)
+    return progress
