@@ -5,33 +5,59 @@ import json
 from typing import Any
 
 from chat_proc.timeline.view import PromptRenderer
-from chat_proc.turn.manifests import RequestRecord, build_manifest
+from chat_proc.turn.manifests import ManifestBuilder, RequestRecord
 from everturn.models.port import ModelRequest, ModelTraits
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import HideBody
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import HideBody, NotesBody
+from everturn.timeline.manifests import Manifest
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
 
 
-def describe() -> tuple[ModelRequest, dict[str, Any]]:
+def record(renderer: PromptRenderer, *, ratio: float = 2.0) -> RequestRecord:
+    messages = renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"})
+    return RequestRecord(
+        request=ModelRequest(messages, 1000), items=tuple(renderer.rendered), turn_id="turn_1", round=2,
+        model="m", sent_at=NOW, ratio=CharsPerToken(ratio), system_turn="turn_1",
+    )  # fmt: skip
+
+
+def begin() -> tuple[TimelineBuilder, PromptRenderer]:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look, a secret", PHOTO)
     timeline.start_round()
     timeline.call("call_1", "demo.echo", {})
     timeline.result("call_1", "demo.echo", "a table")
+    return timeline, PromptRenderer(system_prompt="You are helpful.", traits=TRAITS)
+
+
+def hide_result(timeline: TimelineBuilder) -> Block:
     body = HideBody(refs=("tc:turn_1.call_1.result",), through_seq=len(timeline.blocks), replacement="hidden")
-    timeline.add(BlockType.HIDE, "ar:turn_1.round.1.hide", body)
-    renderer = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS)
+    return timeline.add(BlockType.HIDE, "ar:turn_1.round.1.hide", body)
+
+
+def describe() -> tuple[ModelRequest, dict[str, Any]]:
+    timeline, renderer = begin()
+    hide_result(timeline)
     renderer.take(timeline.blocks)
-    request = ModelRequest(renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"}), 1000)
-    record = RequestRecord(
-        request=request, items=tuple(renderer.view.items), starts=renderer.starts, turn_id="turn_1", round=2,
-        model="m", sent_at=NOW, ratio=CharsPerToken(2.0), system_turn="turn_1",
-    )  # fmt: skip
-    return request, json.loads(build_manifest(record))
+    sent = record(renderer)
+    return sent.request, json.loads(ManifestBuilder().build(sent))
+
+
+def test_earlier_manifests_of_the_turn_change_nothing() -> None:
+    timeline, renderer = begin()
+    renderer.take(timeline.blocks)
+    builder = ManifestBuilder()
+    builder.build(record(renderer))
+    for blocks in ([hide_result(timeline)], [timeline.add(BlockType.NOTES, "ar:x", NotesBody(text="Noted."))]):
+        renderer.take(blocks)
+        sent = record(renderer, ratio=3.0)
+
+        assert builder.build(sent) == ManifestBuilder().build(sent)
+        assert Manifest.model_validate_json(builder.build(sent)).segments[-1].text == "[ANNOUNCE]"
 
 
 def test_each_part_names_its_origin_form_and_cache_point() -> None:

@@ -1,6 +1,7 @@
 """Manifests are kept beside the turn: never waited for while it runs, and never its failure."""
 
 import asyncio
+from typing import Any
 
 from prometheus_client import REGISTRY
 
@@ -34,10 +35,10 @@ def open_keeper(objects: Objects, turn: TurnId = TURN, preambles: StoredPreamble
     return ManifestKeeper(objects, preambles or StoredPreambles(), CONVERSATION, turn)
 
 
-def record(number: int, text: str = "x", *, starts: tuple[int, ...] = ()) -> RequestRecord:
+def record(number: int, text: str = "x", *, items: tuple[Any, ...] = ()) -> RequestRecord:
     request = ModelRequest((PromptMessage("user", (TextPart(text),)),), 100)
     return RequestRecord(
-        request=request, items=(), starts=starts, turn_id=TURN, round=number, model="m",
+        request=request, items=items, turn_id=TURN, round=number, model="m",
         sent_at="2026-03-01T12:00:00.000Z", ratio=CharsPerToken(2.0), system_turn=TURN,
     )  # fmt: skip
 
@@ -149,7 +150,7 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
     keeper = open_keeper(objects)
     before, bugs = count_lost(), count_unexpected()
 
-    keeper.keep(record(1, starts=(0,)))
+    keeper.keep(record(1, items=("not an item",)))
     keeper.keep(record(2, "two"))
     keeper.close()
     await keeper.run()

@@ -17,22 +17,27 @@ class ManifestPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class ManifestSegment(ManifestPart):
-    """One part of the request. A block's media follow its text; `text` is set for the tail only."""
+class PartDescription(ManifestPart):
+    """What is the same for a part in each request that contains it. `text` is set for the tail only."""
 
     origin: Literal["system", "block", "media", "tail"]
     ref: str
     seq: int
     form: str
     chars: int
-    tokens: int
     sha256: str
-    cache_point: bool
     text: str | None = None
 
 
-class Manifest(ManifestPart):
-    """The request of one round as it was sent; tokens are estimates.
+class ManifestSegment(PartDescription):
+    """One part of the request. A block's media follow its text."""
+
+    tokens: int
+    cache_point: bool
+
+
+class ManifestHead(ManifestPart):
+    """What a manifest says of the whole request; tokens are estimates.
 
     `system_turn` is the turn of the conversation that stored the system text. It is None in older manifests: their own
     turn stored it.
@@ -46,6 +51,11 @@ class Manifest(ManifestPart):
     max_output_tokens: int
     tokens: int
     system_turn: str | None = None
+
+
+class Manifest(ManifestHead):
+    """The request of one round as it was sent."""
+
     segments: tuple[ManifestSegment, ...]
 
 

@@ -245,8 +245,7 @@ class TurnPrompts:
         model = self._traits.name
         return RequestRecord(
             request=request,
-            items=tuple(self._renderer.view.items),
-            starts=self._renderer.starts,
+            items=tuple(self._renderer.rendered),
             turn_id=context.turn_id,
             round=context.round,
             model=model,

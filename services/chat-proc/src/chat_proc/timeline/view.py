@@ -395,6 +395,17 @@ def _is_candidate(item: VisibleBlock) -> bool:
     return item.form is Form.FULL and item.block.type is not BlockType.RANGE_SUMMARY
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RenderedItem:
+    """An item of the view as requests contain it: its text, then its images and PDFs. Every request up to a break has
+    the same object."""
+
+    item: VisibleBlock
+    parts: tuple[Part, ...]
+    start: int
+    """The index of its first part in the user message."""
+
+
 class PromptRenderer:
     """Renders one conversation for one model, each block once: each request repeats the previous one up to a break.
 
@@ -407,8 +418,8 @@ class PromptRenderer:
         self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
         self._parts: list[Part] = []
-        self._starts: list[int] = []
-        """Where the parts of each item begin."""
+        self.rendered: list[RenderedItem] = []
+        """The items of the last request."""
         self._breaks_added = 0
         self._media = MediaBudget()
         self._missing: dict[int, frozenset[str]] = {}
@@ -436,9 +447,9 @@ class PromptRenderer:
         self.attach(media)
         parts = list(self._parts)
         for at in self.cache_points.indexes:
-            part = parts[self._starts[at]]
-            if isinstance(part, TextPart):
-                parts[self._starts[at]] = TextPart(part.text, cache_point=True)
+            start = self.rendered[at].start
+            if isinstance(part := parts[start], TextPart):
+                parts[start] = TextPart(part.text, cache_point=True)
         parts.extend(TextPart(text) for text in tail if text)
         return (self._system, PromptMessage("user", tuple(parts)))
 
@@ -451,13 +462,8 @@ class PromptRenderer:
         arrived = [at for at, missing in self._missing.items() if not missing.isdisjoint(media)]
         if arrived:
             self._forget_from(min(arrived))
-        for at in range(len(self._starts), len(self.view.items)):
+        for at in range(len(self.rendered), len(self.view.items)):
             self._append(at, media)
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """The index of each view item's first part in the user message, as of the last request."""
-        return tuple(self._starts)
 
     @property
     def cache_points(self) -> CachePoints:
@@ -473,17 +479,17 @@ class PromptRenderer:
     def _append(self, at: int, media: Mapping[str, bytes]) -> None:
         item = self.view.items[at]
         visible = self._visible_media(item)
-        parts: list[MediaPart] = []
+        attached: list[MediaPart] = []
         if at >= self.view.turn_at:
             loaded = [(each, media[each.sha256]) for each in visible if each.sha256 in media]
-            parts = [part for each, data in loaded if (part := self._media.try_attach(each, data))]
+            attached = [part for each, data in loaded if (part := self._media.try_attach(each, data))]
             if missing := frozenset(each.sha256 for each in visible) - media.keys():
                 self._missing[at] = missing
-            left_out = len(parts) < len(_full_media(item))
+            left_out = len(attached) < len(_full_media(item))
         else:
             left_out = len(visible) < len(_full_media(item))
-        self._starts.append(len(self._parts))
-        self._parts.append(TextPart(item.text + UNSEEN if left_out else item.text))
+        parts = TextPart(item.text + UNSEEN if left_out else item.text), *attached
+        self.rendered.append(RenderedItem(item, parts, len(self._parts)))
         self._parts.extend(parts)
 
     def _visible_media(self, item: VisibleBlock) -> tuple[AttachedMedia, ...]:
@@ -491,9 +497,9 @@ class PromptRenderer:
 
     def _forget_from(self, index: int) -> None:
         self._missing = {at: missing for at, missing in self._missing.items() if at < index}
-        if index < len(self._starts):
-            del self._parts[self._starts[index] :]
-            del self._starts[index:]
+        if index < len(self.rendered):
+            del self._parts[self.rendered[index].start :]
+            del self.rendered[index:]
             self._media = MediaBudget([part for part in self._parts if isinstance(part, MediaPart)])
 
 

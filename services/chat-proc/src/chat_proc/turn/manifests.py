@@ -8,14 +8,14 @@ turn of the conversation, as far as this worker remembers, has stored the same.
 import asyncio
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import structlog
 
-from chat_proc.timeline.view import VisibleBlock
+from chat_proc.timeline.view import RenderedItem
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
@@ -23,10 +23,10 @@ from everturn.core.metrics import MANIFESTS_LOST
 from everturn.core.threads import call_sized
 from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
-from everturn.models.port import MediaPart, ModelRequest, Part, TextPart
+from everturn.models.port import MediaPart, ModelRequest, Part, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_media_tokens
 from everturn.timeline.forms import hash_text
-from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.timeline.manifests import PREAMBLE_ROUND, ManifestHead, ManifestPart, PartDescription, Preamble
 
 _log = structlog.get_logger(__name__)
 
@@ -45,14 +45,10 @@ _Origin = Literal["system", "block", "media", "tail"]
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as sent. `items` are those of the view, `starts` the index of the first part of each.
-
-    `system_turn` is the turn that stored the system text.
-    """
+    """A request as sent. `items` are those of its timeline, `system_turn` is the turn that stored the system text."""
 
     request: ModelRequest
-    items: tuple[VisibleBlock, ...]
-    starts: tuple[int, ...]
+    items: tuple[RenderedItem, ...]
     turn_id: str
     round: int
     model: str
@@ -66,21 +62,43 @@ class RequestRecord:
         return SEGMENT_BYTES * len(self.request.messages[-1].parts)
 
 
-def build_manifest(record: RequestRecord) -> bytes:
-    """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
-    segments = tuple(_segments(record))
-    manifest = Manifest(
-        version=1,
-        turn_id=record.turn_id,
-        round=record.round,
-        model=record.model,
-        sent_at=record.sent_at,
-        max_output_tokens=record.request.max_output_tokens,
-        tokens=sum(segment.tokens for segment in segments),
-        system_turn=record.system_turn,
-        segments=segments,
-    )
-    return manifest.model_dump_json(exclude_none=True).encode()
+class ManifestBuilder:
+    """Builds the manifests of one turn. Each request repeats most of the previous one: what the requests have in common
+    is described and encoded once."""
+
+    def __init__(self) -> None:
+        self._described: dict[PromptMessage | RenderedItem, tuple[str, ...]] = {}
+        """The encoded parts of the last request's system text and items."""
+
+    def build(self, record: RequestRecord) -> bytes:
+        """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
+        parts = [part for message in record.request.messages for part in message.parts]
+        tokens = [_count_tokens(part, record.ratio) for part in parts]
+        described = self._describe(record)
+        head = ManifestHead(
+            version=1,
+            turn_id=record.turn_id,
+            round=record.round,
+            model=record.model,
+            sent_at=record.sent_at,
+            max_output_tokens=record.request.max_output_tokens,
+            tokens=sum(tokens),
+            system_turn=record.system_turn,
+        )
+        segments = ",".join(_encode_segment(*each) for each in zip(described, parts, tokens, strict=True))
+        return f'{_open_json(head)},"segments":[{segments}]}}'.encode()
+
+    def _describe(self, record: RequestRecord) -> list[str]:
+        """The encoded description of each part of the request."""
+        known = self._described
+        *system, user = record.request.messages
+        self._described = {
+            **{message: known.get(message) or _describe_all(message.parts, "system") for message in system},
+            **{item: known.get(item) or _describe_all(item.parts, "block", item) for item in record.items},
+        }
+        described = [each for group in self._described.values() for each in group]
+        tail = user.parts[sum(len(item.parts) for item in record.items) :]
+        return [*described, *_describe_all(tail, "tail")]
 
 
 def build_preamble(system_prompt: str) -> bytes:
@@ -88,49 +106,44 @@ def build_preamble(system_prompt: str) -> bytes:
     return Preamble(system=system_prompt).model_dump_json().encode()
 
 
-def _segments(record: RequestRecord) -> Iterator[ManifestSegment]:
-    for message in record.request.messages:
-        if message.role == "system":
-            yield from (_segment(part, "system", None, record.ratio) for part in message.parts)
-        else:
-            yield from _user_segments(message.parts, record)
+def _describe_all(parts: Sequence[Part], origin: _Origin, rendered: RenderedItem | None = None) -> tuple[str, ...]:
+    return tuple(_describe(part, origin, rendered) for part in parts)
 
 
-def _user_segments(parts: Sequence[Part], record: RequestRecord) -> Iterator[ManifestSegment]:
-    item_at = dict(zip(record.starts, record.items, strict=True))
-    item: VisibleBlock | None = None
-    for at, part in enumerate(parts):
-        if isinstance(part, TextPart):
-            item = item_at.get(at)
-        yield _segment(part, "tail" if item is None else "block", item, record.ratio)
-
-
-def _segment(part: Part, origin: _Origin, item: VisibleBlock | None, ratio: CharsPerToken) -> ManifestSegment:
-    ref, seq, form = (item.block.ref, item.block.seq, item.form.value) if item is not None else ("", 0, "")
+def _describe(part: Part, origin: _Origin, rendered: RenderedItem | None) -> str:
+    """The JSON of what is the same in each request, without its closing brace."""
+    block, form = (rendered.item.block, rendered.item.form.value) if rendered is not None else (None, "")
     match part:
-        case TextPart(text=text, cache_point=cache_point):
-            return ManifestSegment(
-                origin=origin,
-                ref=ref,
-                seq=seq,
-                form=form,
-                chars=len(text),
-                tokens=ratio.tokens_for(len(text)),
-                sha256=hash_text(text),
-                cache_point=cache_point,
-                text=text.encode(errors="replace").decode() if origin == "tail" else None,
-            )
-        case MediaPart(mime=mime, data=data):
-            return ManifestSegment(
-                origin="media",
-                ref=ref,
-                seq=seq,
-                form=form,
-                chars=0,
-                tokens=estimate_media_tokens(mime, len(data)),
-                sha256=hashlib.sha256(data).hexdigest(),
-                cache_point=False,
-            )
+        case TextPart(text=text):
+            chars, sha256 = len(text), hash_text(text)
+            tail = text.encode(errors="replace").decode() if origin == "tail" else None
+        case MediaPart(data=data):
+            origin, chars, sha256, tail = "media", 0, hashlib.sha256(data).hexdigest(), None
+    described = PartDescription(
+        origin=origin,
+        ref=block.ref if block else "",
+        seq=block.seq if block else 0,
+        form=form,
+        chars=chars,
+        sha256=sha256,
+        text=tail,
+    )
+    return _open_json(described)
+
+
+def _open_json(part: ManifestPart) -> str:
+    return part.model_dump_json(exclude_none=True)[:-1]
+
+
+def _encode_segment(described: str, part: Part, tokens: int) -> str:
+    cache_point = "true" if isinstance(part, TextPart) and part.cache_point else "false"
+    return f'{described},"tokens":{tokens},"cache_point":{cache_point}}}'
+
+
+def _count_tokens(part: Part, ratio: CharsPerToken) -> int:
+    if isinstance(part, TextPart):
+        return ratio.tokens_for(len(part.text))
+    return estimate_media_tokens(part.mime, len(part.data))
 
 
 class StoredPreambles:
@@ -178,6 +191,7 @@ class ManifestKeeper:
         self._preambles = preambles
         self._conversation_id = conversation_id
         self._turn_id = turn_id
+        self._builder = ManifestBuilder()
         self._waiting: deque[_Item] = deque()
         self._bell = asyncio.Event()
         self._closed = False
@@ -186,7 +200,7 @@ class ManifestKeeper:
 
     def keep(self, record: RequestRecord) -> None:
         """Queue the manifest of a request for saving."""
-        self._add(_Item(record.round, record.size, partial(build_manifest, record)))
+        self._add(_Item(record.round, record.size, partial(self._builder.build, record)))
 
     def keep_preamble(self, system_prompt: str) -> TurnId:
         """The turn that has stored this system text: an earlier one, or this one, which then queues it for saving."""
