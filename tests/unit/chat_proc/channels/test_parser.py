@@ -13,14 +13,17 @@ from chat_proc.channels.parser import (
     ChannelText,
     OutsideText,
     Piece,
+    TagTable,
 )
 
-SYNTAX = (
-    ChannelSyntax("thinking"),
-    ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
-    ChannelSyntax("code", "code"),
-    ChannelSyntax("summary"),
-    ChannelSyntax("usage", "json"),
+TAGS = TagTable(
+    (
+        ChannelSyntax("thinking"),
+        ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
+        ChannelSyntax("code", "code"),
+        ChannelSyntax("summary"),
+        ChannelSyntax("usage", "json"),
+    )
 )
 
 TRICKY_REPLIES = [
@@ -45,7 +48,7 @@ TRICKY_REPLIES = [
 
 
 def read(text: str, sizes: Iterable[int] = (1_000_000,), **options: int) -> list[Piece]:
-    parser = ChannelParser(SYNTAX, **options)
+    parser = ChannelParser(TAGS, **options)
     pieces: list[Piece] = []
     position = 0
     steps = list(sizes)
@@ -95,7 +98,7 @@ def test_a_reply_becomes_opened_text_and_closed_pieces() -> None:
 
 
 def test_text_is_returned_at_once_unless_it_may_become_a_tag() -> None:
-    parser = ChannelParser(SYNTAX)
+    parser = ChannelParser(TAGS)
     parser.feed("<channel:thinking>")
 
     assert parser.feed("a < b") == [ChannelText("thinking", 0, "a < b")]
@@ -105,7 +108,7 @@ def test_text_is_returned_at_once_unless_it_may_become_a_tag() -> None:
 
 
 def test_plain_text_is_what_feed_would_hand_back_unchanged() -> None:
-    parser = ChannelParser(SYNTAX)
+    parser = ChannelParser(TAGS)
     assert not parser.is_plain("x")
 
     parser.feed("<channel:thinking>")
@@ -347,7 +350,7 @@ def test_a_lone_backtick_in_a_program_survives_a_channel_behind_it(size: int) ->
 
 
 def test_backticks_in_a_string_delay_no_channel_behind_it() -> None:
-    parser = ChannelParser(SYNTAX)
+    parser = ChannelParser(TAGS)
     parser.feed('<channel:action>{"a": "```js\\nlet x = `y"}')
 
     closed = parser.feed("</channel:action>")
@@ -360,7 +363,7 @@ def test_backticks_in_a_string_delay_no_channel_behind_it() -> None:
 @pytest.mark.parametrize("beginning", ["<", "</", "<ch", "</channel:thi", "</channel:thinking", "<Channel:action"])
 @pytest.mark.parametrize("before", ["", "<channel:thinking>", "<channel:thinking>I think.", "<channel:code>x\n"])
 def test_half_a_tag_at_the_end_of_a_cut_reply_is_dropped(before: str, beginning: str) -> None:
-    parser = ChannelParser(SYNTAX)
+    parser = ChannelParser(TAGS)
 
     pieces = merged([*parser.feed(before + beginning), *parser.finish(cut=True)])
 
@@ -380,7 +383,7 @@ def test_half_a_tag_at_the_end_of_a_cut_reply_is_dropped(before: str, beginning:
     ],
 )
 def test_a_cut_reply_loses_no_other_text(text: str) -> None:
-    parser = ChannelParser(SYNTAX)
+    parser = ChannelParser(TAGS)
 
     pieces = merged([*parser.feed(text), *parser.finish(cut=True)])
 

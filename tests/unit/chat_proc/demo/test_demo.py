@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat_proc.agent.prompting import AnnounceState, Budget, build_announce
-from chat_proc.channels.parser import ChannelClosed, ChannelParser, ChannelSyntax, ChannelText
+from chat_proc.channels.parser import ChannelClosed, ChannelParser, ChannelSyntax, ChannelText, TagTable
 from chat_proc.demo.model import DemoModel, build_model
 from chat_proc.demo.rules import FOOTNOTE
 from chat_proc.timeline.present import Present
@@ -80,7 +80,7 @@ class DemoConversation(TimelineBuilder):
 
 
 def read_reply(text: str) -> dict[str, Any]:
-    parser = ChannelParser([ChannelSyntax("action", "json"), ChannelSyntax("code", "code")])
+    parser = ChannelParser(TagTable([ChannelSyntax("action", "json"), ChannelSyntax("code", "code")]))
     pieces = [*parser.feed(text), *parser.finish()]
     reported = {
         name: "".join(piece.text for piece in pieces if isinstance(piece, ChannelText) and piece.channel == name)

@@ -31,6 +31,7 @@ from chat_proc.channels.parser import (
     ChannelText,
     OutsideText,
     Piece,
+    TagTable,
 )
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
@@ -41,11 +42,13 @@ _PATH_PARAM: Path = (*PARAMS_PATH, "path")
 _FINAL_KINDS = frozenset({"complete", "exit"})
 _MAX_KNOWN_CHARS = 1_000
 
-DECISION_CHANNELS = (
-    ChannelSyntax("thinking"),
-    ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
-    ChannelSyntax("code", "code"),
-    ChannelSyntax("summary"),
+_DECISION_TAGS = TagTable(
+    (
+        ChannelSyntax("thinking"),
+        ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
+        ChannelSyntax("code", "code"),
+        ChannelSyntax("summary"),
+    )
 )
 _NO_LIMITS_GIVEN = DecisionLimits()
 _LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
@@ -307,7 +310,7 @@ class DecisionStream:
     def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits = _NO_LIMITS_GIVEN) -> None:
         self._sources = index_sources(sources)
         self._limits = limits
-        self._parser = ChannelParser(DECISION_CHANNELS)
+        self._parser = ChannelParser(_DECISION_TAGS)
         self._raw: list[str] = []
         self._raw_chars_left = limits.max_reply_chars
         self._thinking_chars_left = limits.max_thinking_chars

@@ -338,21 +338,20 @@ class JsonFieldReader:
         return pieces
 
     def _step(self, text: str, position: int) -> int:
-        if self._state is _State.OVER:
-            return len(text)
-        if self._state is _State.STRING:
+        state = self._state
+        if state is _State.STRING:
             return self._read_string(text, position)
-        if self._state is _State.LEAD:
+        if state is _State.OVER:
+            return len(text)
+        if state is _State.LEAD:
             return self._read_lead(text, position)
-        if self._state is _State.SCALAR:
+        if state is _State.SCALAR:
             return self._read_scalar(text, position)
         blanks = _BLANKS.match(text, position)
         after = blanks.end() if blanks else position
-        if after == len(text):
-            self._copy(text[position:after])
-            return after
-        self._copy(text[position : after + 1] if text[after] in '"{}[],:' else text[position:after])
-        return self._read_structure(text, after)
+        if self._copied_depth is not None:
+            self._copy(text[position : after + 1] if text[after : after + 1] in '"{}[],:' else text[position:after])
+        return after if after == len(text) else self._read_structure(text, after)
 
     def _read_lead(self, text: str, position: int) -> int:
         """Only blanks and an opening code fence may precede the object."""

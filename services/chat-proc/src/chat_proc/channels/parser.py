@@ -43,7 +43,10 @@ class Tag:
 
 
 class TagTable:
-    """Finds `<channel:NAME>` and `</channel:NAME>` of the declared channels; letter case is ignored, blanks are not."""
+    """Finds `<channel:NAME>` and `</channel:NAME>` of the declared channels; letter case is ignored, blanks are not.
+
+    It never changes, so parsers can share it.
+    """
 
     def __init__(self, channels: Iterable[ChannelSyntax]) -> None:
         self.bodies: dict[str, Body] = {}
@@ -129,8 +132,8 @@ class ChannelParser:
     whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
     """
 
-    def __init__(self, channels: Iterable[ChannelSyntax], *, max_held_chars: int = MAX_HELD_CHARS) -> None:
-        self._tags = TagTable(channels)
+    def __init__(self, tags: TagTable, *, max_held_chars: int = MAX_HELD_CHARS) -> None:
+        self._tags = tags
         self._max_held_chars = max_held_chars
         self._tag_beginning = ""
         self._at_line_start = True

@@ -31,6 +31,7 @@ from chat_proc.channels.parser import (
     ChannelText,
     OutsideText,
     Piece,
+    TagTable,
 )
 from everturn.core.errors import Invalid
 from everturn.models.port import (
@@ -508,7 +509,7 @@ async def stream_with_channels(
     """
     if composite_channel is not None and composite_channel not in {spec.name for spec in channels}:
         raise ValueError(f"composite_channel {composite_channel!r} is not among the channels")
-    parser = ChannelParser(spec.syntax for spec in channels)
+    parser = ChannelParser(TagTable(spec.syntax for spec in channels))
     model = svc.model_for(role)
     sources = index_sources(_read_sources(sources_list))
     composite = CompositeRoute(composite_cfg, composite_marker, sources)
