@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, ParamSpec, get_args
 
@@ -36,6 +37,7 @@ _PATTERNS = dict.fromkeys(("call", "plan", "message_id"), _NAME) | {
     "sids": r"[0-9, -]{1,1000}",
 }
 """The pattern of each field of a ref. `check_path` also checks paths and names."""
+_FIELDS = {name: re.compile(pattern, re.DOTALL) for name, pattern in _PATTERNS.items()}
 _BREAKING = ("Cc", "Cs", "Zl", "Zp")
 """Controls, lone surrogates, line and paragraph separators: they would break a line or an encoding."""
 
@@ -57,6 +59,11 @@ def check_path(path: str) -> None:
         )
 
 
+@cache
+def _field_names(family: type["_Ref"]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(family))
+
+
 @dataclass(frozen=True, slots=True)
 class _Ref:
     """Fields are checked by their name, so that every ref can be parsed back. `conversation` is None inside the
@@ -66,13 +73,13 @@ class _Ref:
     conversation: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name in _field_names(type(self)):
+            value = getattr(self, name)
             if value is not None and not isinstance(value, tuple):
-                _check_field(each.name, str(value))
+                _check_field(name, str(value))
 
     def __str__(self) -> str:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {name: getattr(self, name) for name in _field_names(type(self))}
         values["owner"] = f"{values['conversation']}." if values.get("conversation") else ""
         values["suffix"] = "" if values.get("n") is None else f".{values['n']}"
         return self.form.format_map(values)
@@ -298,7 +305,7 @@ def _read_field(name: str, value: str) -> str | int | tuple[int, ...]:
 
 
 def _check_field(name: str, value: str) -> None:
-    if not re.fullmatch(_PATTERNS[name], value, re.DOTALL):
+    if not _FIELDS[name].fullmatch(value):
         raise Invalid(f"{_shown(value)} can't be the {name.replace('_', ' ')} of a ref.")
     if name in ("name", "path"):
         check_path(value)
