@@ -39,7 +39,7 @@ from everturn.events.views import (
 from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
 from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block, BlockDraft, BlockType
 from everturn.timeline.bodies import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
@@ -91,7 +91,7 @@ def build_file_view(artifact: Artifact, *, tenant: str, project: str) -> FileVie
     )
 
 
-def build_started_step(block: Block, call: ToolCallBody, code: str | None = None) -> StepView:
+def build_started_step(block: Block | BlockDraft, call: ToolCallBody, code: str | None = None) -> StepView:
     """The step of a `react.tool.call` block with the `code` that it runs. Its key is the call id.
 
     Long programs and parameters are cut.
@@ -122,7 +122,7 @@ def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
     )
 
 
-def build_written_text(block: Block, call: ToolCallBody, *, instance: int) -> TextView | None:
+def build_written_text(block: Block | BlockDraft, call: ToolCallBody, *, instance: int) -> TextView | None:
     """The text that a `react.write` call shows to the person; None for other calls and for internal writing."""
     written = find_written_content(call)
     if written is None:
@@ -172,7 +172,7 @@ def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalVie
     )
 
 
-def build_pending_approval(block: Block, body: ApprovalRequestBody) -> ApprovalView:
+def build_pending_approval(block: Block | BlockDraft, body: ApprovalRequestBody) -> ApprovalView:
     """The question of an `approval.request` block."""
     return ApprovalView(
         approval_id=body.approval_id,

@@ -14,6 +14,7 @@ from everturn.timeline import bodies
 from everturn.timeline.bodies import Body
 
 GENESIS_HASH = "0" * 64
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class BlockType(OpenEnum):
@@ -243,9 +244,7 @@ def parse_body(kind: BlockType, body_json: str) -> Body:
 
 def canonical_json(body: Body) -> str:
     """The canonical JSON text of a body: keys sorted, no blanks, default values left out."""
-    return json.dumps(
-        body.model_dump(mode="json", exclude_defaults=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
+    return _CANONICAL.encode(body.model_dump(mode="json", exclude_defaults=True))
 
 
 def link_hash(

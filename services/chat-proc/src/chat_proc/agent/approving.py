@@ -17,7 +17,7 @@ from everturn.core.logging import Redactor
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
 from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
 from everturn.timeline.progress import PendingCall, Question
 from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
@@ -100,9 +100,9 @@ class ApprovalGate:
             for request in requests
         )
         after = tuple(
-            (build_approval_event(build_pending_approval(block, block.body)), context.round)
-            for block in chain_blocks(drafts, next_seq=1, last_hash="")
-            if isinstance(block.body, ApprovalRequestBody)
+            (build_approval_event(build_pending_approval(draft, draft.body)), context.round)
+            for draft in drafts
+            if isinstance(draft.body, ApprovalRequestBody)
         )
         return CommitContent(drafts=drafts, requests=tuple(requests), after=after)
 
@@ -168,7 +168,7 @@ class ApprovalGate:
 
     async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> NeedsApproval | None:
         """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
-        spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
+        spec = self._catalog.try_spec(call.tool_id)
         if spec is None:
             return None
         verdict = await self._policy.review(spec, call.params, turn.call_context)

@@ -25,7 +25,7 @@ from everturn.core.refs import (
     working_summary_ref,
 )
 from everturn.events.turn_view import build_written_text
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import (
     AttemptBody,
     Body,
@@ -208,9 +208,8 @@ class RoundContext:
 
 def draft_round_start(context: RoundContext) -> BlockDraft:
     """The block that starts the round."""
-    ref = round_ref(context.turn_id, context.round, "start")
-    begin = replace(context, now=context.began or context.now)
-    return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=context.limit))
+    ref, body = round_ref(context.turn_id, context.round, "start"), RoundStartBody(limit=context.limit)
+    return BlockDraft(context.turn_id, context.round, BlockType.ROUND_START, ref, body, context.began or context.now)
 
 
 def draft_missing_start(context: RoundContext, progress: TurnProgress) -> list[BlockDraft]:
@@ -400,8 +399,8 @@ def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
     """
     texts: dict[tuple[str, int], str] = {}
     notes, calls = count(), count()
-    for block in chain_blocks(drafts, next_seq=1, last_hash=""):
-        match block.body:
+    for draft in drafts:
+        match draft.body:
             case ThinkingBody(text=text, instance=instance):
                 texts["thinking", instance] = text
             case NotesBody(text=text):
@@ -410,7 +409,7 @@ def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
                 texts["answer", answer.instance] = answer.text if answer.shown is None else answer.shown
             case ToolCallBody() as call:
                 instance = next(calls)
-                if written := build_written_text(block, call, instance=instance):
+                if written := build_written_text(draft, call, instance=instance):
                     texts[written.channel, instance] = written.text
             case _:
                 """Clients don't see the other blocks as texts."""

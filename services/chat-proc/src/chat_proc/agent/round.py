@@ -41,7 +41,7 @@ from everturn.core.metrics import ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
 from everturn.events.turn_view import build_started_step, build_step_event
 from everturn.models.port import ContextLimitExceeded, ModelFailed
-from everturn.timeline.blocks import BlockDraft, chain_blocks
+from everturn.timeline.blocks import BlockDraft
 from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
 from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
 from everturn.timeline.progress import FinishTurn
@@ -229,10 +229,9 @@ def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
 
 def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
     """The calls among these blocks as started steps."""
-    blocks = chain_blocks(drafts, next_seq=1, last_hash="")
-    programs = {block.call_id: block.body.text for block in blocks if isinstance(block.body, ToolCodeBody)}
+    programs = {draft.call_id: draft.body.text for draft in drafts if isinstance(draft.body, ToolCodeBody)}
     return [
-        build_step_event(build_started_step(block, block.body, programs.get(block.call_id)))
-        for block in blocks
-        if isinstance(block.body, ToolCallBody)
+        build_step_event(build_started_step(draft, draft.body, programs.get(draft.call_id)))
+        for draft in drafts
+        if isinstance(draft.body, ToolCallBody)
     ]

@@ -316,19 +316,16 @@ class ToolRunner:
         return result.model_copy(update=hidden)
 
     def _effect(self, call: ToolCallBody) -> Effect:
-        spec = self._try_spec(call)
+        spec = self._catalog.try_spec(call.tool_id)
         return spec.effect if spec else Effect.PURE
 
     def _cap(self, call: ToolCallBody) -> int:
-        spec = self._try_spec(call)
+        spec = self._catalog.try_spec(call.tool_id)
         return spec.result_chars if spec else PREVIEW_CHARS
 
     def _label(self, call: ToolCallBody) -> str:
         """The tool's id as a label; NO_TOOL for a tool that only another worker offers."""
-        return call.tool_id if self._try_spec(call) else NO_TOOL
-
-    def _try_spec(self, call: ToolCallBody) -> ToolSpec | None:
-        return next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
+        return call.tool_id if self._catalog.try_spec(call.tool_id) else NO_TOOL
 
 
 async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:

@@ -262,6 +262,11 @@ class ToolRegistry:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._tools.values())
 
+    def try_spec(self, tool_id: str) -> ToolSpec | None:
+        """The tool of this id; None for one that this worker does not offer."""
+        tool = self._tools.get(tool_id)
+        return None if tool is None else tool.spec
+
     def spec(self, tool_id: str) -> ToolSpec:
         """Raises Invalid with a sentence for the model if there is no such tool."""
         return self._find(tool_id).spec

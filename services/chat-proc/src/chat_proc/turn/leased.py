@@ -557,6 +557,8 @@ def last_round(turn_blocks: Sequence[Block]) -> int:
 
 def add_usage(usage: TurnUsage, events: Sequence[UsageEvent]) -> TurnUsage:
     """The sum with more model calls."""
+    if not events:
+        return usage
     return TurnUsage(
         input_tokens=usage.input_tokens + sum(event.input_tokens for event in events),
         output_tokens=usage.output_tokens + sum(event.output_tokens for event in events),

@@ -73,8 +73,18 @@ class ManifestBuilder:
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
         parts = [part for message in record.request.messages for part in message.parts]
-        tokens = [_count_tokens(part, record.ratio) for part in parts]
-        described = self._describe(record)
+        count_tokens = record.ratio.tokens_for
+        tokens = [
+            count_tokens(len(part.text))
+            if isinstance(part, TextPart)
+            else estimate_media_tokens(part.mime, len(part.data))
+            for part in parts
+        ]
+        points = ["true" if isinstance(part, TextPart) and part.cache_point else "false" for part in parts]
+        segments = [
+            f'{described},"tokens":{count},"cache_point":{point}}}'
+            for described, count, point in zip(self._describe(record), tokens, points, strict=True)
+        ]
         head = ManifestHead(
             version=1,
             turn_id=record.turn_id,
@@ -85,8 +95,7 @@ class ManifestBuilder:
             tokens=sum(tokens),
             system_turn=record.system_turn,
         )
-        segments = ",".join(_encode_segment(*each) for each in zip(described, parts, tokens, strict=True))
-        return f'{_open_json(head)},"segments":[{segments}]}}'.encode()
+        return f'{_open_json(head)},"segments":[{",".join(segments)}]}}'.encode()
 
     def _describe(self, record: RequestRecord) -> list[str]:
         """The encoded description of each part of the request."""
@@ -97,7 +106,8 @@ class ManifestBuilder:
             **{item: known.get(item) or _describe_all(item.parts, "block", item) for item in record.items},
         }
         described = [each for group in self._described.values() for each in group]
-        tail = user.parts[sum(len(item.parts) for item in record.items) :]
+        last = record.items[-1] if record.items else None
+        tail = user.parts[last.start + len(last.parts) :] if last else user.parts
         return [*described, *_describe_all(tail, "tail")]
 
 
@@ -133,17 +143,6 @@ def _describe(part: Part, origin: _Origin, rendered: RenderedItem | None) -> str
 
 def _open_json(part: ManifestPart) -> str:
     return part.model_dump_json(exclude_none=True)[:-1]
-
-
-def _encode_segment(described: str, part: Part, tokens: int) -> str:
-    cache_point = "true" if isinstance(part, TextPart) and part.cache_point else "false"
-    return f'{described},"tokens":{tokens},"cache_point":{cache_point}}}'
-
-
-def _count_tokens(part: Part, ratio: CharsPerToken) -> int:
-    if isinstance(part, TextPart):
-        return ratio.tokens_for(len(part.text))
-    return estimate_media_tokens(part.mime, len(part.data))
 
 
 class StoredPreambles:

@@ -37,7 +37,7 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import ToolCallBody, ToolResultBody
 from everturn.timeline.seen_urls import ADDRESSES
 from everturn.turns.model import Effect, EffectState
@@ -574,8 +574,7 @@ class ProgramCalls:
         context = self._run.context
         ref = call_ref(context.turn_id, call_id)
         draft = BlockDraft(context.turn_id, context.round, BlockType.TOOL_CALL, ref, body, context.now, call_id=call_id)
-        (block,) = chain_blocks([draft], next_seq=1, last_hash="")
-        return build_started_step(block, body)
+        return build_started_step(draft, body)
 
     def _call_ref(self, made: _Made) -> str:
         return call_ref(self._run.context.turn_id, made.call_id)
