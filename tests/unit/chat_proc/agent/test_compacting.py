@@ -472,10 +472,15 @@ async def test_a_compaction_is_repeated_after_a_worker_crash() -> None:
 
 
 async def test_a_failed_background_compaction_is_reported_as_skipped() -> None:
-    bench = build(*(look(n) for n in range(1, 6)), answer("Done."), summaries=[], max_tokens=11_400)
+    go_on = asyncio.Event()
+    last = [Pause(go_on), Say(answer("Done."))]
+    bench = build(*(look(n) for n in range(1, 6)), last, summaries=[], max_tokens=11_400)
     await bench.say("Read it all.")
 
-    await bench.hire(failpoint="turn.in_compaction:1:raise").work()
+    task = asyncio.create_task(bench.hire(failpoint="turn.in_compaction:1:raise").work())
+    await until(lambda: len(bench.model.requests) == 6 and not is_compacting())
+    go_on.set()
+    await task
 
     assert await compactions(bench) == [("started", "soft"), ("skipped", "nothing_to_save")]
     assert bench.texts(CompletionBody) == ["Done."]
