@@ -16,7 +16,7 @@ def upgrade() -> None:
             "load_recent_blocks",
             "may_have_next",
             "load_turn_start",
-            "finish_turn",
+            "save_announced",
             "load_indexed_blocks",
             "save_snippets",
         ]

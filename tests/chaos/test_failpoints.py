@@ -32,7 +32,8 @@ BORDERS = [
     ("turn.before_c1:1", "turn.after_c1:1"),
     ("turn.in_tool:1", "turn.before_c2:1"),
     ("turn.after_c2:1", "turn.before_c3:1"),
-    ("turn.after_c3:1", "turn.announced:1"),
+    ("turn.after_c3:1", "turn.published:1"),
+    ("turn.announced:1", "turn.after_c3:1"),
 ]
 
 

@@ -239,12 +239,10 @@ REVOKE ALL ON FUNCTION release_lease FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION release_lease TO everturn_worker;
 
 
--- Records that the end of a turn was announced, with the last event id that clients can have, and releases the lease.
--- Returns what release_lease returns. If the fence is stale, returns false when the end has been announced already, perhaps
--- by a first call whose answer was lost, and otherwise raises EV001. Runs as the worker, under the worker's policies.
-CREATE OR REPLACE FUNCTION finish_turn(
-    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_owner text, p_fence bigint,
-    p_cursor text
+-- Records that the end of a turn was announced, with the last event id that clients can have, in one call. Returns false
+-- if the fence is stale. Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION save_announced(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text
 ) RETURNS boolean
 LANGUAGE plpgsql SECURITY INVOKER AS $$
 BEGIN
@@ -252,18 +250,15 @@ BEGIN
             set_config('app.user_id', p_user_id, true);
     UPDATE conversation SET event_cursor = p_cursor WHERE id = p_conversation AND fence = p_fence;
     IF NOT FOUND THEN
-        IF EXISTS (SELECT FROM turn WHERE id = p_turn AND announced_at IS NOT NULL) THEN
-            RETURN false;
-        END IF;
-        RAISE EXCEPTION 'fence % of % is stale', p_fence, p_conversation USING ERRCODE = 'EV001';
+        RETURN false;
     END IF;
     UPDATE turn SET announced_at = clock_timestamp() WHERE id = p_turn AND conversation_id = p_conversation;
-    RETURN release_lease(p_conversation, p_owner, p_fence, false);
+    RETURN FOUND;
 END
 $$;
 
-REVOKE ALL ON FUNCTION finish_turn FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION finish_turn TO everturn_worker;
+REVOKE ALL ON FUNCTION save_announced FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION save_announced TO everturn_worker;
 
 
 -- Adds the time of a lease that ends to the turn that runs under it. A claim that replaces an expired lease gives the

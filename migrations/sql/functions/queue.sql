@@ -66,20 +66,28 @@ GRANT EXECUTE ON FUNCTION next_of_tenant TO everturn_worker;
 
 
 -- Whether next_of_tenant may find a turn, asked after a claim of this conversation was committed: one waits without a
--- doorbell, or is just being accepted and may have found no place, because it still saw the claimed turn in its own.
--- A later accept sees that the place is free. Waits for no lock, and holds those it gets until the end of the
--- transaction, which should follow at once.
+-- doorbell, or is just being accepted and may have found no place, because it still saw the claimed turn in the queue.
+-- A later accept sees that the place is free. Waits for no lock and keeps none: the caller's transaction can last until
+-- a slow client has read a large result.
 CREATE OR REPLACE FUNCTION may_have_next(p_conversation text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     v_tenant text := (SELECT c.tenant FROM conversation c WHERE c.id = p_conversation);
-    v_lane text;
+    v_is_free boolean := true;
 BEGIN
-    FOREACH v_lane IN ARRAY ARRAY['anonymous', 'paid', 'privileged', 'registered'] LOOP
-        IF NOT pg_try_advisory_xact_lock_shared(hashtextextended('queue:' || v_lane || ':' || v_tenant, 0)) THEN
-            RETURN true;
-        END IF;
-    END LOOP;
+    BEGIN
+        SELECT bool_and(pg_try_advisory_xact_lock_shared(hashtextextended('queue:' || lane || ':' || v_tenant, 0)))
+          INTO v_is_free
+          FROM unnest(ARRAY['anonymous', 'paid', 'privileged', 'registered']) AS lanes (lane);
+        -- Releases the locks. The variable keeps its value.
+        RAISE SQLSTATE 'EV005';
+    EXCEPTION
+        WHEN SQLSTATE 'EV005' THEN
+            NULL;
+    END;
+    IF NOT v_is_free THEN
+        RETURN true;
+    END IF;
     -- A statement of its own, which sees what those accepted that held the locks before.
     RETURN EXISTS (
         SELECT FROM turn t WHERE t.tenant = v_tenant AND t.status = 'queued' AND t.doorbell_at IS NULL);

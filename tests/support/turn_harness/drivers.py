@@ -19,7 +19,6 @@ from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.memory_rows import MemoryPlatform
-from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]
@@ -133,20 +132,6 @@ class GatedTimelines:
         await self._gate.cross()
         await self._inner.save_announced(lease, turn_id, cursor)
         await self._gate.cross()
-
-
-class GatedLeases(MemoryLeases):
-    """Implements Leases for one worker, whose gate guards the end of a turn."""
-
-    def __init__(self, platform: MemoryPlatform, gate: Gate, *, owner: str, ttl_s: float) -> None:
-        super().__init__(platform, owner=owner, ttl_s=ttl_s)
-        self._gate = gate
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        await self._gate.cross()
-        has_work = await super().finish(lease, turn_id, cursor)
-        await self._gate.cross()
-        return has_work
 
 
 class GatedEvents:

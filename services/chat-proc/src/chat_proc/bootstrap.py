@@ -425,7 +425,7 @@ def build_worker(
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     slots = Slots(settings.worker_slots, extra=settings.worker_slots)
-    indexer = build_indexer(drivers, loop.attachments, failpoints, is_busy=lambda: slots.running > 1)
+    indexer = build_indexer(drivers, loop.attachments, failpoints, is_busy=lambda: slots.running > 0)
     heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,

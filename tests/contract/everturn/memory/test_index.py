@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.memory.indexer import JOB_TIMEOUT_S
+from chat_proc.memory.indexer import STEP_TIMEOUT_S
 from everturn.conversations.postgres import PostgresConversations
 from everturn.memory.search import EmbeddedSnippet
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
@@ -31,7 +31,7 @@ async def test_a_turn_of_a_dead_worker_is_claimed_again_and_counted(desk: Memory
         assert (again.turn_id, again.tries) == (job.turn_id, expected)
 
     first, second = (wait.total_seconds() for wait in waits)
-    assert first > JOB_TIMEOUT_S  # a turn is not claimed again while it may still be indexed
+    assert first > STEP_TIMEOUT_S  # a turn is not claimed again while it may still be indexed
     assert second == pytest.approx(2 * first, rel=0.1)
 
 

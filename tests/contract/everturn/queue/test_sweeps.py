@@ -161,6 +161,18 @@ async def test_an_announced_end_is_left_alone(harness: Harness, sweeps: Postgres
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
 
+async def test_a_worker_that_reads_the_start_of_its_turn_slowly_delays_no_accept(
+    harness: Harness, roles: Roles
+) -> None:
+    claim = await harness.start_turn()
+    async with roles.worker.connection() as connection, connection.transaction():
+        query = "SELECT * FROM load_turn_start($1, $2, $3, $4, $5, true)"
+        where = (*harness.principal.owner, claim.lease.conversation_id, claim.turn_id)
+        assert await connection.fetch(query, *where)
+
+        assert await roles.superuser.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
 async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
     harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:

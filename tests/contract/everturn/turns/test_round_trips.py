@@ -79,7 +79,10 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
         await harness.timelines.commit(claim.lease, replace(end, usage=(USAGE,), effects=(EFFECT,)))
 
     async with at_most(calls, 1):
-        await harness.leases.finish(claim.lease, claim.turn_id, claim.cursor)
+        await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+
+    async with at_most(calls, 1):
+        await harness.leases.release(claim.lease, requeue=False)
 
 
 async def test_calls_of_the_index(postgres_harness: Harness, roles: Roles, calls: list[str]) -> None:

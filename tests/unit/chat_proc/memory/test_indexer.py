@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.memory.indexer import MAX_TRIES, Indexer
+from chat_proc.memory.indexer import MAX_CHARS, MAX_TRIES, MAX_TURNS, REST_CHECK_S, Indexer
 from everturn.core.errors import Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
@@ -76,7 +76,13 @@ class BrokenEmbedder(HashedEmbedder):
 class SlowEmbedder(HashedEmbedder):
     TAKES_S = 0.02
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+        """How many texts each call had."""
+
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        self.batches.append(len(texts))
         await asyncio.sleep(self.TAKES_S)
         return await super().embed(texts)
 
@@ -91,6 +97,7 @@ class Desk:
                 "attachments": AttachmentReader(self.objects),
                 "failpoints": Failpoints(),
                 "sweep_every_s": 30.0,
+                "gather_s": 0.0,
                 **parts,
             }
         )
@@ -111,8 +118,56 @@ async def test_all_waiting_turns_are_indexed_one_after_another() -> None:
     assert all(each.vector is not None for each in desk.index.saved["turn_1"])
 
 
+async def test_turns_are_encoded_together_but_not_one_that_failed_before() -> None:
+    embedder = SlowEmbedder()
+    desk = Desk(Index(job("turn_1"), job("turn_2", tries=2), job("turn_3")), embedder=embedder)
+
+    await desk.run_until(lambda: len(desk.index.saved) == 3)
+
+    assert embedder.batches == [2, 1]
+
+
+async def test_long_texts_are_encoded_apart() -> None:
+    embedder = SlowEmbedder()
+    desk = Desk(Index(job("turn_1"), job("turn_2"), job("turn_3")), embedder=embedder)
+    desk.index.timeline = TimelineBuilder()
+    desk.index.timeline.start_turn("turn_1", "Hello there. " * (MAX_CHARS // 20))
+
+    await desk.run_until(lambda: len(desk.index.saved) == 3)
+
+    assert len(embedder.batches) == 2
+
+
+async def test_turns_that_can_not_be_encoded_are_left_for_later() -> None:
+    index = Index(job("turn_1"), job("turn_2"))
+    desk = Desk(index, embedder=BrokenEmbedder())
+
+    await desk.run_until(lambda: index.claims == 2)
+
+    assert index.saved == {}
+
+
+async def test_a_turn_that_ends_while_others_run_waits_for_them() -> None:
+    busy = True
+    desk = Desk(Index(), is_busy=lambda: busy)
+    task = asyncio.create_task(desk.indexer.run())
+    await desk.index.until(lambda: desk.index.claims == 1)
+    desk.index.jobs.append(job())
+    desk.indexer.ring()
+    await asyncio.sleep(2 * REST_CHECK_S)
+    assert desk.index.claims == 1
+
+    busy = False
+    await desk.index.until(lambda: "turn_1" in desk.index.saved)
+
+    desk.indexer.drain()
+    await asyncio.wait_for(task, 5)
+
+
 async def test_while_turns_run_indexing_takes_a_part_of_the_time_only() -> None:
-    desk = Desk(Index(*(job(f"turn_{n}") for n in range(1, 100))), is_busy=lambda: True, embedder=SlowEmbedder())
+    desk = Desk(
+        Index(*(job(f"turn_{n}", tries=2) for n in range(1, 100))), is_busy=lambda: True, embedder=SlowEmbedder()
+    )
     task = asyncio.create_task(desk.indexer.run())
     await asyncio.sleep(SlowEmbedder.TAKES_S * 20)
 
@@ -126,17 +181,17 @@ async def test_once_no_turn_runs_indexing_does_not_rest(monkeypatch: pytest.Monk
     busy = True
 
     def clock() -> float:
-        """The first turn takes a hundred seconds, and then time stands still, so that a rest does not end by itself."""
+        """The first turns take a hundred seconds, and then time stands still, so that a rest does not end by itself."""
         return 100.0 * min(1, len(desk.index.saved))
 
     monkeypatch.setattr("chat_proc.memory.indexer.time", SimpleNamespace(monotonic=clock))
-    desk = Desk(Index(job("turn_1"), job("turn_2")), is_busy=lambda: busy)
+    desk = Desk(Index(*(job(f"turn_{n}") for n in range(MAX_TURNS + 1))), is_busy=lambda: busy)
     task = asyncio.create_task(desk.indexer.run())
-    await desk.index.until(lambda: len(desk.index.saved) == 1)
+    await desk.index.until(lambda: len(desk.index.saved) == MAX_TURNS)
     await asyncio.sleep(0)
 
     busy = False
-    await desk.index.until(lambda: len(desk.index.saved) == 2)
+    await desk.index.until(lambda: len(desk.index.saved) == MAX_TURNS + 1)
 
     desk.indexer.drain()
     await asyncio.wait_for(task, 5)

@@ -58,7 +58,7 @@ async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
     await check_conversation(bench, ends_may_repeat=True)
 
 
-@pytest.mark.parametrize("failpoint", ["turn.after_c3", "turn.announced"])
+@pytest.mark.parametrize("failpoint", ["turn.after_c3", "turn.published"])
 async def test_an_end_published_by_a_dead_worker_is_not_repeated(failpoint: str) -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench, failpoint)

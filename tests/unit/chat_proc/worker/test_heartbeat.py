@@ -6,8 +6,7 @@ from structlog.testing import capture_logs
 
 from chat_proc.worker.heartbeat import STALL_S, Heartbeat
 from everturn.core.errors import Unavailable
-from everturn.core.ids import ConversationId, TurnId
-from everturn.events.cursor import EventCursor
+from everturn.core.ids import ConversationId
 from everturn.turns.model import Claim, Lease
 from everturn_testing.core import FixedClock
 
@@ -65,9 +64,6 @@ class Leases:
         raise NotImplementedError
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
-        raise NotImplementedError
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
         raise NotImplementedError
 
 

@@ -12,7 +12,7 @@ from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.events.cursor import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
@@ -73,9 +73,6 @@ class Leases:
         assert requeue
         self.released.append(lease.conversation_id)
         return True
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        raise NotImplementedError
 
 
 class Turn:

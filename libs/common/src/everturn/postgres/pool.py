@@ -28,7 +28,7 @@ DISK_FULL_KEPT_S = 60.0
 END_TIMEOUT_S = 5.0
 """How long to wait for the end of a cancelled statement before its connection is closed."""
 
-STALE_FENCE, OUT_OF_ORDER, NOT_RUNNING = "EV001", "EV002", "EV003"
+STALE_FENCE, OUT_OF_ORDER, NOT_RUNNING = "EV001", "EV002", "EV004"
 """The SQLSTATEs of the functions with which a worker writes a turn."""
 _PASSING = ("08", "40", "53", "57", "25P03", "25006")
 """SQLSTATE classes of transient errors: connection, rollback, resources, operator; timeout and read-only."""

@@ -88,7 +88,8 @@ class Question:
 
 @dataclass(slots=True)
 class TurnProgress:
-    """How far one turn is. It takes the turn's blocks in order; its answers cost the same after any number of them.
+    """How far one turn is. It takes the turn's blocks in order. Taking a block and reading a field cost the same after
+    any number of blocks.
 
     The owner of the blocks calls `extend`, everything else only reads.
     """
@@ -201,6 +202,7 @@ class TurnProgress:
             case _ if block.type is BlockType.TOOL_RESULT:
                 # Also one that only a newer version can read: the call has been made.
                 self._calls.pop(call_id, None)
+                self._programs.pop(call_id, None)
             case ToolCallBody() as call:
                 self._calls[call_id] = block, call
             case ToolCodeBody(text=text):

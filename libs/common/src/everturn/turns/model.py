@@ -52,7 +52,7 @@ class TurnStart:
     has_files: bool
     """Whether turns have left files in the workspace, removed or not."""
     may_have_next: bool
-    """Whether the tenant may have another turn that waits for the place on a lane which this one has left."""
+    """Whether another turn of the tenant may be waiting for the place in the queue that this one has left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,14 +130,6 @@ class Leases(Protocol):
         """
         ...
 
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        """Record that the turn's terminal event was published, as Timelines.save_announced does, and release the lease.
-
-        Returns what `release` returns. Raises StaleFence, unless the end has been announced already: so the call can be
-        retried after a lost answer.
-        """
-        ...
-
 
 class FairClaims(Protocol):
     """Claims of one worker within the limits on running turns that all workers share."""
@@ -182,7 +174,8 @@ class Sweeps(Protocol):
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         """After a turn of this conversation was claimed: the tenant's next queued turn without a doorbell, marked as
-        rung. There is none unless TurnStart.may_have_next."""
+        rung. Needed only if TurnStart.may_have_next: later accepts ring for
+        themselves."""
         ...
 
 
@@ -203,7 +196,7 @@ class Timelines(Protocol):
     async def load_start(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, *, with_blocks: bool = True
     ) -> TurnStart:
-        """All at once. Raises NotFound when there is no such turn."""
+        """What a worker needs to begin or resume the turn. Raises NotFound when there is no such turn."""
         ...
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
@@ -238,8 +231,8 @@ class Timelines(Protocol):
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Write all of it or nothing; returns the conversation's inbox_seq.
 
-        Blocks are written first: that checks the fence and locks the conversation's row, so its inbox can't change. The
-        other rows follow in the same transaction.
+        Checking the fence locks the conversation's row first, so its inbox can't change. All rows are written in one
+        transaction.
 
         Raises StaleFence. Raises InboxMoved when `commit.close` has seen less than the database, when a signal that the
         commit applies was edited or retracted meanwhile, or when an approval that it withdraws was settled. Raises

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from everturn.core.identity import Lane, Principal, Role, read_roles
-from everturn.core.ids import ConversationId, TurnId
-from everturn.events.cursor import EventCursor
+from everturn.core.ids import ConversationId
 from everturn.postgres.pool import Database, Row
 from everturn.turns.inbox import TENANT_SHARE
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
@@ -76,15 +75,6 @@ class PostgresLeases:
         async with self._database.connection() as connection:
             has_work = await connection.fetchval(
                 "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
-            )
-        return bool(has_work)
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        who = lease.principal.owner
-        held = turn_id, lease.owner, lease.fence, str(cursor)
-        async with self._database.connection() as connection:
-            has_work = await connection.fetchval(
-                "SELECT finish_turn($1, $2, $3, $4, $5, $6, $7, $8)", *who, lease.conversation_id, *held
             )
         return bool(has_work)
 

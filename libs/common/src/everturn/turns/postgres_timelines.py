@@ -1,8 +1,8 @@
 """Timelines in Postgres: reading blocks, and writing one commit of a lease holder.
 
-Blocks are written first. That checks the fence and locks the conversation's row, so that its inbox can't change. Then
-come all rows that must change together with the blocks. Most commits are one call of a function; those with other rows
-are a transaction.
+The fence is checked first. That locks the conversation's row, so that its inbox can't change. Then come the blocks, and
+all rows that must change together with them. Most commits are one call of a function; those with other rows are a
+transaction.
 """
 
 import json
@@ -62,10 +62,6 @@ SELECT {SIGNAL_COLUMNS}
 _USED = ("input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "cost_known")
 _SAVE_TITLE = """
 UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
-"""
-_ANNOUNCE = """
-WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
-UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
 """
 # An ended turn does not use `attempt`, because its last commit has set it to 0.
 _ANNOUNCING = """
@@ -308,9 +304,16 @@ class PostgresTimelines:
             raise StaleFence(lease.conversation_id)
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        async with self._database.transaction(lease.principal) as transaction:
-            done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence, str(cursor))
-        if done != "UPDATE 1":
+        async with self._database.connection() as connection:
+            is_saved = await connection.fetchval(
+                "SELECT save_announced($1, $2, $3, $4, $5, $6, $7)",
+                *lease.principal.owner,
+                lease.conversation_id,
+                turn_id,
+                lease.fence,
+                str(cursor),
+            )
+        if not is_saved:
             raise StaleFence(lease.conversation_id)
 
     async def _check_written(self, lease: Lease, commit: Commit) -> int:

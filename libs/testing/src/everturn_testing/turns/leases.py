@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from everturn.conversations.model import ConversationState
-from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
@@ -70,16 +68,6 @@ class MemoryLeases:
             self._platform.ring(open_turn)
             row.state = ConversationState.QUEUED
         return any(self._find_work(lease.conversation_id))
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        row, turn = self._platform.conversations.get(lease.conversation_id), self._platform.turns.get(turn_id)
-        if row is None or turn is None or row.fence != lease.fence:
-            if turn is not None and turn.announced:
-                return False
-            raise StaleFence(lease.conversation_id)
-        turn.announced = True
-        row.cursor = cursor
-        return await self.release(lease, requeue=False)
 
     def _find_work(self, conversation_id: ConversationId) -> tuple[TurnRow | None, tuple[TurnId, ...]]:
         """The open turn, unless it waits for a person, and the ended turns that were not announced."""

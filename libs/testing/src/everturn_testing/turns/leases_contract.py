@@ -2,7 +2,6 @@
 
 import pytest
 
-from everturn.core.errors import StaleFence
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
 from everturn_testing.turns.harness import Harness, closing, commit, think, turn_of
@@ -81,38 +80,6 @@ class LeasesContract:
         claim = await harness.claim(conversation_id)
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert await harness.leases.release(claim.lease, requeue=False), "the end is not announced"
-
-    async def test_finishing_a_turn_announces_its_end_and_releases_the_lease(self, harness: Harness) -> None:
-        claim = await harness.start_turn()
-        lease, conversation_id = claim.lease, claim.lease.conversation_id
-        assert claim.turn_id is not None
-        await harness.timelines.commit(lease, closing(claim, seen_inbox=claim.inbox_seq))
-        last = EventCursor(lease.fence, 12)
-
-        assert not await harness.leases.finish(lease, claim.turn_id, last)
-
-        assert await harness.rival.try_claim(conversation_id) is None
-        await harness.say("Next.", conversation_id)
-        assert await harness.leases.finish(lease, claim.turn_id, last), "repeated, because its answer was lost"
-        following = await harness.rival.try_claim(conversation_id)
-        assert following is not None
-        assert (following.unannounced, following.cursor) == ((), last)
-        assert not await harness.leases.finish(lease, claim.turn_id, last), "repeated after the next claim"
-        assert await harness.rival.try_claim(conversation_id) is None
-
-    async def test_a_stale_fence_finishes_no_turn(self, harness: Harness) -> None:
-        claim = await harness.start_turn()
-        lease, conversation_id = claim.lease, claim.lease.conversation_id
-        assert claim.turn_id is not None
-        await harness.timelines.commit(lease, closing(claim, seen_inbox=claim.inbox_seq))
-        await harness.expire_lease(conversation_id)
-        taken = await harness.rival.try_claim(conversation_id)
-        assert taken is not None
-
-        with pytest.raises(StaleFence):
-            await harness.leases.finish(lease, claim.turn_id, EventCursor(lease.fence, 12))
-
-        assert await harness.rival.release(taken.lease, requeue=False), "the end is not announced"
 
     async def test_requeueing_does_not_count_as_an_attempt(self, harness: Harness) -> None:
         claim = await harness.start_turn()

@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 import structlog
@@ -101,14 +102,15 @@ class ManifestBuilder:
         """The encoded description of each part of the request."""
         known = self._described
         *system, user = record.request.messages
-        self._described = {
+        # Into a variable first: a build that took too long may still run in another thread.
+        described = {
             **{message: known.get(message) or _describe_all(message.parts, "system") for message in system},
             **{item: known.get(item) or _describe_all(item.parts, "block", item) for item in record.items},
         }
-        described = [each for group in self._described.values() for each in group]
+        self._described = described
         last = record.items[-1] if record.items else None
         tail = user.parts[last.start + len(last.parts) :] if last else user.parts
-        return [*described, *_describe_all(tail, "tail")]
+        return [*chain.from_iterable(described.values()), *_describe_all(tail, "tail")]
 
 
 def build_preamble(system_prompt: str) -> bytes:

@@ -182,23 +182,6 @@ class Announcer:
         """Save that the end was announced to clients, and the last event id that they may have received. Raises
         StaleFence."""
         await self._retries.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
-        await self._note_ended(lease, cursor)
-
-    async def finish(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """As `save_announced`, then `release`, in one call of the database."""
-        has_work = await self._retries.call(lambda: self._leases.finish(lease, turn_id, cursor))
-        await self._note_ended(lease, cursor)
-        if has_work:
-            await self._ring(lease)
-
-    async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
-        """Release the lease. With `ring_own`, ring for what is left to do in its conversation."""
-        # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
-        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
-        if has_work and ring_own:
-            await self._ring(lease)
-
-    async def _note_ended(self, lease: Lease, cursor: EventCursor) -> None:
         if self._memory is None:
             return
         try:
@@ -210,7 +193,12 @@ class Announcer:
                 "Could not record that the end was announced", conversation_id=lease.conversation_id, error=str(error)
             )
 
-    async def _ring(self, lease: Lease) -> None:
+    async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
+        """Release the lease. With `ring_own`, ring for what is left to do in its conversation."""
+        # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
+        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
+        if not (has_work and ring_own):
+            return
         try:
             await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
         except Unavailable as error:

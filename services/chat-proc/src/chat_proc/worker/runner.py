@@ -179,8 +179,6 @@ class ClaimedTurn:
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
         self._left_behind = False
-        self._announced: EventCursor | None = None
-        """The last event id of the turn, once its end has been published."""
 
     @property
     def fence(self) -> int:
@@ -257,10 +255,6 @@ class ClaimedTurn:
             cursor, announced = await self._announce_earlier_ends(await self._find_cursor())
             if self._claim.turn_id is not None:
                 result = await self._run_turn(self._claim.turn_id, cursor)
-                if result is _Result.ENDED and self._announced is not None:
-                    self._handing_back = True
-                    await self._parts.announcer.finish(self._claim.lease, self._claim.turn_id, self._announced)
-                    return True
         except StaleFence:
             result = _Result.LOST
         if result is _Result.LOST:
@@ -349,7 +343,7 @@ class ClaimedTurn:
                 await emitter.flush(FLUSH_S)
                 parked = not isinstance(ran, Stopped) and isinstance(ran.value, Parked)
                 return _Result.WAITING if parked else _Result.OPEN
-            await self._announce(emitter)
+            await self._announce(turn_id, emitter)
             return _Result.ENDED
         except (StaleFence, Unavailable) as error:
             emitter.abandon()
@@ -388,9 +382,15 @@ class ClaimedTurn:
     async def _work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
     ) -> TurnLeft:
-        start = await self._load_start(turn_id)
+        ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
+        try:
+            start = await self._load_start(turn_id)
+        except EverturnError:
+            # The claim has left a place in the queue in any case.
+            tasks.create_task(ring_next())
+            raise
         if start.may_have_next:
-            tasks.create_task(self._parts.announcer.ring_next(self._claim.lease.conversation_id))
+            tasks.create_task(ring_next())
         turn = self._build_turn(start, emitter, manifests)
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
@@ -494,10 +494,11 @@ class ClaimedTurn:
         self._parts.loop.failpoints.hit("turn.opened")
         return None
 
-    async def _announce(self, emitter: Emitter) -> None:
+    async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
         self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
-            self._announced = emitter.seal()
+            self._parts.loop.failpoints.hit("turn.published")
+            await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.seal())
         self._parts.loop.failpoints.hit("turn.announced")
 
 
