@@ -25,6 +25,8 @@ TURNS_PER_CONVERSATION = 20
 CALIBRATION_TURNS = 400
 SHARE = 0.5
 SAMPLE_S = 10.0
+_PARTS = {"redis": "Redis", "ingress": "the ingress", "worker": "the workers"}
+_ENCODERS = "the encoders"
 MAX_GROWTH = 1.1
 MAX_SLOWDOWN = 1.2
 
@@ -141,8 +143,8 @@ async def soak(platform: Platform, rate: float, lasts_s: float, thirds: list[Thi
 def load_memory_mib(platform: Platform) -> Mapping[str, float]:
     """Of the services, their encoders and Redis. Postgres fills its shared buffers, whatever it is asked."""
     sums: dict[str, float] = {}
-    encoders = {int(each.name): "encoders" for each in Path("/proc").glob("[0-9]*") if is_encoder(int(each.name))}
-    services = {platform.pid(name): f"{name.partition('-')[0]}s" for name in ("redis", *platform.reports)}
+    encoders = {int(each.name): _ENCODERS for each in Path("/proc").glob("[0-9]*") if is_encoder(int(each.name))}
+    services = {platform.pid(name): _PARTS[name.partition("-")[0]] for name in ("redis", *platform.reports)}
     for pid, part in (services | encoders).items():
         try:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
