@@ -289,7 +289,8 @@ GRANT EXECUTE ON FUNCTION claim_key TO everturn_ingress;
 --   key_reused    The key was used for another request.
 --   key_busy      A request with this key did not end within the lock timeout.
 --   not_found     The principal has no such conversation.
---   busy          The conversation has an open turn. This does not wait for a turn that is just ending.
+--   busy          The conversation has an open turn. This does not wait for a turn that is just ending. The row of the
+--                 key was inserted and rolled back, which leaves a dead tuple.
 --   wrong_target  p_target is not a turn of the conversation.
 --   full          The queue or a share of it is full. The counts are those of enter_queue, with this turn.
 --   late          It is past p_deadline, until which the stored files are not deleted as orphans.
@@ -344,19 +345,19 @@ BEGIN
                 outcome := CASE WHEN FOUND THEN 'busy' ELSE 'not_found' END;
                 RAISE SQLSTATE 'EV003';
             END IF;
-            IF p_target IS NOT NULL THEN
-                PERFORM FROM turn t WHERE t.id = p_target AND t.conversation_id = p_conversation;
-                IF NOT FOUND THEN
-                    outcome := 'wrong_target';
-                    RAISE SQLSTATE 'EV003';
-                END IF;
-            END IF;
             WITH promoted AS (
                 UPDATE signal s SET state = 'promoted', promoted_to = p_turn
                  WHERE s.conversation_id = p_conversation AND s.turn_id IS NULL AND s.state = 'accepted'
                 RETURNING s.inbox_seq, format('{"id":%s,%s', to_json(s.id), substr(s.payload, 2)) AS event
             )
             SELECT concat_ws(',', string_agg(p.event, ',' ORDER BY p.inbox_seq), p_event) INTO v_events FROM promoted p;
+        END IF;
+        IF p_target IS NOT NULL THEN
+            PERFORM FROM turn t WHERE t.id = p_target AND t.conversation_id = p_conversation;
+            IF NOT FOUND THEN
+                outcome := 'wrong_target';
+                RAISE SQLSTATE 'EV003';
+            END IF;
         END IF;
 
         INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)

@@ -74,10 +74,11 @@ class MemoryInbox:
         if message.create:
             self._check_queue(principal)
             row = ConversationRow(message.conversation_id, principal, message.bundle_id)
-            self._platform.conversations[row.id] = row
-        row = self._platform.conversation(principal, message.conversation_id)
+        else:
+            row = self._platform.conversation(principal, message.conversation_id)
         if _is_idle(row):
             self._check_target(row, message)
+            self._platform.conversations[row.id] = row
             receipt = self._open_turn_of_message(row, principal, message)
         else:
             kind = message.kind or SignalKind.FOLLOWUP

@@ -117,6 +117,23 @@ class InboxContract:
 
         assert await harness.leases.renew({conversation_id: claim.lease.fence}) == {conversation_id: claim.inbox_seq}
 
+    async def test_a_message_with_a_target_does_not_create_a_conversation(self, harness: Harness) -> None:
+        elsewhere, conversation_id = await harness.say(), harness.ids.conversation()
+        message = IncomingMessage(
+            conversation_id,
+            True,
+            "x",
+            (),
+            harness.ids.turn(),
+            harness.ids.signal(),
+            target_turn_id=turn_of(elsewhere),
+        )
+
+        with pytest.raises(Conflict):
+            await harness.inbox.accept_message(harness.principal, message, None)
+        with pytest.raises(NotFound):
+            await harness.say("x", conversation_id)
+
     async def test_a_signal_needs_an_open_turn(self, harness: Harness) -> None:
         claim = await harness.start_turn()
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
