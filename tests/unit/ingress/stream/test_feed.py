@@ -389,6 +389,18 @@ async def test_what_arrives_while_the_connection_is_full_waits_for_the_task_in_o
     assert [re.findall(rb"^id: (.*)$", each, re.MULTILINE)[0] for each in yielded] == [b"1-3", b"1-4"]
 
 
+async def test_a_large_entry_is_left_to_the_task_which_sends_it_in_parts() -> None:
+    writer, text = Writer(), b"x" * 1_000_000
+    async with wait_live(writer) as waiting:
+        await waiting.publish(2, b'{"text":"' + text + b'"}')
+        await waiting.publish(3)
+        yielded = [await waiting.coming, await anext(waiting.chunks)]
+
+    assert writer.written == []
+    assert text in yielded[0]
+    assert [re.findall(rb"^id: (.*)$", each, re.MULTILINE) for each in yielded] == [[b"1-2"], [b"1-3"]]
+
+
 async def test_a_heartbeat_comes_after_a_silence_not_after_a_wait() -> None:
     writer, loop = Writer(), asyncio.get_running_loop()
     async with wait_live(writer, heartbeat_s=0.3) as waiting:

@@ -20,7 +20,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
 from ingress.auth.revocation import CallerCheck, Recheck
 from ingress.errors import ProblemError, malformed
-from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
+from ingress.stream.frames import HEARTBEAT, PIECE_BYTES, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub, Subscription
 from ingress.stream.steps import project_steps
 
@@ -112,6 +112,8 @@ class Feed:
             client.wakeup.is_set()
             or cursor.phase is not Phase.LIVE
             or cursor.stale_hints
+            # An entry can be larger than a piece; the task sends it in parts, as fast as the client reads.
+            or cursor.waiting_bytes > PIECE_BYTES
             or not writer.is_free
             or self.has_expired(client)
             or (check is not None and check.is_due)
