@@ -1,4 +1,4 @@
-"""Event streams over real connections whose clients read slowly or not at all."""
+"""Event streams over real connections whose clients read slowly or not at all, or send what can't be read."""
 
 import asyncio
 import logging
@@ -63,13 +63,15 @@ async def serve(*, send_timeout_s: float, directly: bool, connection_s: float = 
 
 
 @asynccontextmanager
-async def ask(streaming: Streaming) -> AsyncIterator[socket.socket]:
+async def ask(
+    streaming: Streaming, request: bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+) -> AsyncIterator[socket.socket]:
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
         await loop.sock_connect(client, ("127.0.0.1", streaming.port))
-        await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await loop.sock_sendall(client, request)
         yield client
 
 
@@ -104,3 +106,23 @@ async def test_a_client_that_reads_slowly_but_steadily_gets_a_large_chunk_whole(
 
     assert loop.time() - began_s > 3
     assert taken.count(b"x") >= 2_000_000
+
+
+@pytest.mark.parametrize("directly", [True, False])
+async def test_a_stream_whose_request_has_a_malformed_body_ends_without_an_error_of_the_server(
+    caplog: pytest.LogCaptureFixture, directly: bool
+) -> None:
+    caplog.set_level(logging.ERROR)
+    loop = asyncio.get_running_loop()
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    came = bytearray()
+
+    serving = serve(send_timeout_s=LIMIT_S, directly=directly)
+    async with serving as streaming, ask(streaming, request) as client, asyncio.timeout(LIMIT_S):
+        while piece := await loop.sock_recv(client, 8_192):
+            came += piece
+        await streaming.closed.wait()
+
+    assert came.startswith(b"HTTP/1.1 400 ")
+    assert came.endswith(b"}"), "something followed the problem"
+    assert not [record.getMessage() for record in caplog.records]

@@ -123,7 +123,7 @@ class DirectWriter(Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether the connection is open and its client has not left too much unread."""
+        """Whether the body of the response has begun and can go on, and its client has not left too much unread."""
         ...
 
     def write(self, piece: bytes) -> None:
@@ -169,7 +169,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def is_free(self) -> bool:
-        return not self.flow.write_paused and not self.transport.is_closing()
+        cycle = self.cycle
+        is_open = cycle.response_started and not cycle.response_complete and not cycle.disconnected
+        is_framed = bool(cycle.chunked_encoding)
+        return is_open and is_framed and not self.flow.write_paused and not self.transport.is_closing()
 
     def write(self, piece: bytes) -> None:
         # A chunk as HTTP/1.1 frames it.
