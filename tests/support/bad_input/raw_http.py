@@ -92,6 +92,10 @@ RAW_HTTP: dict[str, tuple[bytes, Refusal]] = {
     "the same length twice": (post(HOST, JSON, LENGTH, LENGTH, body=GOOD), MALFORMED),
     "the length twice in a line": (sized(b"2, 3"), MALFORMED),
     "length and chunks": (post(HOST, JSON, LENGTH, CHUNKED, body=CHUNK + b"0\r\n\r\n"), MALFORMED),
+    "chunks in http 1.0": (
+        post(HOST, JSON, CHUNKED, body=CHUNK + b"0\r\n\r\n", first=f"POST {BASE}/new/messages HTTP/1.0\r\n".encode()),
+        MALFORMED,
+    ),
     "negative length": (sized(b"-1"), MALFORMED),
     "length with a sign": (sized(b"+33"), MALFORMED),
     "length in hex": (sized(b"0x21"), MALFORMED),

@@ -263,6 +263,8 @@ class BoundedProtocol(HttpToolsProtocol):
             raise malformed("The target of a request must be a path.")
         if codings not in ([], [b"chunked"]):
             raise malformed("The only transfer coding is `chunked`.")
+        if codings and version == "1.0":
+            raise malformed("HTTP/1.0 has no transfer codings.")
         if not self.parser.should_upgrade() or self._should_upgrade():
             super().on_headers_complete()
 
