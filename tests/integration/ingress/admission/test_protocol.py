@@ -30,6 +30,7 @@ class Echo:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self.waiting, self.left = asyncio.Event(), asyncio.Event()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,7 +42,7 @@ class Echo:
         path = scope["path"] + ("?" + scope["query_string"].decode() if scope["query_string"] else "")
         seen = (scope["method"], path, headers, body.decode())
         self.seen.append(seen)
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
         if path == "/wait":
             self.waiting.set()
             while (await receive())["type"] != "http.disconnect":
@@ -173,6 +174,16 @@ async def test_a_client_of_http_1_0_gets_a_body_without_chunks(method: str) -> N
     head, _, body = came.partition(b"\r\n\r\n")
     assert b"transfer-encoding" not in head.lower()
     assert body == (json.dumps(echo.seen[0]).encode() if method == "GET" else b"")
+
+
+@pytest.mark.parametrize("wanted", [b"keep-alive", b"close"])
+async def test_a_client_of_http_1_0_gets_one_connection_header(wanted: bytes) -> None:
+    async with serve() as (echo, port):
+        echo.headers = [(b"Connection", wanted), (b"X", b"y")]
+        came = await exchange(port, b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+
+    head = came.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
+    assert [line for line in head if line.startswith((b"connection:", b"x:"))] == [b"x: y", b"connection: close"]
 
 
 @pytest.mark.parametrize("begin", [b"GET /x HTTP/1.1\r\nX: ", CHUNKED + b"2\r\nab\r\n0\r\nX: ", CHUNKED + b"2;x="])

@@ -405,13 +405,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def _send_unframed(cycle: RequestResponseCycle, send: Send) -> Send:
-    """Send to a client of HTTP/1.0, which knows no chunks: a body without a length ends with the connection."""
+    """Send to a client of HTTP/1.0, which knows no chunks: a body without a length ends with the connection.
+
+    The server closes each of these connections and says so, whatever the application wants.
+    """
     has_length = False
 
     async def send_unframed(message: Message) -> None:
         nonlocal has_length
         if message["type"] == "http.response.start":
-            has_length = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != b"connection"]
+            message = {**message, "headers": headers}
+            has_length = any(name.lower() == b"content-length" for name, _ in headers)
             if not has_length:
                 cycle.chunked_encoding = False
         elif not has_length:
