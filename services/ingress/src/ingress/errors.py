@@ -105,6 +105,11 @@ def too_many(detail: str, *, retry_after_s: int) -> ProblemError:
     return ProblemError(answer, headers={"Retry-After": str(retry_after_s)})
 
 
+def internal_error() -> ProblemError:
+    """500: an unexpected error, about which clients learn nothing."""
+    return ProblemError(problem("internal", "Something went wrong on our side", 500, "The error was logged."))
+
+
 def unavailable(
     detail: str, *, retry_after_s: int = RETRY_AFTER_S, errors: Sequence[Mapping[str, str]] = ()
 ) -> ProblemError:

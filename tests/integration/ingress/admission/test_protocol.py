@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ingress.admission.connections import HEADER_BUFFER_BYTES, AddressCounts, ConnectionCaps, bind_protocol
 from ingress.metrics import IngressMetrics
@@ -184,6 +186,26 @@ async def test_a_client_of_http_1_0_gets_one_connection_header(wanted: bytes) ->
 
     head = came.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
     assert [line for line in head if line.startswith((b"connection:", b"x:"))] == [b"x: y", b"connection: close"]
+
+
+async def test_an_error_of_the_server_while_it_reads_a_request_is_logged_and_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failure = LookupError("a bug")
+
+    def fail(_protocol: HttpToolsProtocol) -> None:
+        raise failure
+
+    monkeypatch.setattr(HttpToolsProtocol, "on_headers_complete", fail)
+    with capture_logs() as lines:
+        async with serve() as (echo, port):
+            came = await exchange(port, get())
+
+    assert came.startswith(b"HTTP/1.1 500 ")
+    assert json.loads(came.partition(b"\r\n\r\n")[2])["type"] == "urn:everturn:problem:internal"
+    assert b"a bug" not in came
+    assert [line["exc_info"] for line in lines if line["log_level"] == "error"] == [failure]
+    assert echo.seen == []
 
 
 @pytest.mark.parametrize("begin", [b"GET /x HTTP/1.1\r\nX: ", CHUNKED + b"2\r\nab\r\n0\r\nX: ", CHUNKED + b"2;x="])

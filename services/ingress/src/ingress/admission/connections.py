@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn.core.errors import Problem, problem
-from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
+from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, internal_error, malformed
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
@@ -220,8 +220,20 @@ class BoundedProtocol(HttpToolsProtocol):
         except (httptools.HttpParserError, ProblemError) as error:
             # The parser reports an error of one of the methods below as the context of its own.
             reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
-            self._refuse(reason if isinstance(reason, ProblemError) else malformed("This is not an HTTP/1.1 request."))
+            self._refuse(self._translate_error(reason))
         self._check_response()
+
+    def _translate_error(self, error: BaseException | None) -> ProblemError:
+        """The response to what was raised while a request was read; logs what no client can cause."""
+        match error:
+            case ProblemError():
+                return error
+            case httptools.HttpParserError() | UnicodeDecodeError():
+                return malformed("This is not an HTTP/1.1 request.")
+            case _:
+                self._metrics.unhandled.inc()
+                _log.error("Unhandled error while a request was read", exc_info=error)
+                return internal_error()
 
     def _parse(self, data: bytes) -> None:
         try:

@@ -10,11 +10,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from structlog.contextvars import bound_contextvars
 
-from everturn.core.errors import problem
 from everturn.core.ids import is_id
 from everturn.core.tracing import NO_TRACING, Span, SpanLinks, TraceContext, Tracing, try_parse_context
 from ingress.admission.limits import load_drawn
-from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
+from ingress.errors import ProblemError, headers_too_large, internal_error, malformed, problem_response
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
@@ -174,11 +173,6 @@ def _without_cookies(scope: Scope) -> Scope:
     """
     scope["headers"] = [header for header in scope["headers"] if header[0] != b"cookie"]
     return scope
-
-
-def internal_error() -> ProblemError:
-    """A 500 problem that reveals no internals."""
-    return ProblemError(problem("internal", "Something went wrong on our side", 500, "The error was logged."))
 
 
 class _Watch:

@@ -21,11 +21,19 @@ from everturn.core.errors import EverturnError
 from everturn.core.tracing import Tracing
 from everturn.limits.token_buckets import BucketState, Limit, draw_token
 from ingress.admission.connections import load_address
-from ingress.admission.edge import internal_error
 from ingress.admission.limits import BODY_TIMEOUT_S, BodyHold, Drawn, RequestLimits, load_drawn
 from ingress.auth.gate import AuthGate, Caller
 from ingress.auth.revocation import CallerCheck
-from ingress.errors import ProblemError, absent, too_large, too_many, translate_error, unauthorized, unprocessable
+from ingress.errors import (
+    ProblemError,
+    absent,
+    internal_error,
+    too_large,
+    too_many,
+    translate_error,
+    unauthorized,
+    unprocessable,
+)
 from ingress.metrics import IngressMetrics
 from ingress.sockets import packets
 from ingress.sockets.calls import Answer, AuthIn, ChatCalls, Payload, check_form, note_status, open_call_span
