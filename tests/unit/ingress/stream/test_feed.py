@@ -1,7 +1,9 @@
 """Clients that read while entries arrive at awkward moments; the streams are in memory, the hub is the real one."""
 
 import asyncio
+import gc
 import re
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -373,6 +375,24 @@ async def test_what_arrives_while_a_client_waits_is_written_without_its_task() -
     assert is_waiting
     assert waiting.metrics.registry.get_sample_value("ingress_stream_lag_seconds_count") == 2
     assert waiting.metrics.registry.get_sample_value("ingress_stream_lag_seconds_sum") == 3
+
+
+async def test_a_closed_client_is_freed_at_once() -> None:
+    hub = Hub(reader=MemoryEvents(), hints=NoHints(), rows=Rows(at(0)), metrics=IngressMetrics(), queue_bytes=10_000)
+    client = await hub.open(ANN, CONVERSATION, None, None)
+    async with aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client, writer=Writer())) as chunks:
+        await anext(chunks)
+    freed = weakref.ref(client.cursor)
+    gc.collect()
+    gc.disable()
+    try:
+        hub.close(client)
+        del chunks, client
+        is_freed = freed() is None
+    finally:
+        gc.enable()
+
+    assert is_freed
 
 
 async def test_what_arrives_while_the_connection_is_full_waits_for_the_task_in_order() -> None:

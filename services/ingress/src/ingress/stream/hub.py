@@ -286,6 +286,7 @@ class Hub:
     def close(self, client: Subscription) -> None:
         """Remove a client; the last one of a conversation also removes its stream."""
         client.release_snapshot()
+        client.try_send = None  # it refers to the client, which would stay in memory until the next garbage collection
         stream = client.stream
         if client not in stream.clients:
             return
