@@ -9,6 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import pytest
+
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, SignalId
@@ -20,7 +22,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.auth.revocation import Recheck
 from ingress.metrics import IngressMetrics
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, SLOT_POLL_S, Feed, StreamEdge
-from ingress.stream.frames import HEARTBEAT, Phase
+from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase
 from ingress.stream.hub import SNAPSHOT_READS, Hub, Subscription
 from ingress.stream.rows import Head, Snapshot, StreamRows
 
@@ -224,6 +226,33 @@ async def test_a_client_that_waits_for_a_slot_gets_no_more_heartbeats_than_other
 
     assert is_waiting
     assert snapshot.startswith(b"event: stream_snapshot")
+
+
+@pytest.mark.parametrize("why", ["the server drains", "the credential expires"])
+async def test_a_client_that_ends_while_it_waits_for_a_slot_gets_no_heartbeat(why: str) -> None:
+    events, rows, now = MemoryEvents(), HugeRows(at(1)), 0.0
+    await events.publish(CONVERSATION, entry(1), after=None)
+    hub = Hub(reader=events, hints=NoHints(), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
+    feed = Feed(hub, heartbeat_s=60, unix_now=lambda: now)
+    clients = [await hub.open(ANN, CONVERSATION, None, None) for _ in range(LARGE_SNAPSHOTS_OF_PERSON)]
+    opened = [feed.chunks(client) for client in clients]
+    last = await hub.open(ANN, CONVERSATION, None, 1.0)
+
+    async with asyncio.timeout(10), aclosing(feed.chunks(last)) as chunks:
+        for each in opened:
+            await anext(each)  # ready
+            await anext(each)
+        ready, heartbeat = await anext(chunks), await anext(chunks)
+        coming = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0)
+        if why == "the server drains":
+            hub.drain()
+        else:
+            now = 1.0
+        ending = await coming
+
+    assert b"event: ready" in ready and heartbeat == HEARTBEAT
+    assert ending == UNAUTHORIZED if why == "the credential expires" else b"event: server_shutdown" in ending
 
 
 async def test_a_slot_comes_back_when_the_large_snapshot_can_not_be_read() -> None:

@@ -142,7 +142,7 @@ class Feed:
             with guarded("stream_read", passing=(Unavailable, NotFound)) as guard:
                 has_room = await self._advance(client)
                 if not has_room:
-                    return HEARTBEAT
+                    return b"" if client.ended or self.has_expired(client) else HEARTBEAT
         except Unavailable as error:
             _log.info("Could not read the rows of a stream", error=str(error))
             return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
@@ -156,8 +156,7 @@ class Feed:
         return chunk if chunk or cursor.phase is not Phase.LIVE else await self._wait(client, self._heartbeat_s)
 
     async def _advance(self, client: Subscription) -> bool:
-        """Bring the client closer to live, by at most one chunk. False while too many large snapshots are being
-        sent."""
+        """Bring the client closer to live, by at most one chunk. False if `_resync` found no slot."""
         cursor = client.cursor
         if cursor.phase is Phase.LOST:
             # Send the snapshot as a chunk of its own: a gap after it must not discard it.
@@ -193,7 +192,8 @@ class Feed:
         """Restart the client from a snapshot. Repeated resyncs back off, because only a commit can improve the
         snapshot.
 
-        False when no slot for a large one is free, and the client is to get a heartbeat instead.
+        False without a slot for a large one: the client gets a heartbeat instead, unless it has ended or its credential
+        has expired.
         """
         if client.waits_for_slot:
             # Its last snapshot was large, so don't even read the next one before a slot is free.
@@ -222,7 +222,8 @@ class Feed:
         return True
 
     async def _wait_for_slot(self, client: Subscription) -> bool:
-        """False if the next heartbeat is due, or the client ends, before a slot for a large snapshot is free."""
+        """False if the next heartbeat is due, the client ends, or its credential expires before a slot for a large
+        snapshot is free."""
         clock = asyncio.get_running_loop().time
         due_s = clock() + self._shorten_pause(client, self._heartbeat_s)
         while not self._try_hold(client):
