@@ -115,7 +115,11 @@ _NEVER = _Counted(-math.inf, QueueDepth(0, 0))
 
 
 class QueueDepthCache:
-    """Owns the counts and the admissions since. Call `leave` or `settle` after each `enter`."""
+    """Owns the counts and the admissions since. Call `leave` or `settle` after each `enter`.
+
+    A turn that is stored just before a count, and settled just after its begin, is counted twice until the next count:
+    the last places of a queue can be refused too early, but none is given away twice.
+    """
 
     def __init__(self, queue: Queue, *, monotonic: Callable[[], float]) -> None:
         self._queue = queue
