@@ -134,11 +134,14 @@ async def test_a_request_is_read_alike_whole_and_in_pieces(case: str) -> None:
     assert all(answer.startswith(b"HTTP/1.1 200 OK\r\n") and answer.endswith(b"\r\n0\r\n\r\n") for answer in answers)
 
 
+@pytest.mark.parametrize("offer", [b"", b"Upgrade: h2c\r\nConnection: Upgrade\r\n"])
 @pytest.mark.parametrize("follows", [HIDDEN, b"POST /hidden", b"nothing that could be meant\r\n\r\n"])
-async def test_what_follows_a_request_before_its_response_is_not_read(follows: bytes) -> None:
-    async with serve() as (echo, port):
-        came = await exchange(port, b"GET /x HTTP/1.1\r\n" + HOST + b"\r\n" + follows + get())
+async def test_what_follows_a_request_before_its_response_is_not_read(follows: bytes, offer: bytes) -> None:
+    with capture_logs() as logs:
+        async with serve() as (echo, port):
+            came = await exchange(port, b"GET /x HTTP/1.1\r\n" + HOST + offer + b"\r\n" + follows + get())
 
+    assert logs == []
     assert [path for _, path, _, _ in echo.seen] == ["/x"]
     assert b"\r\nconnection: close\r\n" in came
     assert came.count(b"HTTP/1.1 ") == 1

@@ -238,18 +238,21 @@ class BoundedProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
+            return
         except httptools.HttpParserUpgrade as upgrade:
-            if self._should_upgrade():
-                self.handle_websocket_upgrade()
-                return
-            # The request is served without the offered upgrade, usually to HTTP/2. The parser takes what follows the
-            # head for the other protocol, so it gets the head again without the offer.
-            version = self.parser.get_http_version().encode()
-            head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
-            for name, value in self.headers:
-                head += [name, b": ", value, b"\r\n"] if name != b"upgrade" else []
-            self.parser = httptools.HttpRequestParser(self)
-            self._parse(b"".join([*head, b"\r\n", data[upgrade.args[0] :]]))
+            parsed = upgrade.args[0]
+        # Not in the handler: an error of the second pass would have this one as its context.
+        if self._should_upgrade():
+            self.handle_websocket_upgrade()
+            return
+        # The request is served without the offered upgrade, usually to HTTP/2. The parser takes what follows the head
+        # for the other protocol, so it gets the head again without the offer.
+        version = self.parser.get_http_version().encode()
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
+        for name, value in self.headers:
+            head += [name, b": ", value, b"\r\n"] if name != b"upgrade" else []
+        self.parser = httptools.HttpRequestParser(self)
+        self._parse(b"".join([*head, b"\r\n", data[parsed:]]))
 
     def on_message_begin(self) -> None:
         if not self._responded():
