@@ -14,13 +14,21 @@ from helpers.goals import Goal, build_goal, measure_medians, measure_ms, run_goa
 from everturn.core.identity import Principal
 from everturn.events.cursor import EventCursor
 from everturn.postgres.pool import open_database
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import CompletionBody, RoundStartBody, ThinkingBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    Block,
+    BlockDraft,
+    BlockType,
+    CompletionBody,
+    RoundStartBody,
+    ThinkingBody,
+    ToolCallBody,
+    ToolResultBody,
+    chain_blocks,
+)
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.model import Claim, Commit
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_leases import PostgresLeases
-from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
 

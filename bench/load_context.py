@@ -15,13 +15,19 @@ from everturn.core.ids import ConversationId
 from everturn.core.refs import named_artifact_ref, range_summary_ref
 from everturn.events.cursor import EventCursor
 from everturn.postgres.pool import open_database
-from everturn.timeline.blocks import GENESIS_HASH, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import Body, RangeSummaryBody, ToolResultBody
+from everturn.timeline.blocks import (
+    GENESIS_HASH,
+    BlockDraft,
+    BlockType,
+    Body,
+    RangeSummaryBody,
+    ToolResultBody,
+    chain_blocks,
+)
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.model import Claim, Commit
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_leases import PostgresLeases
-from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
 

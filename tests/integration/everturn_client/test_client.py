@@ -12,7 +12,7 @@ import pytest
 
 from everturn.events.model import Ready
 from everturn.events.turn_view import build_state
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_client import (
     Connections,
@@ -142,7 +142,7 @@ async def test_a_turn_followed_over_cuts_ends_in_the_state_of_rest(
     scenario = server.scenario
     turn_id = scenario.start_turn("Hi")
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, [f"{n} " for n in range(40)])))
+    scenario.add(CompletionBody(text=scenario.stream("answer", 0, [f"{n} " for n in range(40)])))
     scenario.end_turn(Outcome.COMPLETED)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:1700", "bytes:1200", 503, "bytes:700"]

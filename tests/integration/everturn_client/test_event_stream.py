@@ -12,7 +12,7 @@ import pytest
 
 from everturn.events.cursor import ORIGIN
 from everturn.events.model import ConvStatus, Envelope, Ready, encode_envelope, event_name
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, TooMuch, Unreachable
@@ -29,7 +29,7 @@ def publish_turn(scenario: Scenario) -> None:
     scenario.start_turn("Hi")
     scenario.start_round()
     answer = scenario.stream("answer", 0, [f"word {n} " for n in range(30)])
-    scenario.add(bodies.CompletionBody(text=answer))
+    scenario.add(CompletionBody(text=answer))
     scenario.end_turn(Outcome.COMPLETED)
 
 

@@ -6,11 +6,10 @@ from typing import Any
 from everturn.core.clock import iso
 from everturn.core.ids import ApprovalId, CallId
 from everturn.postgres.pool import Database
-from everturn.timeline.bodies import ApprovalRequestBody
+from everturn.timeline.blocks import ApprovalRequestBody
 from everturn.turns.model import ApprovalRequest, approval_id_of
 from everturn.turns.postgres_approvals import PostgresApprovals
-from everturn.turns.postgres_leases import PostgresLeases
-from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
 from everturn_testing.turns.harness import commit, write
 
 

@@ -8,7 +8,7 @@ from everturn.events.fold import is_open
 from everturn.events.model import ChatComplete, ChatError, Envelope, StreamSnapshot
 from everturn.events.views import StateView
 from everturn.postgres.pool import open_database
-from everturn.timeline.bodies import ExitBody
+from everturn.timeline.blocks import ExitBody
 from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
 from everturn_local.servers.databases import DATABASE, DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres

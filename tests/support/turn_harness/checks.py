@@ -8,8 +8,7 @@ import pytest
 from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL_TYPES
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import BlockType, EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalState, TurnUsage
 from everturn.turns.model import EffectState
 from everturn_testing.states import comparable_state

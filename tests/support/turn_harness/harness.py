@@ -39,8 +39,7 @@ from everturn.events.turn_view import build_signal_event, build_signal_view, bui
 from everturn.events.views import StateView
 from everturn.files.model import Upload
 from everturn.models.tokens import LearnedRatios
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import Body, ExitBody
+from everturn.timeline.blocks import Block, Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.turns.model import Claim

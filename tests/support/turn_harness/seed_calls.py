@@ -9,7 +9,7 @@ from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import Tool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.blocks import ToolResultBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.models.scripted_model import Script
 from everturn_testing.turns.conversation_reader import MemoryConversationReader

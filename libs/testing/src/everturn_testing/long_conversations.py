@@ -5,8 +5,16 @@ from collections.abc import Iterable
 from everturn.core import refs
 from everturn.core.ids import PlanId, SignalId
 from everturn.files.model import Artifact, ArtifactKind
-from everturn.timeline import bodies
-from everturn.timeline.blocks import BlockType
+from everturn.timeline.blocks import (
+    AnchorBody,
+    BlockType,
+    EventBody,
+    ExitBody,
+    HideBody,
+    PlanBody,
+    RawDecisionBody,
+    SummaryBody,
+)
 from everturn.timeline.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
 from everturn.timeline.turns import Outcome, TurnUsage
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
@@ -45,7 +53,7 @@ class _Conversation:
             case "followup" | "steer":
                 self.timeline.say(step, f"sig_{number}", f"Please mind number {number}.")
             case "event":
-                body = bodies.EventBody(signal_id=SignalId(f"sig_{number}"), kind="form", text=f"Form {number} came.")
+                body = EventBody(signal_id=SignalId(f"sig_{number}"), kind="form", text=f"Form {number} came.")
                 ref = refs.external_ref(self.timeline.turn_id, "form", f"sig_{number}")
                 self.timeline.add(BlockType.EXTERNAL_EVENT, ref, body)
             case "hide":
@@ -67,9 +75,9 @@ class _Conversation:
                     f"Goal: matter\nOutcome: done {number}\nKey facts: code {number}\nRetrieval anchors: year {number}"
                 )
                 ref = refs.working_summary_ref(timeline.turn_id)
-                timeline.add(BlockType.WORKING_SUMMARY, ref, bodies.SummaryBody(text=text))
+                timeline.add(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=text))
             timeline.answer(f"The answer before step {number}.")
-        exit_body = bodies.ExitBody(outcome=Outcome.COMPLETED, rounds=timeline.round, usage=TurnUsage(), elapsed_ms=1)
+        exit_body = ExitBody(outcome=Outcome.COMPLETED, rounds=timeline.round, usage=TurnUsage(), elapsed_ms=1)
         timeline.add(BlockType.EXIT, refs.round_ref(timeline.turn_id, timeline.round, "exit"), exit_body)
 
     def _round(self, step: str, number: int) -> None:
@@ -78,7 +86,7 @@ class _Conversation:
         timeline.think(f"Thought {number}.")
         if step == "repair":
             ref = refs.round_ref(timeline.turn_id, timeline.round, "raw")
-            timeline.add(BlockType.DECISION_RAW, ref, bodies.RawDecisionBody(text="nonsense", code="not_json"))
+            timeline.add(BlockType.DECISION_RAW, ref, RawDecisionBody(text="nonsense", code="not_json"))
             return
         call_id = f"call_{number}"
         timeline.call(call_id, f"demo.{step.replace(' ', '_')}", {"n": number})
@@ -95,7 +103,7 @@ class _Conversation:
             case "anchor":
                 text = f"[P] likes form {number}\n[D] chose way {number}"
                 ref = refs.round_ref(timeline.turn_id, timeline.round, "note")
-                timeline.add(BlockType.ANCHOR, ref, bodies.AnchorBody(text=text, tags=("P", "D")))
+                timeline.add(BlockType.ANCHOR, ref, AnchorBody(text=text, tags=("P", "D")))
             case "plan":
                 labels = [f"first of {number}", "second"]
                 plan_id = PlanId(f"plan_{number}")
@@ -114,13 +122,13 @@ class _Conversation:
         for plan in plans:
             self._plans.pop(plan.plan_id, None)
             self._plans[plan.plan_id] = plan
-            self.timeline.add(BlockType.PLAN, plan.snapshot_ref, bodies.PlanBody(plan=plan))
+            self.timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
 
     def _hide(self) -> None:
         """Hides the last result of the turn, if there is one."""
         timeline = self.timeline
         for block in reversed(timeline.blocks):
             if block.type is BlockType.TOOL_RESULT and block.turn_id == timeline.turn_id:
-                body = bodies.HideBody(refs=(block.ref,), through_seq=block.seq, replacement="It was noise.")
+                body = HideBody(refs=(block.ref,), through_seq=block.seq, replacement="It was noise.")
                 timeline.add(BlockType.HIDE, refs.round_ref(timeline.turn_id, timeline.round, "hide"), body)
                 return

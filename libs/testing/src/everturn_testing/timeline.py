@@ -7,8 +7,25 @@ from typing import Any, Literal
 from everturn.core import refs
 from everturn.core.ids import ArtifactId, CallId, SignalId, TurnId
 from everturn.files.model import Artifact, ArtifactKind
-from everturn.timeline import bodies
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks, link_hash
+from everturn.timeline.blocks import (
+    GENESIS_HASH,
+    AttachmentBody,
+    Block,
+    BlockDraft,
+    BlockType,
+    Body,
+    CompletionBody,
+    PromptBody,
+    RoundStartBody,
+    SignalBody,
+    ThinkingBody,
+    ToolCallBody,
+    ToolCodeBody,
+    ToolResultBody,
+    TurnHeaderBody,
+    chain_blocks,
+    link_hash,
+)
 
 NOW = "2026-03-01T12:00:00.000Z"
 
@@ -24,27 +41,27 @@ class TimelineBuilder:
     def start_turn(self, turn_id: str, text: str, *attachments: Artifact) -> None:
         """Header, prompt and attachments of a turn."""
         self.turn_id, self.round = TurnId(turn_id), 0
-        header = bodies.TurnHeaderBody(ordinal=len({block.turn_id for block in self.blocks}) + 1)
+        header = TurnHeaderBody(ordinal=len({block.turn_id for block in self.blocks}) + 1)
         self.add(BlockType.TURN_HEADER, refs.round_ref(turn_id, 0, "header"), header)
-        self.add(BlockType.USER_PROMPT, refs.prompt_ref(turn_id), bodies.PromptBody(text=text))
+        self.add(BlockType.USER_PROMPT, refs.prompt_ref(turn_id), PromptBody(text=text))
         for artifact in attachments:
-            self.add(BlockType.ATTACHMENT_META, artifact.ref, bodies.AttachmentBody(artifact=artifact))
+            self.add(BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact))
 
     def start_round(self) -> None:
         self.round += 1
         ref = refs.round_ref(self.turn_id, self.round, "start")
-        self.add(BlockType.ROUND_START, ref, bodies.RoundStartBody(limit=15))
+        self.add(BlockType.ROUND_START, ref, RoundStartBody(limit=15))
 
     def think(self, text: str) -> None:
         ref = refs.round_ref(self.turn_id, self.round, "thinking.0")
-        self.add(BlockType.THINKING, ref, bodies.ThinkingBody(text=text))
+        self.add(BlockType.THINKING, ref, ThinkingBody(text=text))
 
     def call(self, call_id: str, tool_id: str, params: dict[str, Any], *, code: str | None = None) -> None:
         call = CallId(call_id)
         if code is not None:
             code_ref = refs.round_ref(self.turn_id, self.round, "code")
-            self.add(BlockType.TOOL_CODE, code_ref, bodies.ToolCodeBody(text=code), call_id=call)
-        body = bodies.ToolCallBody(tool_id=tool_id, params=params)
+            self.add(BlockType.TOOL_CODE, code_ref, ToolCodeBody(text=code), call_id=call)
+        body = ToolCallBody(tool_id=tool_id, params=params)
         self.add(BlockType.TOOL_CALL, refs.call_ref(self.turn_id, call_id), body, call_id=call)
 
     def result(
@@ -56,18 +73,18 @@ class TimelineBuilder:
         data: dict[str, Any] | None = None,
         status: Literal["ok", "error", "ambiguous", "cancelled"] = "ok",
     ) -> None:
-        body = bodies.ToolResultBody(tool_id=tool_id, status=status, text=text, artifacts=artifacts, data=data)
+        body = ToolResultBody(tool_id=tool_id, status=status, text=text, artifacts=artifacts, data=data)
         self.add(BlockType.TOOL_RESULT, refs.result_ref(self.turn_id, call_id), body, call_id=CallId(call_id))
 
     def say(self, kind: Literal["followup", "steer"], signal_id: str, text: str, *attachments: Artifact) -> None:
-        body = bodies.SignalBody(signal_id=SignalId(signal_id), text=text, attachments=attachments)
+        body = SignalBody(signal_id=SignalId(signal_id), text=text, attachments=attachments)
         block_type = BlockType.USER_FOLLOWUP if kind == "followup" else BlockType.USER_STEER
         self.add(block_type, refs.external_ref(self.turn_id, kind, signal_id), body)
 
     def answer(self, text: str, n: int = 1) -> None:
-        self.add(BlockType.COMPLETION, refs.completion_ref(self.turn_id, n), bodies.CompletionBody(text=text))
+        self.add(BlockType.COMPLETION, refs.completion_ref(self.turn_id, n), CompletionBody(text=text))
 
-    def add(self, kind: BlockType, ref: str, body: bodies.Body, *, call_id: CallId | None = None) -> Block:
+    def add(self, kind: BlockType, ref: str, body: Body, *, call_id: CallId | None = None) -> Block:
         """Append any block to the current turn and round."""
         draft = BlockDraft(self.turn_id, self.round, kind, ref, body, NOW, call_id=call_id)
         last_hash = self.blocks[-1].hash if self.blocks else GENESIS_HASH

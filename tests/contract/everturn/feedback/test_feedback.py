@@ -9,7 +9,7 @@ import pytest
 from everturn.core.errors import Conflict, NotFound
 from everturn.feedback.model import MAX_MACHINE_JUDGEMENTS, Feedback, Reaction
 from everturn.feedback.postgres import PostgresFeedback
-from everturn.timeline.bodies import FeedbackBody
+from everturn.timeline.blocks import FeedbackBody
 from everturn.turns.model import Claim
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles

@@ -5,8 +5,7 @@ import pytest
 from chat_proc.memory.indexer import STEP_TIMEOUT_S
 from everturn.conversations.postgres import PostgresConversations
 from everturn.memory.search import EmbeddedSnippet
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import CompletionBody, PromptBody, ThinkingBody
+from everturn.timeline.blocks import BlockDraft, BlockType, CompletionBody, PromptBody, ThinkingBody, chain_blocks
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.core.errors import Conflict
 from everturn.core.ids import ConversationId, SignalId
-from everturn.timeline.bodies import SignalBody
+from everturn.timeline.blocks import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.model import Claim, Promotion, SignalChange
 from everturn.turns.ports import InboxMoved

@@ -12,7 +12,7 @@ import pytest
 
 from everturn.core.ids import CallId
 from everturn.events.model import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import Scenario, make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 def publish_begin(scenario: Scenario) -> None:
     turn_id = scenario.start_turn("Draw it")
     scenario.start_round()
-    scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", 0, ["Let me see."])))
+    scenario.add(ThinkingBody(text=scenario.stream("thinking", 0, ["Let me see."])))
     call_id = scenario.add_call("exec_tools.run", {"prog_name": "draw"})
     scenario.commit()
     scenario.show_step(call_id)
     artifact = make_artifact(turn_id, "chart.png")
-    result = bodies.ToolResultBody(
-        tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
-    )
+    result = ToolResultBody(tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20)
     scenario.add(result, call_id=call_id)
     scenario.commit()
     scenario.show_step(call_id)
@@ -41,7 +39,7 @@ def publish_begin(scenario: Scenario) -> None:
 
 def publish_end(scenario: Scenario, outcome: Outcome = Outcome.COMPLETED) -> None:
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Here ", "it is."])))
+    scenario.add(CompletionBody(text=scenario.stream("answer", 0, ["Here ", "it is."])))
     scenario.end_turn(outcome)
 
 

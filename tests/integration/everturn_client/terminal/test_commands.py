@@ -10,7 +10,7 @@ import pytest
 
 from everturn.core.ids import TurnId
 from everturn.events.views import StateView
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
@@ -48,7 +48,7 @@ async def test_files_name_a_conversation_without_a_title(
 async def test_a_conversation_is_shown_as_text_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
     server.scenario.start_turn("What is \x1b[2Jthis?")
     server.scenario.start_round()
-    server.scenario.add(bodies.CompletionBody(text="A test."))
+    server.scenario.add(CompletionBody(text="A test."))
     server.scenario.end_turn(Outcome.COMPLETED)
 
     code, out, err = await everturn.run("show", server.scenario.conversation.id)

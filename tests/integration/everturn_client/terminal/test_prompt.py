@@ -5,7 +5,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
@@ -37,7 +37,7 @@ async def test_text_typed_while_a_turn_runs_reaches_the_turn(
     os.write(ours, b"/files\n")
     await server.wait_for("POST", "/fetch")
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
+    scenario.add(CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
     scenario.end_turn(Outcome.COMPLETED)
     await server.publish()
     assert running.stderr

@@ -13,7 +13,7 @@ from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ConvStatus
-from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
+from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import ApprovalState, Commit, Effect, EffectState

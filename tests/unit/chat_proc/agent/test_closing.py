@@ -4,7 +4,7 @@ from turn_harness.replies import NONSENSE, answer
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta
-from everturn.timeline.bodies import CompletionBody, ThinkingBody
+from everturn.timeline.blocks import CompletionBody, ThinkingBody
 from everturn.timeline.turns import Outcome
 
 

@@ -22,8 +22,7 @@ from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
 from everturn.models.port import ContextLimitExceeded, ModelFailed, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_request
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import CompletionBody, RangeSummaryBody
+from everturn.timeline.blocks import Block, BlockType, CompletionBody, RangeSummaryBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel

@@ -8,8 +8,7 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import draft_deferral, is_same_answer, repeats_deferred
 from chat_proc.turn.leased import CommitContent, TurnEnd
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import CompletionBody
+from everturn.timeline.blocks import BlockDraft, BlockType, CompletionBody, chain_blocks
 from everturn.timeline.progress import TurnProgress, fold_progress
 from everturn.timeline.turns import Outcome
 

@@ -25,8 +25,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.generation import RoundTexts
 from chat_proc.channels.actions import Decision, StreamedAnswer
 from everturn.core.ids import CallId, PlanId, TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody
+from everturn.timeline.blocks import AttemptBody, BlockDraft, BlockType, CompletionBody, RawDecisionBody, chain_blocks
 from everturn.timeline.plans import PlanMoment, new_plan
 from everturn.timeline.progress import FinishTurn, fold_progress
 from everturn.turns.model import UsageEvent

@@ -10,7 +10,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatRewind
-from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.model import Commit, Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say, Script

@@ -9,7 +9,7 @@ from turn_harness.replies import answer, call, cut_answer
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
-from everturn.timeline.bodies import CompletionBody, NoticeBody, ThinkingBody
+from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
 

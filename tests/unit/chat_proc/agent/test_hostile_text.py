@@ -13,8 +13,7 @@ from chat_proc.timeline.compaction.turn_facts import summarize_turns
 from chat_proc.workspace.naming import find_names, find_similar
 from chat_proc.workspace.unified_diff import MAX_SEARCHED_LINES, Applied, Refused, apply_diff
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import SummaryBody
+from everturn.timeline.blocks import BlockDraft, BlockType, SummaryBody, chain_blocks
 
 
 def stream_by_characters(text: str) -> None:

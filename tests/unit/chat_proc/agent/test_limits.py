@@ -2,8 +2,7 @@ from chat_proc.agent.kit import TurnLimits
 from chat_proc.agent.loop import has_room_for, max_rounds, reached_cap, round_limit
 from chat_proc.turn.leased import Spent
 from everturn.core.ids import SignalId, TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import EventBody, SignalBody
+from everturn.timeline.blocks import BlockDraft, BlockType, EventBody, SignalBody, chain_blocks
 from everturn.timeline.progress import TurnProgress, fold_progress
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState, TurnUsage
 from everturn_testing.core import BEGINNING

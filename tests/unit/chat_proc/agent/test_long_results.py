@@ -12,7 +12,7 @@ from chat_proc.agent import tool_calls as long_results
 from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec
 from everturn.core.refs import result_ref
 from everturn.files.model import ArtifactKind
-from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.blocks import ToolResultBody
 from everturn.turns.model import Effect
 from everturn_testing.core import SequentialIds
 

@@ -13,7 +13,7 @@ from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.clock import iso
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelUsage
-from everturn.timeline.bodies import CompletionBody, NoticeBody, PlanAckBody, ThinkingBody, ToolResultBody
+from everturn.timeline.blocks import CompletionBody, NoticeBody, PlanAckBody, ThinkingBody, ToolResultBody
 from everturn.timeline.plans import PlanStatus
 from everturn.timeline.turns import Outcome
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, Step, Think

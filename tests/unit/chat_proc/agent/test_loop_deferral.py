@@ -8,8 +8,7 @@ from turn_harness.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, sa
 
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.agent.signal_folding import STOP_WITHDRAWN
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CompletionBody, DeferralBody, PromptBody
+from everturn.timeline.blocks import BlockType, CompletionBody, DeferralBody, PromptBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
 from everturn.turns.model import Commit
 

@@ -11,8 +11,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.conversations.model import ConversationState
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AttachmentTextBody, DeferralBody, EventBody, PromptBody, SignalBody
+from everturn.timeline.blocks import AttachmentTextBody, BlockType, DeferralBody, EventBody, PromptBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalState
 from everturn.turns.model import Commit
 

@@ -12,7 +12,7 @@ from chat_proc.worker.runner import ClaimedTurn
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
-from everturn.timeline.bodies import CompletionBody, PromptBody, ToolResultBody
+from everturn.timeline.blocks import CompletionBody, PromptBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.model import Claim, Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say

@@ -11,7 +11,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AttemptBody,
     CompletionBody,
     NoticeBody,

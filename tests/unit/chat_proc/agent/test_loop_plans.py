@@ -6,8 +6,7 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatPlan
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import PlanAckBody, PlanBody, ToolResultBody
+from everturn.timeline.blocks import BlockType, PlanAckBody, PlanBody, ToolResultBody
 from everturn.timeline.plans import PlanSnapshot, StepStatus
 from everturn_testing.core import SequentialIds
 

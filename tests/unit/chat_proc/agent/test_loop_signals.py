@@ -11,7 +11,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import TERMINAL_TYPES
-from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
+from everturn.timeline.blocks import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.model import Commit, Effect, EffectState
 

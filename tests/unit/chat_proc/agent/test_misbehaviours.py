@@ -11,7 +11,7 @@ from turn_harness.replies import answer, cut_answer
 from turn_harness.tools import DemoTool
 
 from everturn.events.model import TERMINAL_TYPES, ChatComplete
-from everturn.timeline.bodies import NoticeBody, ToolCallBody
+from everturn.timeline.blocks import NoticeBody, ToolCallBody
 from everturn_testing.models.scripted_model import Finish, Say, Script
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"

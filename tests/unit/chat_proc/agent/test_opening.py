@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.agent.opening import add_prune_notice, draft_opening
+from chat_proc.agent.loop import add_prune_notice, draft_opening
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source
@@ -11,8 +11,7 @@ from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.events.views import FileView
 from everturn.feedback.model import Feedback, Reaction
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.blocks import AttachmentTextBody, BlockType
 from everturn.timeline.turns import ExternalEvent, RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.scenarios import make_artifact

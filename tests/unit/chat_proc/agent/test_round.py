@@ -4,8 +4,7 @@ from turn_harness.replies import NONSENSE, answer, call
 from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatDelta
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody
+from everturn.timeline.blocks import BlockType, CompletionBody, NoticeBody, RawDecisionBody
 from everturn.turns.model import Commit, EffectState
 
 

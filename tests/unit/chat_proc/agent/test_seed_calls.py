@@ -9,8 +9,7 @@ from turn_harness.tools import FindTool
 
 from everturn.core.refs import file_ref, turn_index_ref, working_summary_ref
 from everturn.models.port import TextPart
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AnchorBody, CheckoutBody, PlanBody
+from everturn.timeline.blocks import AnchorBody, BlockType, CheckoutBody, PlanBody
 
 
 async def begin(*scripts: str) -> Bench:

@@ -12,8 +12,7 @@ from chat_proc.agent.signal_folding import (
 )
 from everturn.core.ids import SignalId, TurnId
 from everturn.events.model import ChatSignal
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AttachmentTextBody, EventBody, SignalBody
+from everturn.timeline.blocks import AttachmentTextBody, BlockType, EventBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.turns.model import Promotion, SignalChange
 from everturn_testing.core import BEGINNING

@@ -14,7 +14,7 @@ from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from everturn.core.ids import TurnId
 from everturn.events.model import ChatCitations, ChatDelta, ChatFollowups
-from everturn.timeline.bodies import CompletionBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import CompletionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalKind
 from everturn_testing.web_site import Answer, open_site
 

@@ -16,8 +16,7 @@ from everturn.core.logging import Redactor
 from everturn.core.refs import named_artifact_ref
 from everturn.events.model import ChatFiles, ChatPlan, ChatStep
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CheckoutBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import BlockType, CheckoutBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.model import Effect, EffectState
 from everturn_testing.timeline import build_file

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from chat_proc.attachments.policy import BEGINNING_BYTES, PREVIEW_CHARS
 from chat_proc.attachments.reader import AttachmentReader
 from everturn.files.model import Artifact
-from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.blocks import AttachmentTextBody
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import build_file
 

@@ -19,7 +19,7 @@ from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from chat_proc.tools.web.web_search import WebSearchTool
 from everturn.core.ids import ApprovalId, TurnId
-from everturn.timeline.bodies import ApprovalRequestBody, ToolResultBody
+from everturn.timeline.blocks import ApprovalRequestBody, ToolResultBody
 from everturn.timeline.sources import SourceDraft
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingSignal

@@ -18,8 +18,16 @@ from chat_proc.catalog.tool import ToolSpec
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
+from everturn.timeline.blocks import (
+    Block,
+    BlockDraft,
+    BlockType,
+    Body,
+    NotesBody,
+    PromptBody,
+    ToolResultBody,
+    chain_blocks,
+)
 from everturn.turns.model import Effect
 from everturn.turns.ports import BlockPage
 from everturn_testing.core import FixedClock

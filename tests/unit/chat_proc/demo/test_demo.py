@@ -16,8 +16,7 @@ from chat_proc.timeline.view import PromptRenderer
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref
 from everturn.models.port import ModelRequest, ReplyFinished
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import NoticeBody, PlanBody
+from everturn.timeline.blocks import BlockType, NoticeBody, PlanBody
 from everturn.timeline.plans import PlanMoment, PlanSnapshot, mark_steps, new_plan
 from everturn_testing.models.model_contract import LanguageModelContract, collect_pieces, join_text
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file

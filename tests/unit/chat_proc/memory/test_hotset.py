@@ -13,7 +13,7 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import EmbeddedSnippet, IndexJob
-from everturn.timeline.bodies import AnchorBody
+from everturn.timeline.blocks import AnchorBody
 from everturn_testing.memory.snippets import MemorySnippets
 from everturn_testing.memory.user_memories import MemoryUserMemories
 from everturn_testing.memory.user_memories_contract import remembered

@@ -16,7 +16,7 @@ from chat_proc.tools.memory.memsearch import MemsearchTool
 from everturn.core.failpoints import Failpoints
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import IndexJob
-from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.blocks import ToolResultBody
 from everturn_testing.memory.snippets import MemorySnippets
 
 

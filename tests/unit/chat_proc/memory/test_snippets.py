@@ -1,8 +1,7 @@
 from chat_proc.memory.snippets import MAX_FILE_CHUNKS, MAX_SNIPPETS, build_snippets, find_attachments, read_anchors
 from everturn.core import refs
 from everturn.memory.search import SnippetTarget
-from everturn.timeline import bodies
-from everturn.timeline.blocks import BlockType
+from everturn.timeline.blocks import AnchorBody, BlockType, SummaryBody
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TURN = "turn_1"
@@ -26,9 +25,9 @@ def test_snippets_have_the_refs_of_their_blocks() -> None:
     built.call("call_1", "react.read", {"paths": ["x"]})
     built.result("call_1", "react.read", "Not to be found either.")
     built.say("followup", "sig_1", "And the south?")
-    built.add(BlockType.ANCHOR, refs.notes_ref(TURN, "call_1"), bodies.AnchorBody(text="[D] use Postgres", tags=("D",)))
+    built.add(BlockType.ANCHOR, refs.notes_ref(TURN, "call_1"), AnchorBody(text="[D] use Postgres", tags=("D",)))
     built.answer("North leads.")
-    built.add(BlockType.WORKING_SUMMARY, refs.working_summary_ref(TURN), bodies.SummaryBody(text=SUMMARY))
+    built.add(BlockType.WORKING_SUMMARY, refs.working_summary_ref(TURN), SummaryBody(text=SUMMARY))
 
     found = build_snippets(built.blocks, {})
 
@@ -67,7 +66,7 @@ def test_retrieval_anchors_of_a_summary_are_its_anchors() -> None:
 
 def test_an_internal_anchor_is_an_anchor_as_a_whole() -> None:
     built = timeline()
-    built.add(BlockType.ANCHOR, refs.notes_ref(TURN, "c"), bodies.AnchorBody(text="[P] metric units", tags=("P",)))
+    built.add(BlockType.ANCHOR, refs.notes_ref(TURN, "c"), AnchorBody(text="[P] metric units", tags=("P",)))
 
     assert build_snippets(built.blocks, {})[0].anchors == "[P] metric units"
 
@@ -101,7 +100,7 @@ def test_a_long_turn_keeps_its_most_useful_snippets() -> None:
     files = [build_file(TURN, f"{n}.txt", bytes([n])) for n in range(5)]
     built = timeline(*files)
     built.answer("word " * 10_000)
-    built.add(BlockType.WORKING_SUMMARY, refs.working_summary_ref(TURN), bodies.SummaryBody(text="Goal: all"))
+    built.add(BlockType.WORKING_SUMMARY, refs.working_summary_ref(TURN), SummaryBody(text="Goal: all"))
 
     found = build_snippets(built.blocks, {file.ref: "line\n" * 50_000 for file in files})
 

@@ -9,8 +9,7 @@ from chat_proc.agent.prompting import AnnounceState, Budget, ContextCaps, HotMem
 from chat_proc.timeline.present import Present
 from everturn.core.ids import PlanId, SignalId, TurnId
 from everturn.execution.messages import RunLimits
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
+from everturn.timeline.blocks import BlockType, EventBody, FeedbackBody, PlanBody
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 

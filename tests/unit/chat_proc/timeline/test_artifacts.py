@@ -4,8 +4,7 @@ from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.artifacts import block_artifacts, block_media, fold_artifacts
 from everturn.core.ids import SignalId
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CheckoutBody, EventBody
+from everturn.timeline.blocks import BlockType, CheckoutBody, EventBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.timeline.view import CachePoints, TimelineView, choose_cache_points, first_editable_seq
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import HideBody, RangeSummaryBody, SystemMessageBody
+from everturn.timeline.blocks import BlockType, HideBody, RangeSummaryBody, SystemMessageBody
 from everturn_testing.timeline import TimelineBuilder
 
 

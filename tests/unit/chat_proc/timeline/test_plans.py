@@ -3,8 +3,7 @@
 from chat_proc.timeline.present import current_plan, latest_plans, open_plans
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import PlanBody, PlanHistoryBody
+from everturn.timeline.blocks import BlockType, PlanBody, PlanHistoryBody
 from everturn.timeline.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
 from everturn_testing.timeline import NOW, TimelineBuilder
 

@@ -3,8 +3,7 @@
 from chat_proc.timeline.present import Present
 from everturn.core.ids import PlanId, SignalId
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
+from everturn.timeline.blocks import BlockType, EventBody, FeedbackBody, PlanBody
 from everturn.timeline.plans import PlanMoment, new_plan
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 

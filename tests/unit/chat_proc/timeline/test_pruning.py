@@ -8,8 +8,7 @@ import pytest
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.timeline.view import TimelineView
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import PromptBody, SystemMessageBody, TurnHeaderBody
+from everturn.timeline.blocks import BlockDraft, BlockType, PromptBody, SystemMessageBody, TurnHeaderBody, chain_blocks
 from everturn.timeline.forms import Form
 from everturn_testing.timeline import NOW, TimelineBuilder
 

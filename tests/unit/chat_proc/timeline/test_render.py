@@ -12,8 +12,9 @@ from chat_proc.timeline.view import BreakReason, PromptRenderer
 from everturn.files.model import ArtifactKind
 from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
+    Block,
+    BlockType,
     HideBody,
     NotesBody,
     RangeSummaryBody,

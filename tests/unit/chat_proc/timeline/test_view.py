@@ -7,8 +7,19 @@ from hypothesis import strategies as st
 
 from chat_proc.timeline.view import Break, BreakReason, TimelineView, VisibleBlock
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline import bodies
-from everturn.timeline.blocks import BlockType
+from everturn.timeline.blocks import (
+    AnchorBody,
+    BlockType,
+    ExitBody,
+    HideBody,
+    KeptText,
+    NotesBody,
+    NoticeBody,
+    PlanHistoryBody,
+    RangeSummaryBody,
+    SummaryBody,
+    SystemMessageBody,
+)
 from everturn.timeline.forms import Form
 from everturn.timeline.turns import Outcome, TurnUsage
 from everturn_testing.timeline import TimelineBuilder, first_broken_link
@@ -20,9 +31,9 @@ def end_turn(timeline: TimelineBuilder, text: str = "done", *, summary: str = ""
     timeline.answer(text)
     turn_id = timeline.turn_id
     if summary:
-        body = bodies.SummaryBody(text=summary)
+        body = SummaryBody(text=summary)
         timeline.add(BlockType.WORKING_SUMMARY, f"ws:{turn_id}.conv.working.summary", body)
-    leave = bodies.ExitBody(outcome=Outcome.COMPLETED, rounds=timeline.round, usage=TurnUsage(), elapsed_ms=1)
+    leave = ExitBody(outcome=Outcome.COMPLETED, rounds=timeline.round, usage=TurnUsage(), elapsed_ms=1)
     timeline.add(BlockType.EXIT, f"ar:{turn_id}.round.{timeline.round}.exit", leave)
 
 
@@ -37,8 +48,8 @@ def play_round(timeline: TimelineBuilder, text: str = "result") -> None:
 def summarize(
     timeline: TimelineBuilder, scope: Literal["history", "turn"], first: int, last: int, text: str = "what was"
 ) -> None:
-    kept = (bodies.KeptText(ref="ar:turn_0.round.1.note", kind="react.note", text="[P] metric units"),)
-    body = bodies.RangeSummaryBody(
+    kept = (KeptText(ref="ar:turn_0.round.1.note", kind="react.note", text="[P] metric units"),)
+    body = RangeSummaryBody(
         scope=scope, first_seq=first, last_seq=last, turn_ids=("turn_0",), text=text, kept=kept,
         before_tokens=100, after_tokens=10, by="rules",
     )  # fmt: skip
@@ -46,14 +57,14 @@ def summarize(
 
 
 def prune(timeline: TimelineBuilder, recent_from: int, intact_from: int, text: str = "Pruned.") -> None:
-    body = bodies.SystemMessageBody(
+    body = SystemMessageBody(
         kind="cache_ttl_pruned", text=text, recent_from_seq=recent_from, intact_from_seq=intact_from
     )
     timeline.add(BlockType.SYSTEM_MESSAGE, f"ar:{timeline.turn_id}.round.{timeline.round}.pruned", body)
 
 
 def hide(timeline: TimelineBuilder, *refs: str, replacement: str = "big table") -> None:
-    body = bodies.HideBody(refs=refs, through_seq=len(timeline.blocks), replacement=replacement)
+    body = HideBody(refs=refs, through_seq=len(timeline.blocks), replacement=replacement)
     timeline.add(BlockType.HIDE, f"ar:{timeline.turn_id}.round.{timeline.round}.hide", body)
 
 
@@ -82,9 +93,9 @@ def play(steps: list[str], numbers: list[int]) -> TimelineBuilder:
             case "signal":
                 timeline.say("followup", f"sig_{n}", "more")
             case "anchor":
-                timeline.add(BlockType.ANCHOR, f"ar:turn_{n}.round.1.note", bodies.AnchorBody(text="[D] decided"))
+                timeline.add(BlockType.ANCHOR, f"ar:turn_{n}.round.1.note", AnchorBody(text="[D] decided"))
             case "summary":
-                body = bodies.SummaryBody(text="Goal: y")
+                body = SummaryBody(text="Goal: y")
                 timeline.add(BlockType.WORKING_SUMMARY, f"ws:{timeline.turn_id}.conv.working.summary", body)
             case "hide":
                 hide(timeline, timeline.blocks[number - 1].ref, replacement=f"hidden {n}")
@@ -269,7 +280,7 @@ def test_an_old_turn_shows_all_its_working_summaries() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Old question")
     play_round(timeline)
-    body = bodies.SummaryBody(text="Goal: first attempt")
+    body = SummaryBody(text="Goal: first attempt")
     timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_0.conv.working.summary", body)
     end_turn(timeline, "old answer", summary="Goal: second attempt")
     timeline.start_turn("turn_1", "New question")
@@ -315,10 +326,10 @@ def test_anchors_signals_and_plan_history_are_never_pruned() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Old question")
     timeline.start_round()
-    timeline.add(BlockType.ANCHOR, "ar:turn_0.round.1.note", bodies.AnchorBody(text="[P] short answers"))
+    timeline.add(BlockType.ANCHOR, "ar:turn_0.round.1.note", AnchorBody(text="[P] short answers"))
     timeline.say("followup", "sig_1", "and the mean")
     timeline.say("steer", "sig_2", "stop the table")
-    timeline.add(BlockType.PLAN_HISTORY, "ar:turn_0.round.1.plans", bodies.PlanHistoryBody(plans=()))
+    timeline.add(BlockType.PLAN_HISTORY, "ar:turn_0.round.1.plans", PlanHistoryBody(plans=()))
     end_turn(timeline, summary="Goal: x")
     timeline.start_turn("turn_1", "New question")
     start = first_seq(timeline, "turn_1")
@@ -458,8 +469,8 @@ def test_an_old_turn_loses_its_scaffolding_and_shows_each_answer_once() -> None:
     timeline.start_turn("turn_0", "Old question")
     timeline.start_round()
     timeline.think("what now")
-    timeline.add(BlockType.NOTES, "ar:turn_0.react.notes.call_1", bodies.NotesBody(text="I look"))
-    timeline.add(BlockType.NOTICE, "ar:turn_0.round.1.notice", bodies.NoticeBody(code="x", text="fix it"))
+    timeline.add(BlockType.NOTES, "ar:turn_0.react.notes.call_1", NotesBody(text="I look"))
+    timeline.add(BlockType.NOTICE, "ar:turn_0.round.1.notice", NoticeBody(code="x", text="fix it"))
     timeline.answer("first version " * 30)
     timeline.answer("last version " * 30)
     timeline.start_turn("turn_1", "New question")

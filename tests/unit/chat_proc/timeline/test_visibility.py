@@ -1,8 +1,7 @@
 """Which form a block has is decided by the blocks that were learnt."""
 
 from chat_proc.timeline.view import BreakReason, Visibility, is_shown_whole
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AnchorBody, HideBody, RangeSummaryBody, SummaryBody, SystemMessageBody
+from everturn.timeline.blocks import AnchorBody, BlockType, HideBody, RangeSummaryBody, SummaryBody, SystemMessageBody
 from everturn.timeline.forms import Form
 from everturn.timeline.rendering import MAX_PROMPT_CHARS
 from everturn_testing.timeline import TimelineBuilder

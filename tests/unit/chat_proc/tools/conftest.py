@@ -13,7 +13,7 @@ from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
 from everturn.core.ids import CallId, ConversationId
-from everturn.timeline.bodies import CheckoutBody
+from everturn.timeline.blocks import CheckoutBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER, StoredFiles

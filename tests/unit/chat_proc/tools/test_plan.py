@@ -7,8 +7,7 @@ from chat_proc.catalog.tool import ToolOutcome
 from chat_proc.timeline.present import current_plan
 from chat_proc.tools.plan import PlanTool, derive_plan_id
 from everturn.core.ids import CallId, is_id
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import PlanBody
+from everturn.timeline.blocks import BlockType, PlanBody
 from everturn.timeline.plans import PlanMoment, mark_steps
 from everturn_testing.timeline import NOW, TimelineBuilder
 

@@ -3,15 +3,14 @@ import asyncio
 import pytest
 from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
-from chat_proc.agent.opening import draft_opening
+from chat_proc.agent.loop import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage
 from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import NoticeBody
+from everturn.timeline.blocks import BlockDraft, BlockType, NoticeBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.model import UsageEvent
 from everturn.turns.ports import InboxMoved

@@ -8,8 +8,7 @@ from chat_proc.timeline.view import PromptRenderer
 from chat_proc.turn.manifests import ManifestBuilder, RequestRecord
 from everturn.models.port import ModelRequest, ModelTraits
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import HideBody, NotesBody
+from everturn.timeline.blocks import Block, BlockType, HideBody, NotesBody
 from everturn.timeline.manifests import Manifest
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 

@@ -5,8 +5,15 @@ import pytest
 from chat_proc.turn.sources import TurnSources, build_image_draft
 from everturn.core.errors import NotFound
 from everturn.core.ids import SignalId, TurnId
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import AttachmentBody, Body, CompletionBody, SignalBody, ToolResultBody
+from everturn.timeline.blocks import (
+    AttachmentBody,
+    BlockDraft,
+    BlockType,
+    Body,
+    CompletionBody,
+    SignalBody,
+    ToolResultBody,
+)
 from everturn.timeline.sources import MAX_ROWS, SourceDraft
 from everturn_testing.timeline import NOW, build_file
 

@@ -12,7 +12,7 @@ from chat_proc.turn.titling import TitleCall, try_read_title
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatComplete, ConvTitle
 from everturn.models.port import ModelFailed, ModelRequest, ModelTraits, ModelUsage, PromptMessage, TextPart
-from everturn.timeline.bodies import CompletionBody, TitleBody
+from everturn.timeline.blocks import CompletionBody, TitleBody
 from everturn.timeline.turns import Outcome, TurnStatus
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 

@@ -3,8 +3,7 @@ import pytest
 from chat_proc.turn.leased import TurnEnd, build_status_after, draft_exit, status_of
 from everturn.core.errors import problem
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import ExitBody
+from everturn.timeline.blocks import BlockType, ExitBody
 from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
 from everturn.turns.model import Promotion
 

@@ -18,8 +18,7 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.core.loops import run_guarded
 from everturn.events.model import AnyEvent, parse_envelope
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import ExitBody
+from everturn.timeline.blocks import Block, BlockType, ExitBody
 from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState
 from everturn.turns.model import SignalChange
 from everturn.turns.ports import Ring

@@ -21,8 +21,7 @@ from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatStart, ConvStatus
 from everturn.files.model import Upload
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import ExitBody, NoticeBody, PromptBody
+from everturn.timeline.blocks import Block, ExitBody, NoticeBody, PromptBody
 from everturn.timeline.forms import UNSEEN
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingMessage

@@ -5,8 +5,7 @@ from chat_proc.workspace.local import fold_workspace
 from everturn.core.ids import TurnId
 from everturn.files.model import ArtifactKind
 from everturn.files.ports import WorkspaceTurn
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CheckoutBody
+from everturn.timeline.blocks import BlockType, CheckoutBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from chat_proc.workspace.local import fold_workspace
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CheckoutBody, EventBody
+from everturn.timeline.blocks import BlockType, CheckoutBody, EventBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 

@@ -11,8 +11,16 @@ from everturn.core.ids import TurnId
 from everturn.core.open_values import OpenEnum
 from everturn.events.model import ChatSignal, parse_envelope
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks, link_hash, parse_body
-from everturn.timeline.bodies import NotesBody, ToolResultBody, UnknownBody
+from everturn.timeline.blocks import (
+    BlockDraft,
+    BlockType,
+    NotesBody,
+    ToolResultBody,
+    UnknownBody,
+    chain_blocks,
+    link_hash,
+    parse_body,
+)
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.model import ApprovalState, EffectState
 from everturn.turns.postgres_rows import read_block, read_payload, read_request

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from helpers.event_examples import TurnScript, empty, play, read, turn_scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules.random_conversations import TurnScript, empty, play, read, turn_scripts
 
 from everturn.events import model as events
 from everturn.events.fold import fold_event

@@ -4,11 +4,11 @@ import json
 from typing import get_args
 
 import pytest
+from helpers.event_examples import EXAMPLES
 from pydantic import ValidationError
 
 from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, AnyEvent, Envelope, encode_envelope, event_name, parse_envelope
-from everturn_testing.events.scenarios import EXAMPLES
 
 
 def envelope_of(data: AnyEvent) -> Envelope:

@@ -3,7 +3,7 @@
 import json
 
 from everturn.events.materialized import DerivedArtifacts, build_derived_artifacts
-from everturn.timeline import bodies
+from everturn.timeline.blocks import ThinkingBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import Scenario
@@ -13,7 +13,7 @@ def tell() -> Scenario:
     scenario = Scenario()
     scenario.start_turn("Is it?")
     scenario.start_round()
-    scenario.add(bodies.ThinkingBody(text="Hm."))
+    scenario.add(ThinkingBody(text="Hm."))
     scenario.answer("So it is [[S:2]].", (2,))
     scenario.end_turn(Outcome.COMPLETED)
     return scenario

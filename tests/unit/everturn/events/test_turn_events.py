@@ -6,7 +6,7 @@ from everturn.events import turn_view as turn_events
 from everturn.events.model import ChatComplete, ChatError
 from everturn.events.turn_view import build_turn_view
 from everturn.events.views import SignalView, StepView
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
 
@@ -25,7 +25,7 @@ def test_an_ended_turn_is_printed_with_its_answer(outcome: Outcome) -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text="Hi", followups=("More?",)))
+    scenario.add(CompletionBody(text="Hi", followups=("More?",)))
     scenario.end_turn(outcome)
 
     event = turn_events.try_build_terminal_event(build_turn_view(scenario.records[-1], tenant=TENANT, project=PROJECT))
@@ -92,7 +92,7 @@ def test_answer_events_have_citations_and_followups() -> None:
 def test_an_answer_without_sources_and_followups_has_no_extra_events() -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
-    scenario.add(bodies.CompletionBody(text="Hello."))
+    scenario.add(CompletionBody(text="Hello."))
     scenario.commit()
 
     assert turn_events.build_answer_events(scenario.records[-1].blocks) == []

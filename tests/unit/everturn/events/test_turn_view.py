@@ -7,7 +7,7 @@ from everturn.core.errors import problem
 from everturn.core.refs import log_ref
 from everturn.events.turn_view import build_turn_view, try_build_step_detail
 from everturn.events.views import TurnView
-from everturn.timeline import bodies
+from everturn.timeline.blocks import AttemptBody, CompletionBody, NotesBody, NoticeBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus, TurnUsage
 from everturn_testing.events.scenarios import BEGINNING, PROJECT, TENANT, Scenario, make_artifact
 
@@ -20,13 +20,13 @@ def test_texts_stand_by_round_then_thinking_notes_writing_and_answer() -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
     scenario.start_round()
-    scenario.add(bodies.AttemptBody(text="An answer", reason="deferred"))
-    scenario.add(bodies.NotesBody(text="first"))
-    scenario.add(bodies.NotesBody(text="second"))
+    scenario.add(AttemptBody(text="An answer", reason="deferred"))
+    scenario.add(NotesBody(text="first"))
+    scenario.add(NotesBody(text="second"))
     scenario.add_call("exec_tools.run", {})
     scenario.add_call("react.write", {"path": "a.html", "channel": "canvas", "content": "<b>"})
-    scenario.add(bodies.ThinkingBody(text="Hm"))
-    scenario.add(bodies.ThinkingBody(text="", instance=1))
+    scenario.add(ThinkingBody(text="Hm"))
+    scenario.add(ThinkingBody(text="", instance=1))
     scenario.commit()
 
     view = view_of(scenario)
@@ -45,9 +45,7 @@ def test_the_answer_is_the_latest_completion_as_it_was_shown() -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
     scenario.start_round()
-    scenario.add(
-        bodies.CompletionBody(text="[[S:1]]", shown="[One](https://one.test)", followups=("a",), sources_used=(1,))
-    )
+    scenario.add(CompletionBody(text="[[S:1]]", shown="[One](https://one.test)", followups=("a",), sources_used=(1,)))
     scenario.end_turn(Outcome.COMPLETED)
 
     view = view_of(scenario)
@@ -68,7 +66,7 @@ def test_equal_answers_one_after_the_other_are_shown_once_and_others_stay() -> N
     scenario.start_turn("Hello")
     for text in ("It is 42.", " it is\n42.", "It is 43."):
         scenario.start_round()
-        scenario.add(bodies.CompletionBody(text=text))
+        scenario.add(CompletionBody(text=text))
     scenario.commit()
 
     view = view_of(scenario)
@@ -81,7 +79,7 @@ def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
     scenario.start_round()
-    scenario.add(bodies.NoticeBody(code="x", text="y"))
+    scenario.add(NoticeBody(code="x", text="y"))
     scenario.commit()
     scenario.start_round()
     scenario.commit()
@@ -116,7 +114,7 @@ def test_files_are_those_for_the_person_once_in_order_of_appearance() -> None:
     artifacts = [make_artifact(turn_id, name) for name in names]
     artifacts.append(make_artifact(turn_id, "hidden", visibility="internal"))
     call_id = scenario.add_call("exec_tools.run", {})
-    scenario.add(bodies.ToolResultBody(tool_id="t", status="ok", text="", artifacts=tuple(artifacts)), call_id=call_id)
+    scenario.add(ToolResultBody(tool_id="t", status="ok", text="", artifacts=tuple(artifacts)), call_id=call_id)
     scenario.commit()
 
     view = view_of(scenario)
@@ -160,9 +158,7 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
     other = scenario.add_call("exec_tools.run", {}, code="print(2)")
     turn_id = scenario.records[-1].turn.id
     log = make_artifact(turn_id, "log.txt").model_copy(update={"ref": log_ref(turn_id, "call_1.txt")})
-    scenario.add(
-        bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first
-    )
+    scenario.add(ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first)
     scenario.commit()
 
     (shown, second) = view_of(scenario).steps

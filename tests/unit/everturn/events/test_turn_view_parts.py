@@ -5,8 +5,16 @@ import pytest
 from everturn.core.ids import CallId, SignalId, TurnId
 from everturn.events import turn_view as view_parts
 from everturn.feedback.model import Feedback, Reaction
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    GENESIS_HASH,
+    Block,
+    BlockDraft,
+    BlockType,
+    SignalBody,
+    ToolCallBody,
+    ToolResultBody,
+    chain_blocks,
+)
 from everturn_testing.events.scenarios import BEGINNING, make_artifact
 
 TURN = TurnId("turn_1")

@@ -1,8 +1,15 @@
 """Which approvals a turn requested, and how long it waited, derived from its blocks."""
 
 from everturn.core.ids import CallId, TurnId
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
+from everturn.timeline.blocks import (
+    ApprovalOutcomeBody,
+    ApprovalRequestBody,
+    Block,
+    BlockDraft,
+    BlockType,
+    Body,
+    chain_blocks,
+)
 from everturn.timeline.progress import fold_progress
 from everturn.turns.model import approval_id_of
 

@@ -5,9 +5,8 @@ import inspect
 import pytest
 from pydantic import ValidationError
 
-from everturn.timeline import bodies as block_bodies
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import Body, ExitBody, PromptBody, TextBody, ThinkingBody
+from everturn.timeline import blocks as block_bodies
+from everturn.timeline.blocks import BlockType, Body, ExitBody, PromptBody, TextBody, ThinkingBody
 from everturn.timeline.turns import Outcome, TurnUsage
 
 BASES = Body, TextBody

@@ -14,11 +14,14 @@ from everturn.timeline.blocks import (
     Block,
     BlockDraft,
     BlockType,
+    CompletionBody,
+    NotesBody,
+    ThinkingBody,
+    ToolCallBody,
     canonical_json,
     chain_blocks,
     parse_body,
 )
-from everturn.timeline.bodies import CompletionBody, NotesBody, ThinkingBody, ToolCallBody
 from everturn_testing.timeline import first_broken_link
 
 TS = "2026-03-01T12:00:00.000Z"

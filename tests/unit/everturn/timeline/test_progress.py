@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.core.ids import CallId, SignalId, TurnId
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
     AttemptBody,
+    Block,
+    BlockDraft,
+    BlockType,
     Body,
     CompletionBody,
     DeferralBody,
@@ -26,6 +28,7 @@ from everturn.timeline.bodies import (
     ToolCodeBody,
     ToolResultBody,
     UnknownBody,
+    chain_blocks,
 )
 from everturn.timeline.progress import (
     INTERRUPTED,

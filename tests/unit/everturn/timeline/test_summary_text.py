@@ -1,7 +1,6 @@
 """How a summary reads."""
 
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import KeptText, RangeSummaryBody
+from everturn.timeline.blocks import BlockType, KeptText, RangeSummaryBody
 from everturn.timeline.forms import render_memory
 from everturn.timeline.rendering import block_source, render_memory_text
 from everturn_testing.timeline import TimelineBuilder

@@ -2,8 +2,7 @@
 
 from everturn.core import refs
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import AnchorBody, CompletionBody, ExitBody, NotesBody, SummaryBody
+from everturn.timeline.blocks import AnchorBody, Block, BlockType, CompletionBody, ExitBody, NotesBody, SummaryBody
 from everturn.timeline.turn_index import MAX_HINT_CHARS, build_turn_index, render_turn_index
 from everturn.timeline.turns import Outcome, TurnUsage
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file

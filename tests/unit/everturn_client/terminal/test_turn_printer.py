@@ -3,7 +3,7 @@
 from everturn.events.fold import fold_event
 from everturn.events.model import ChatCompaction
 from everturn.events.turn_view import build_state
-from everturn.timeline import bodies
+from everturn.timeline.blocks import CompletionBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome
 from everturn_client.terminal.turn_printer import TurnPrinter
 from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
@@ -32,22 +32,20 @@ def build_scenario() -> Scenario:
     scenario = Scenario()
     turn_id = scenario.start_turn("Draw it")
     scenario.start_round()
-    scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", 0, ["Let me ", "see."])))
+    scenario.add(ThinkingBody(text=scenario.stream("thinking", 0, ["Let me ", "see."])))
     call_id = scenario.add_call("exec_tools.run", {"prog_name": "draw"})
     scenario.commit()
     scenario.show_step(call_id)
     scenario.change_plan("p", ["Draw"])
     artifact = make_artifact(turn_id, "chart.png")
-    result = bodies.ToolResultBody(
-        tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
-    )
+    result = ToolResultBody(tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20)
     scenario.add(result, call_id=call_id)
     scenario.commit()
     scenario.show_step(call_id)
     scenario.show_files([artifact])
     scenario.start_round()
     answer = scenario.stream("answer", 0, ["Here ", "it is."])
-    scenario.add(bodies.CompletionBody(text=answer, followups=("In blue?",)))
+    scenario.add(CompletionBody(text=answer, followups=("In blue?",)))
     scenario.end_turn(Outcome.COMPLETED)
     return scenario
 
@@ -83,12 +81,12 @@ def build_approval_scenario(state: Settled, reason: str = "") -> tuple[Scenario,
     scenario.show_question(call_id)
     scenario.settle_question(call_id, state, reason)
     status = "ok" if state == "approved" else "cancelled"
-    result = bodies.ToolResultBody(tool_id="mail.send", status=status, text="So it is.", duration_ms=20)
+    result = ToolResultBody(tool_id="mail.send", status=status, text="So it is.", duration_ms=20)
     scenario.add(result, call_id=call_id)
     scenario.commit()
     scenario.show_step(call_id)
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Done."])))
+    scenario.add(CompletionBody(text=scenario.stream("answer", 0, ["Done."])))
     scenario.end_turn(Outcome.COMPLETED)
     return scenario, approval_id
 
@@ -139,7 +137,7 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     scenario.stream("answer", 0, ["I belie"])
     scenario.lose_worker()
     scenario.start_round()
-    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
+    scenario.add(CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
     scenario.end_turn(Outcome.COMPLETED)
 
     printed = print_scenario(scenario)

@@ -1,7 +1,7 @@
 """The played worker keeps the rules of the real one."""
 
 from everturn.events.cursor import ORIGIN, try_parse_cursor
-from everturn.timeline import bodies
+from everturn.timeline.blocks import ThinkingBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import Scenario
 from everturn_testing.timeline import first_broken_link
@@ -14,7 +14,7 @@ def test_ids_only_grow_also_over_a_lost_worker_and_the_chain_holds() -> None:
     scenario.stream("thinking", 0, ["H", "m"])
     scenario.lose_worker()
     scenario.start_round()
-    scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", 0, ["Hm"])))
+    scenario.add(ThinkingBody(text=scenario.stream("thinking", 0, ["Hm"])))
     scenario.end_turn(Outcome.COMPLETED)
 
     cursors = [try_parse_cursor(event.id or "") or ORIGIN for event in scenario.events]

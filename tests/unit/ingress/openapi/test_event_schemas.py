@@ -5,12 +5,13 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from helpers.event_examples import EXAMPLES
 
 from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, Envelope, encode_envelope
 from everturn.events.turn_view import build_state
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
-from everturn_testing.events.scenarios import EXAMPLES, PROJECT, TENANT, make_artifact
+from everturn_testing.events.scenarios import PROJECT, TENANT, make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
 from ingress.openapi.event_schemas import build_event_schemas
 

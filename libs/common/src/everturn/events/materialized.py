@@ -10,8 +10,7 @@ from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.events.views import StateView
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import CompletionBody
+from everturn.timeline.blocks import Block, CompletionBody
 from everturn.timeline.sources import Source
 
 

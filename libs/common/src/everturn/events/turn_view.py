@@ -38,15 +38,23 @@ from everturn.events.views import (
 )
 from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockDraft, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
+    AttemptBody,
+    Block,
+    BlockDraft,
+    BlockType,
     CompletionBody,
     EventBody,
+    ExitBody,
+    NotesBody,
+    PlanBody,
+    RoundStartBody,
     SignalBody,
+    ThinkingBody,
     ToolCallBody,
+    ToolCodeBody,
     ToolResultBody,
 )
 from everturn.timeline.plans import PlanSnapshot
@@ -317,11 +325,11 @@ def try_build_step_detail(record: TurnRecord, step: str, *, tenant: str, project
         if block.call_id != shown.call_id:
             continue
         match block.body:
-            case bodies.ToolCodeBody(text=text):
+            case ToolCodeBody(text=text):
                 whole |= {"code": text, "code_ref": block.ref}
-            case bodies.ToolCallBody(params=params):
+            case ToolCallBody(params=params):
                 whole |= {"params": params}
-            case bodies.ToolResultBody(text=text, artifacts=files):
+            case ToolResultBody(text=text, artifacts=files):
                 whole |= {"result": text, "result_ref": block.ref}
                 logs = [file for file in files if file.ref.startswith(log_ref(record.turn.id, "x")[:-1])]
                 if logs:
@@ -374,9 +382,9 @@ class _Seen:
         self._approvals: dict[str, ApprovalView] = {}
         self._calls_in_round: dict[int, int] = {}
         self._notes_in_round: dict[int, int] = {}
-        self._completion: bodies.CompletionBody | None = None
+        self._completion: CompletionBody | None = None
         self._completion_round = 0
-        self.exit: bodies.ExitBody | None = None
+        self.exit: ExitBody | None = None
         self.rounds = 0
         self.sealed_round = 0
 
@@ -384,33 +392,33 @@ class _Seen:
         if block.type.traits.is_decision:
             self.sealed_round = max(self.sealed_round, block.round)
         match block.body:
-            case bodies.RoundStartBody():
+            case RoundStartBody():
                 self.rounds = max(self.rounds, block.round)
-            case bodies.ThinkingBody(text=text, instance=instance):
+            case ThinkingBody(text=text, instance=instance):
                 self._add_text(block, text, channel="thinking", instance=instance)
-            case bodies.NotesBody(text=text):
+            case NotesBody(text=text):
                 instance = _take_number(self._notes_in_round, block.round)
                 self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
-            case bodies.CompletionBody() as body:
+            case CompletionBody() as body:
                 self._add_completion(block, body)
-            case bodies.AttemptBody() as body:
+            case AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
-            case bodies.ToolCodeBody(text=text):
+            case ToolCodeBody(text=text):
                 self._code[block.call_id] = text
-            case bodies.ToolCallBody() as body:
+            case ToolCallBody() as body:
                 self._add_call(block, body)
-            case bodies.ToolResultBody() as body:
+            case ToolResultBody() as body:
                 self._add_result(block, body)
-            case bodies.ApprovalRequestBody() as body:
+            case ApprovalRequestBody() as body:
                 self._approvals[body.approval_id] = build_pending_approval(block, body)
-            case bodies.ApprovalOutcomeBody() as body:
+            case ApprovalOutcomeBody() as body:
                 self._add_outcome(block, body)
-            case bodies.PlanBody(plan=plan):
+            case PlanBody(plan=plan):
                 self._plans[plan.plan_id] = plan
-            case bodies.SignalBody() | bodies.EventBody() as body:
+            case SignalBody() | EventBody() as body:
                 view = build_folded_signal(block, body, tenant=self._tenant, project=self._project)
                 self._signals[view.signal_id] = view
-            case bodies.ExitBody() as body:
+            case ExitBody() as body:
                 self.exit = body
             case _:
                 """Clients see nothing of the other blocks."""
@@ -438,7 +446,7 @@ class _Seen:
             "sources_used": self._completion.sources_used if self._completion else (),
         }
 
-    def _add_outcome(self, block: Block, body: bodies.ApprovalOutcomeBody) -> None:
+    def _add_outcome(self, block: Block, body: ApprovalOutcomeBody) -> None:
         if (asked := self._approvals.get(body.approval_id)) is not None:
             self._approvals[asked.approval_id] = build_settled_approval(asked, body)
         if (answer := try_build_answer_signal(block, body)) is not None:
@@ -455,14 +463,14 @@ class _Seen:
         )
         self._keep_text(view)
 
-    def _add_completion(self, block: Block, body: bodies.CompletionBody) -> None:
+    def _add_completion(self, block: Block, body: CompletionBody) -> None:
         if self._completion and have_same_text(_as_shown(self._completion), _as_shown(body)):
             self._texts.pop((self._completion_round, "answer", self._completion.instance), None)
         self._completion, self._completion_round = body, block.round
         self._citations |= {cited.sid: build_citation_view(cited) for cited in body.citations}
         self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
 
-    def _add_call(self, block: Block, body: bodies.ToolCallBody) -> None:
+    def _add_call(self, block: Block, body: ToolCallBody) -> None:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))
         self._steps[step.step] = step
         if body.parent is not None:
@@ -476,7 +484,7 @@ class _Seen:
         if view.text:
             self._texts[(view.round, view.channel, view.instance)] = view
 
-    def _add_result(self, block: Block, body: bodies.ToolResultBody) -> None:
+    def _add_result(self, block: Block, body: ToolResultBody) -> None:
         started = self._steps.get(block.call_id or "")
         if started:
             self._steps[started.step] = build_ended_step(started, body)
@@ -490,7 +498,7 @@ def have_same_text(one: str, other: str) -> bool:
     return one.split() == other.split() or " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
 
 
-def _as_shown(body: bodies.CompletionBody | bodies.AttemptBody) -> str:
+def _as_shown(body: CompletionBody | AttemptBody) -> str:
     return body.text if body.shown is None else body.shown
 
 

@@ -34,8 +34,7 @@ from everturn.memory.search import (
 )
 from everturn.memory.words import find_words
 from everturn.postgres.pool import Connection, Database, Row, replace_nul
-from everturn.timeline.blocks import Block, BlockType, parse_body
-from everturn.timeline.bodies import AttachmentBody
+from everturn.timeline.blocks import AttachmentBody, Block, BlockType, parse_body
 from everturn.turns.postgres_rows import BLOCK_COLUMNS, END_SEQ, read_blocks
 
 MAX_SNIPPET_WORDS = 250

@@ -10,9 +10,7 @@ from enum import StrEnum
 from typing import cast
 
 from everturn.core.refs import turn_index_ref
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import RangeSummaryBody
+from everturn.timeline.blocks import Block, ExitBody, RangeSummaryBody, ToolCallBody, ToolResultBody
 from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.rendering import (
     block_source,
@@ -61,9 +59,9 @@ class Form(StrEnum):
 def try_light(block: Block) -> str | None:
     """The block without its bulk; None when it has none."""
     match block.body:
-        case bodies.ToolResultBody(text=text) as body if len(text) > MAX_LIGHT_RESULT_CHARS:
+        case ToolResultBody(text=text) as body if len(text) > MAX_LIGHT_RESULT_CHARS:
             light = _light_result(block, body)
-        case bodies.ToolResultBody() | bodies.ToolCallBody():
+        case ToolResultBody() | ToolCallBody():
             return None
         case _ if len(block_source(block)) > MAX_LIGHT_TEXT_CHARS:
             light = join_lines(
@@ -76,7 +74,7 @@ def try_light(block: Block) -> str | None:
 
 def render_row(block: Block) -> str:
     """The ref and an excerpt, at most MAX_ROW_CHARS; or the full text when that is not longer."""
-    if isinstance(block.body, bodies.ExitBody):
+    if isinstance(block.body, ExitBody):
         return _exit_row(block, block.body)
     title = title_line(block)
     if len(title) > MAX_ROW_REF_CHARS:
@@ -97,13 +95,13 @@ def render_replaced(block: Block, replacement: str) -> str:
     return join_lines(f"{title_line(block)} (hidden)", make_inert(replacement))
 
 
-def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
+def render_memory(block: Block, body: RangeSummaryBody) -> str:
     """A summary of blocks that are no longer shown, with the texts it keeps verbatim."""
     title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
     return join_lines(title, make_inert(render_memory_text(block.ref, body)))
 
 
-def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
+def _light_result(block: Block, body: ToolResultBody) -> str:
     reduced = _try_reduced_json(body.text)
     if reduced is not None:
         text = make_inert(reduced)
@@ -116,7 +114,7 @@ def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
     return join_lines(title_line(block), text, *files, note)
 
 
-def _read_status(body: bodies.ToolResultBody) -> str | None:
+def _read_status(body: ToolResultBody) -> str | None:
     """The first part of a `react.read` result, up to its first empty line: the refs and ranges it showed, so that the
     same read can be repeated. None for other tools."""
     return body.text.partition("\n\n")[0] if body.tool_id == READ_TOOL else None
@@ -160,15 +158,15 @@ def _clean(text: str) -> str:
 
 def _hint(block: Block) -> str:
     source = block_source(block)
-    if isinstance(block.body, bodies.ToolResultBody):
+    if isinstance(block.body, ToolResultBody):
         source = _read_status(block.body) or source
-    elif isinstance(block.body, bodies.ToolCallBody):
+    elif isinstance(block.body, ToolCallBody):
         source = source.partition("\n")[2]
     line = " ".join(source[: MAX_HINT_CHARS * 4].split())
     return line if len(line) <= MAX_HINT_CHARS else line[:MAX_HINT_CHARS] + "..."
 
 
-def _exit_row(block: Block, body: bodies.ExitBody) -> str:
+def _exit_row(block: Block, body: ExitBody) -> str:
     end = body.outcome.value if body.outcome else "failed"
     index = turn_index_ref(block.turn_id)
     return join_lines(

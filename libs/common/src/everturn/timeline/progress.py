@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from everturn.core.ids import CallId
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
     AttemptBody,
+    Block,
+    BlockType,
     CompletionBody,
     DeferralBody,
     EventBody,

@@ -9,9 +9,31 @@ from typing import cast
 from everturn.core.errors import Invalid
 from everturn.core.refs import PromptRef, parse_ref, turn_index_ref
 from everturn.files.model import Artifact
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import KeptText, RangeSummaryBody
+from everturn.timeline.blocks import (
+    AnchorBody,
+    AttachmentBody,
+    AttachmentTextBody,
+    AttemptBody,
+    Block,
+    BlockType,
+    DeferralBody,
+    EventBody,
+    FeedbackBody,
+    KeptText,
+    NoticeBody,
+    PlanBody,
+    PlanHistoryBody,
+    PromptBody,
+    RangeSummaryBody,
+    RawDecisionBody,
+    SignalBody,
+    TextBody,
+    TitleBody,
+    ToolCallBody,
+    ToolResultBody,
+    TurnHeaderBody,
+    UnknownBody,
+)
 from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.plans import PlanSnapshot, render_step
 
@@ -200,23 +222,23 @@ def render_preview(text: str, cap: int, ref: str) -> str:
 def block_source(block: Block) -> str:
     """The whole text of a block, verbatim; an offset into the shown text is an offset into this."""
     match block.body:
-        case bodies.ToolCallBody() as body:
+        case ToolCallBody() as body:
             return f"{body.tool_id}\n{_params(body.params)}"
-        case bodies.ToolResultBody() as body:
+        case ToolResultBody() as body:
             return "\n".join((body.text, *map(render_artifact, body.artifacts)))
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return render_plan(plan)
-        case bodies.PlanHistoryBody(plans=plans):
+        case PlanHistoryBody(plans=plans):
             return "\n".join(map(_kept_plan, plans))
-        case bodies.RangeSummaryBody() as body:
+        case RangeSummaryBody() as body:
             return render_memory_text(block.ref, body)
-        case bodies.TitleBody(title=title):
+        case TitleBody(title=title):
             return title
-        case bodies.EventBody(text=text, payload=payload):
+        case EventBody(text=text, payload=payload):
             return "\n".join(part for part in (text, _params(payload) if payload else "") if part)
-        case bodies.TextBody(text=text):
+        case TextBody(text=text):
             return text
-        case bodies.UnknownBody():
+        case UnknownBody():
             return ""
         case _:
             return block.body_json
@@ -225,25 +247,25 @@ def block_source(block: Block) -> str:
 def title_line(block: Block) -> str:
     """The header line: the block's type, its ref, and for some types one or two more fields."""
     match block.body:
-        case bodies.TurnHeaderBody():
+        case TurnHeaderBody():
             return f"[TURN {block.turn_id}]"
-        case bodies.AttachmentBody(artifact=artifact):
+        case AttachmentBody(artifact=artifact):
             return _attachment(artifact)
-        case bodies.ToolCallBody() as body:
+        case ToolCallBody() as body:
             return f"{_header(block)} {body.tool_id}"
-        case bodies.ToolResultBody() as body:
+        case ToolResultBody() as body:
             return f"{_header(block)} {body.status}{UNTRUSTED if body.untrusted else ''}"
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return f"{_header(block)} {plan.status.value}"
-        case bodies.FeedbackBody() as body:
+        case FeedbackBody() as body:
             return f"{_header(block)} {body.turn_id} {body.reaction or 'no reaction'} ({body.origin})"
-        case bodies.NoticeBody(code=code) | bodies.RawDecisionBody(code=code):
+        case NoticeBody(code=code) | RawDecisionBody(code=code):
             return f"{_header(block)} {code}"
-        case bodies.AttemptBody(reason=reason) | bodies.DeferralBody(reason=reason):
+        case AttemptBody(reason=reason) | DeferralBody(reason=reason):
             return f"{_header(block)} {escape_line(reason)}"
-        case bodies.EventBody() as body:
+        case EventBody() as body:
             return f"{_header(block)} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
-        case bodies.AnchorBody(tags=tags) if tags:
+        case AnchorBody(tags=tags) if tags:
             return f"{_header(block)} {''.join(f'({escape_line(tag)})' for tag in tags)}"
         case _:
             return _header(block)
@@ -251,26 +273,26 @@ def title_line(block: Block) -> str:
 
 def _text_lines(block: Block) -> Iterable[str]:
     match block.body:
-        case bodies.TurnHeaderBody():
+        case TurnHeaderBody():
             return (f"started {block.ts}",)
-        case bodies.AttachmentBody():
+        case AttachmentBody():
             return ()
-        case bodies.PromptBody(text=text):
+        case PromptBody(text=text):
             return (render_preview(text, MAX_PROMPT_CHARS, block.ref),)
-        case bodies.AttachmentTextBody() as body:
+        case AttachmentTextBody() as body:
             return (make_inert(body.text), _attachment_rest(body))
-        case bodies.SignalBody() as body:
+        case SignalBody() as body:
             text = render_preview(body.text, MAX_PROMPT_CHARS, block.ref) or _silent_signal(block)
             return (text, *map(_attachment, body.attachments))
-        case bodies.EventBody() as body:
+        case EventBody() as body:
             return (render_preview(block_source(block), MAX_TEXT_CHARS, block.ref), *map(_attachment, body.attachments))
-        case bodies.ToolCallBody() as body:
+        case ToolCallBody() as body:
             return (make_inert(_params(shorten(body.params))),)
-        case bodies.ToolResultBody() as body:
+        case ToolResultBody() as body:
             return (render_preview(body.text, MAX_TEXT_CHARS, block.ref), *map(render_artifact, body.artifacts))
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return (make_inert(render_plan(plan)),)
-        case bodies.FeedbackBody(text=text) | bodies.NoticeBody(text=text) | bodies.RawDecisionBody(text=text):
+        case FeedbackBody(text=text) | NoticeBody(text=text) | RawDecisionBody(text=text):
             return (render_preview(text, MAX_TEXT_CHARS, block.ref),)
         case _:
             return (render_preview(block_source(block), MAX_TEXT_CHARS, block.ref),)
@@ -285,7 +307,7 @@ def _attachment(artifact: Artifact) -> str:
     return f"[{BlockType.ATTACHMENT_META.value} {escape_field(artifact.ref)} {described}]"
 
 
-def _attachment_rest(body: bodies.AttachmentTextBody) -> str:
+def _attachment_rest(body: AttachmentTextBody) -> str:
     if body.total_chars == len(body.text):
         return ""
     if body.total_chars is None:

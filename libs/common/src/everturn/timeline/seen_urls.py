@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from everturn.core.urls import TypedSearch
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
     AttachmentBody,
     AttachmentTextBody,
+    Block,
+    BlockType,
     EventBody,
     PromptBody,
     SignalBody,

@@ -9,8 +9,20 @@ from dataclasses import dataclass, field
 from everturn.core.api_model import ApiModel
 from everturn.core.refs import sources_ref, turn_index_ref
 from everturn.files.model import Artifact
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, IndexSection
+from everturn.timeline.blocks import (
+    AttachmentBody,
+    Block,
+    CheckoutBody,
+    CompletionBody,
+    EventBody,
+    ExitBody,
+    IndexSection,
+    PlanBody,
+    PlanHistoryBody,
+    SignalBody,
+    ToolCallBody,
+    ToolResultBody,
+)
 
 MAX_HINT_CHARS = 220
 MAX_SIDS = 200
@@ -142,19 +154,19 @@ class _Parts:
     def take(self, block: Block) -> None:
         self.started_at = self.started_at or block.ts
         match block.body:
-            case bodies.ToolCallBody() as body:
+            case ToolCallBody() as body:
                 self._take_call(block, body)
-            case bodies.ToolResultBody() as body:
+            case ToolResultBody() as body:
                 self._take_result(block, body)
-            case bodies.AttachmentBody(artifact=artifact):
+            case AttachmentBody(artifact=artifact):
                 self._take_files(block.type.value, (artifact,))
-            case bodies.SignalBody(attachments=files) | bodies.EventBody(attachments=files):
+            case SignalBody(attachments=files) | EventBody(attachments=files):
                 self._take_files(block.type.value, files)
-            case bodies.CheckoutBody(artifacts=files):
+            case CheckoutBody(artifacts=files):
                 self._take_files(block.type.value, files)
-            case bodies.CompletionBody(sources_used=sids):
+            case CompletionBody(sources_used=sids):
                 self.sids.update(sids)
-            case bodies.ExitBody(outcome=outcome):
+            case ExitBody(outcome=outcome):
                 self.ended_at, self.outcome = block.ts, outcome.value if outcome else "failed"
             case _:
                 """Only named, below."""
@@ -167,7 +179,7 @@ class _Parts:
         pages = (sids[start : start + MAX_SIDS] for start in range(0, len(sids), MAX_SIDS))
         return tuple(sources_ref(page) for page in pages)
 
-    def _take_call(self, block: Block, body: bodies.ToolCallBody) -> None:
+    def _take_call(self, block: Block, body: ToolCallBody) -> None:
         params = ", ".join(f"{name}={build_hint(str(value), 60)}" for name, value in body.params.items())
         self.calls[block.call_id or block.ref] = IndexedCall(
             tool_id=body.tool_id,
@@ -177,7 +189,7 @@ class _Parts:
             hint=build_hint(params, MAX_HINT_CHARS // 2),
         )
 
-    def _take_result(self, block: Block, body: bodies.ToolResultBody) -> None:
+    def _take_result(self, block: Block, body: ToolResultBody) -> None:
         called = self.calls.get(block.call_id or "")
         hints = [called.hint if called else "", build_hint(body.text, MAX_HINT_CHARS // 2 - 5)]
         self.calls[block.call_id or block.ref] = IndexedCall(
@@ -210,11 +222,11 @@ def build_hint(text: str, max_chars: int = MAX_HINT_CHARS) -> str:
 
 def _text_of(block: Block) -> str:
     match block.body:
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return f"{plan.plan_id} {plan.status.value}: {'; '.join(step.label for step in plan.steps)}"
-        case bodies.PlanHistoryBody(plans=plans):
+        case PlanHistoryBody(plans=plans):
             return ", ".join(plan.plan_id for plan in plans)
-        case bodies.EventBody(kind=kind, text=text):
+        case EventBody(kind=kind, text=text):
             return f"{kind}: {text}"
         case _:
             return str(getattr(block.body, "text", ""))

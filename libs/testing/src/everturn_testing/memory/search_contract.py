@@ -27,16 +27,18 @@ from everturn.memory.search import (
     SnippetQuery,
     SnippetTarget,
 )
-from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AnchorBody,
     AttachmentBody,
+    BlockDraft,
+    BlockType,
     Body,
     CompletionBody,
     EventBody,
     PromptBody,
     SummaryBody,
     ThinkingBody,
+    chain_blocks,
 )
 from everturn.turns.model import Claim
 from everturn_testing.turns.harness import TS, Harness, closing, commit

@@ -26,8 +26,7 @@ from everturn.memory.search import (
     describe_attachment,
 )
 from everturn.memory.words import find_words
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import AttachmentBody
+from everturn.timeline.blocks import AttachmentBody, Block
 from everturn_testing.memory_rows import MemoryPlatform, TurnRow, same_owner
 
 RANK_K = 60

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from everturn.core.clock import iso
 from everturn.core.ids import ApprovalId, CallId
 from everturn.events.turn_view import build_approval_event
-from everturn.timeline import bodies
+from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody
 from everturn.turns.model import approval_id_of, hash_arguments
 from everturn_testing.events.scenarios import BEGINNING, Scenario
 
@@ -18,7 +18,7 @@ class ApprovalScenario(Scenario):
 
     def ask(self, call_id: CallId, tool_id: str, params: dict[str, Any]) -> ApprovalId:
         """Ask a person about a call; the question is committed with the decision."""
-        body = bodies.ApprovalRequestBody(
+        body = ApprovalRequestBody(
             approval_id=approval_id_of(call_id),
             tool_id=tool_id,
             params=params,
@@ -30,11 +30,11 @@ class ApprovalScenario(Scenario):
 
     def settle_question(self, call_id: CallId, state: Settled, reason: str = "") -> None:
         """Commit and publish the outcome of a question."""
-        body = bodies.ApprovalOutcomeBody(approval_id=approval_id_of(call_id), state=state, reason=reason)
+        body = ApprovalOutcomeBody(approval_id=approval_id_of(call_id), state=state, reason=reason)
         self.add(body, call_id=call_id)
         self.commit()
         self.show_question(call_id)
 
     def show_question(self, call_id: CallId) -> None:
         """Publish a question in its committed state."""
-        self._emit(build_approval_event(next(each for each in self._view().approvals if each.call_id == call_id)))
+        self.emit(build_approval_event(next(each for each in self._view().approvals if each.call_id == call_id)))

@@ -5,8 +5,7 @@ from collections.abc import Collection
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import PlanBody
+from everturn.timeline.blocks import Block, BlockType, PlanBody
 from everturn.turns.ports import BLOCK_PAGE_BYTES, BlockPage
 from everturn_testing.memory_rows import MemoryPlatform
 

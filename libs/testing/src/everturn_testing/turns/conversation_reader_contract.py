@@ -2,8 +2,7 @@
 
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import Body, PlanBody, ThinkingBody
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, Body, PlanBody, ThinkingBody, chain_blocks
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 from everturn.turns.model import Claim
 from everturn.turns.ports import BlockPage, ConversationReader

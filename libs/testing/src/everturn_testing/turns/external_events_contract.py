@@ -5,7 +5,7 @@ import pytest
 from everturn.core.errors import Conflict
 from everturn.core.ids import ConversationId
 from everturn.core.refs import ExternalAttachmentRef
-from everturn.timeline.bodies import EventBody
+from everturn.timeline.blocks import EventBody
 from everturn.timeline.turns import ExternalEvent, RequestEvent, SignalKind, SignalState
 from everturn.turns.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
 from everturn.turns.model import Promotion, SignalChange

@@ -11,9 +11,11 @@ from everturn.core.ids import ArtifactId, ConversationId, Ids, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import Upload
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     ApprovalRequestBody,
+    Block,
+    BlockDraft,
+    BlockType,
     Body,
     EventBody,
     ExitBody,
@@ -21,6 +23,7 @@ from everturn.timeline.bodies import (
     RangeSummaryBody,
     SignalBody,
     ThinkingBody,
+    chain_blocks,
 )
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import Conflict
-from everturn.timeline.bodies import SignalBody
+from everturn.timeline.blocks import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.inbox import IdempotencyKey, IncomingSignal, KeyReused, Receipt
 from everturn.turns.model import Claim, Promotion, SignalChange

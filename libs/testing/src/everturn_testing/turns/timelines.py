@@ -9,8 +9,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
+from everturn.timeline.blocks import Block, EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import (

@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.errors import NotFound, OutOfOrder, StaleFence
 from everturn.feedback.model import Feedback, Reaction
-from everturn.timeline.bodies import FeedbackBody, SignalBody
+from everturn.timeline.blocks import FeedbackBody, SignalBody
 from everturn.timeline.turns import Outcome, SignalState, TurnStatus
 from everturn.turns.inbox import Receipt
 from everturn.turns.model import Claim, Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent

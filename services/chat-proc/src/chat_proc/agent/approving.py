@@ -17,8 +17,7 @@ from everturn.core.logging import Redactor
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
 from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
+from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, BlockDraft, BlockType, ToolCallBody
 from everturn.timeline.progress import PendingCall, Question
 from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
 

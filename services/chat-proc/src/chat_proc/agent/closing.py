@@ -29,8 +29,7 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody, ToolResultBody
+from everturn.timeline.blocks import AttemptBody, Block, BlockType, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome

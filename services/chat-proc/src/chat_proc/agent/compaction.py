@@ -53,8 +53,7 @@ from everturn.models.port import (
     TextPart,
 )
 from everturn.models.tokens import estimate_request
-from everturn.timeline.blocks import BlockDraft
-from everturn.timeline.bodies import RangeSummaryBody
+from everturn.timeline.blocks import BlockDraft, RangeSummaryBody
 from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)

@@ -25,9 +25,10 @@ from everturn.core.refs import (
     working_summary_ref,
 )
 from everturn.events.turn_view import build_written_text
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AttemptBody,
+    BlockDraft,
+    BlockType,
     Body,
     CompletionBody,
     NotesBody,

@@ -31,8 +31,7 @@ from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import ModelRequest
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
+from everturn.timeline.blocks import Block, BlockType, EventBody, FeedbackBody, SignalBody
 from everturn.timeline.inert import escape_line, make_inert
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan

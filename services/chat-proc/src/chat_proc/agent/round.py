@@ -41,8 +41,7 @@ from everturn.core.metrics import ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
 from everturn.events.turn_view import build_started_step, build_step_event
 from everturn.models.port import ContextLimitExceeded, ModelFailed
-from everturn.timeline.blocks import BlockDraft
-from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
+from everturn.timeline.blocks import BlockDraft, ToolCallBody, ToolCodeBody
 from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
 from everturn.timeline.progress import FinishTurn
 from everturn.timeline.turns import CutReason, Outcome

@@ -17,8 +17,15 @@ from everturn.events.model import ChatSignal
 from everturn.events.turn_view import have_same_text
 from everturn.events.views import EventView, FileView
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import AttachmentTextBody, CompletionBody, DeferralBody, EventBody, SignalBody
+from everturn.timeline.blocks import (
+    AttachmentTextBody,
+    BlockDraft,
+    BlockType,
+    CompletionBody,
+    DeferralBody,
+    EventBody,
+    SignalBody,
+)
 from everturn.timeline.inert import is_blank
 from everturn.timeline.progress import TurnProgress
 from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState

@@ -28,8 +28,15 @@ from everturn.events.model import AnyEvent, ChatFiles, ChatPlan
 from everturn.events.turn_view import build_ended_step, build_started_step, build_step_event
 from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import CheckoutBody, PlanBody, StoredText, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    BlockDraft,
+    BlockType,
+    CheckoutBody,
+    PlanBody,
+    StoredText,
+    ToolCallBody,
+    ToolResultBody,
+)
 from everturn.timeline.progress import PendingCall
 from everturn.timeline.rendering import build_preview
 from everturn.turns.model import Effect, EffectChange, EffectState, Lease, UsageEvent, hash_arguments

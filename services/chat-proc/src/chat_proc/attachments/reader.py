@@ -30,7 +30,7 @@ from everturn.core.errors import EverturnError, Unavailable
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.models.port import IMAGE_MIMES
-from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.blocks import AttachmentTextBody
 
 _log = structlog.get_logger(__name__)
 

@@ -14,8 +14,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.model import AnyEvent, ChatTool
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import Body
+from everturn.timeline.blocks import Block, BlockType, Body
 from everturn.timeline.seen_urls import OutsideFacts
 from everturn.timeline.sources import Source, SourceDraft
 from everturn.turns.model import Effect, Lease, UsageEvent

@@ -6,10 +6,10 @@ from itertools import islice, pairwise
 from everturn.events.turn_view import have_same_text
 from everturn.files.model import Artifact
 from everturn.memory.search import MAX_SNIPPET_CHARS, Snippet, SnippetTarget
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AnchorBody,
     AttachmentBody,
+    Block,
     CompletionBody,
     EventBody,
     PromptBody,

@@ -7,8 +7,7 @@ from pydantic import BaseModel, ValidationError
 from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import is_media
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody
+from everturn.timeline.blocks import AttachmentBody, Block, CheckoutBody, EventBody, SignalBody, ToolResultBody
 
 
 class _Attaching(BaseModel):

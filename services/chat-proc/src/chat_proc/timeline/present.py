@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody, PlanHistoryBody, SignalBody
+from everturn.timeline.blocks import Block, EventBody, FeedbackBody, PlanBody, PlanHistoryBody, SignalBody
 from everturn.timeline.plans import PlanSnapshot, PlanStatus
 
 SHOWN_PLANS = 4

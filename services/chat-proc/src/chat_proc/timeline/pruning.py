@@ -9,8 +9,7 @@ from datetime import datetime
 
 from chat_proc.timeline.view import BreakReason, TimelineView
 from everturn.core.refs import round_ref
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import SystemMessageBody
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, SystemMessageBody, chain_blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,22 @@ from chat_proc.timeline.artifacts import block_media
 from everturn.core.ids import TurnId
 from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType, Shown
+from everturn.timeline.blocks import (
+    AttemptBody,
+    Block,
+    BlockType,
+    HideBody,
+    PromptBody,
+    RangeSummaryBody,
+    Shown,
+    SignalBody,
+    SummaryBody,
+    SystemMessageBody,
+    ToolCallBody,
+    ToolResultBody,
+    TurnHeaderBody,
+    UnknownBody,
+)
 from everturn.timeline.forms import UNSEEN, Form, render_card, render_full, render_replaced, render_row, try_light
 from everturn.timeline.inert import escape_line
 from everturn.timeline.progress import PENDING
@@ -36,11 +50,11 @@ def is_never_shown(block: Block) -> bool:
     The calls of a program are reported in the result of its run.
     """
     match block.body:
-        case bodies.AttemptBody(reason=reason):
+        case AttemptBody(reason=reason):
             return reason == PENDING
-        case bodies.ToolCallBody(parent=parent) | bodies.ToolResultBody(parent=parent):
+        case ToolCallBody(parent=parent) | ToolResultBody(parent=parent):
             return parent is not None
-        case bodies.UnknownBody():
+        case UnknownBody():
             return True
         case _:
             return block.type.traits.shown is Shown.NEVER
@@ -90,23 +104,23 @@ class Visibility:
         turn = self._turns.setdefault(block.turn_id, _Turn(block.seq))
         turn.newest[block.ref] = block.seq
         match block.body:
-            case bodies.HideBody() as body:
+            case HideBody() as body:
                 through = min(body.through_seq, block.seq - 1)
                 self._hidden |= dict.fromkeys(body.refs, (through, body.replacement))
                 return BreakReason.HIDE
-            case bodies.RangeSummaryBody(scope="turn") as body:
+            case RangeSummaryBody(scope="turn") as body:
                 turn.checkpoint, turn.covered = block, (body.first_seq, min(body.last_seq, block.seq - 1))
                 return BreakReason.CHECKPOINT
-            case bodies.RangeSummaryBody() as body:
+            case RangeSummaryBody() as body:
                 # The turn that contains a summary is never covered by it.
                 self.memory, self._memory_until = block, min(body.last_seq, turn.first_seq - 1)
                 return BreakReason.COMPACTION
-            case bodies.SystemMessageBody() as body:
+            case SystemMessageBody() as body:
                 self._notice = block
                 self._recent_from = min(body.recent_from_seq, turn.first_seq)
                 self._intact_from = min(body.intact_from_seq, turn.first_seq)
                 return BreakReason.PRUNE
-            case bodies.SummaryBody():
+            case SummaryBody():
                 turn.summarized = True
             case _:
                 """The others don't change earlier blocks."""
@@ -121,11 +135,11 @@ class Visibility:
         if turn is None or block.seq <= self._memory_until:
             return Form.GONE
         match block.body:
-            case bodies.RangeSummaryBody():
+            case RangeSummaryBody():
                 return Form.FULL if block in (self.memory, turn.checkpoint) else Form.GONE
-            case bodies.SystemMessageBody():
+            case SystemMessageBody():
                 return Form.FULL if block is self._notice else Form.GONE
-            case bodies.TurnHeaderBody():
+            case TurnHeaderBody():
                 return Form.FULL
             case _ if turn.covers(block.seq):
                 return Form.GONE
@@ -184,9 +198,9 @@ def is_shown_whole(block: Block) -> bool:
     """Whether its full form contains all of its text, so that reading it again would only repeat it."""
     if is_never_shown(block):
         return False
-    if isinstance(block.body, bodies.ToolCallBody):
+    if isinstance(block.body, ToolCallBody):
         return shorten(block.body.params) == block.body.params
-    cap = MAX_PROMPT_CHARS if isinstance(block.body, bodies.PromptBody | bodies.SignalBody) else MAX_TEXT_CHARS
+    cap = MAX_PROMPT_CHARS if isinstance(block.body, PromptBody | SignalBody) else MAX_TEXT_CHARS
     return len(block_source(block)) <= cap
 
 

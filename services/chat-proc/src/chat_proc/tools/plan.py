@@ -10,8 +10,7 @@ from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.timeline.present import latest_plans
 from everturn.core.errors import Conflict, Invalid, NotFound
 from everturn.core.ids import CallId, PlanId
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import PlanBody
+from everturn.timeline.blocks import BlockType, PlanBody
 from everturn.timeline.plans import (
     PlanMoment,
     PlanSnapshot,

@@ -36,8 +36,7 @@ from everturn.events.turn_view import (
 )
 from everturn.events.views import FileView, TurnView
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import ExitBody
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, ExitBody, chain_blocks
 from everturn.timeline.progress import fold_progress
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.turns.model import (

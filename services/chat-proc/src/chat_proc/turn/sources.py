@@ -8,8 +8,15 @@ import structlog
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
 from everturn.events.turn_view import find_written_content
 from everturn.files.model import Artifact, ArtifactKind
-from everturn.timeline.blocks import BlockDraft
-from everturn.timeline.bodies import AttachmentBody, CompletionBody, EventBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    AttachmentBody,
+    BlockDraft,
+    CompletionBody,
+    EventBody,
+    SignalBody,
+    ToolCallBody,
+    ToolResultBody,
+)
 from everturn.timeline.sources import PoolFull, Source, SourceChange, SourceDraft, build_citations, merge_sources
 
 _log = structlog.get_logger(__name__)

@@ -28,8 +28,7 @@ from everturn.models.port import (
     TextPart,
 )
 from everturn.models.tokens import CharsPerToken, estimate_request
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import TitleBody
+from everturn.timeline.blocks import BlockDraft, BlockType, TitleBody
 from everturn.timeline.turns import Turn, TurnRequest
 from everturn.turns.model import Lease, UsageEvent
 from everturn.turns.ports import Timelines

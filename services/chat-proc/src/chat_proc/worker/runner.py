@@ -13,8 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, round_limit
-from chat_proc.agent.opening import add_prune_notice, draft_opening
+from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, add_prune_notice, draft_opening, round_limit
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, TurnInbox

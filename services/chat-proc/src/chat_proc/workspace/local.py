@@ -16,9 +16,9 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import check_path
 from everturn.execution.messages import RunLimits
 from everturn.files.model import Artifact, ArtifactKind
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AttachmentBody,
+    Block,
     CheckoutBody,
     EventBody,
     SignalBody,

@@ -14,8 +14,7 @@ from chat_proc.timeline.compaction.summary import (
     gather_kept,
 )
 from everturn.core.ids import SignalId, TurnId
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AnchorBody, EventBody, KeptText
+from everturn.timeline.blocks import AnchorBody, BlockType, EventBody, KeptText
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 Look = Callable[..., Snapshot]

@@ -11,8 +11,7 @@ from chat_proc.timeline.present import current_plan, latest_plans
 from chat_proc.timeline.view import TimelineView, choose_cache_points
 from everturn.core.refs import turn_index_ref
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockType, parse_body
-from everturn.timeline.bodies import AnchorBody, PlanBody, RangeSummaryBody
+from everturn.timeline.blocks import AnchorBody, Block, BlockType, PlanBody, RangeSummaryBody, parse_body
 from everturn.timeline.rendering import block_source
 from everturn_testing.long_conversations import STEPS, play_conversation
 from everturn_testing.timeline import NOW, TimelineBuilder

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from chat_proc.timeline.compaction.cut import Snapshot
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import NoticeBody
+from everturn.timeline.blocks import BlockDraft, BlockType, NoticeBody
 from everturn_testing.timeline import first_broken_link
 
 Look = Callable[..., Snapshot]

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from chat_proc.timeline.compaction.cut import Cut, Reach, Snapshot, choose_history, choose_rounds
 from chat_proc.timeline.compaction.sections import Section, parse_sections
 from chat_proc.timeline.compaction.summary import build_summary, carry_plans, draft_summary, try_read_summary
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import PlanHistoryBody, RangeSummaryBody
+from everturn.timeline.blocks import BlockType, PlanHistoryBody, RangeSummaryBody
 from everturn_testing.timeline import TimelineBuilder
 
 Look = Callable[..., Snapshot]

@@ -1,8 +1,7 @@
 """What the summarizing model reads of a range."""
 
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import Block, BlockType, SummaryBody
 from everturn_testing.long_conversations import STEPS, play_conversation
 from everturn_testing.timeline import TimelineBuilder, build_file
 
@@ -68,7 +67,7 @@ def test_the_newest_working_summary_of_a_turn_counts() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     for text in ("Goal: old", "Goal: new"):
-        timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", bodies.SummaryBody(text=text))
+        timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", SummaryBody(text=text))
 
     assert render_working_summaries(timeline.blocks) == "ws:turn_1.conv.working.summary\nGoal: new"
     assert "Goal" not in render_transcript(timeline.blocks, shown, 10_000, tokens_of)

@@ -4,8 +4,7 @@ from chat_proc.timeline.compaction.sections import Section
 from chat_proc.timeline.compaction.turn_facts import fold_anchors, list_calls, summarize_rounds, summarize_turns
 from everturn.core.errors import problem
 from everturn.files.model import ArtifactKind
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.blocks import AnchorBody, Block, BlockType, ExitBody, NotesBody, SummaryBody
 from everturn.timeline.turns import TurnUsage
 from everturn_testing.long_conversations import play_conversation
 from everturn_testing.timeline import TimelineBuilder, build_file
@@ -19,7 +18,7 @@ def test_a_turn_is_summarized_by_its_working_summary() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "How were sales?")
     text = "Goal: sales\nOutcome: they grew\n- by 3 %\nKey facts:\n- north leads\nRefs: fi:turn_1.outputs/a.png\n"
-    summary = bodies.SummaryBody(text=text + "Retrieval anchors: north, growth")
+    summary = SummaryBody(text=text + "Retrieval anchors: north, growth")
     timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", summary)
     timeline.answer("They grew by 3 %.")
 
@@ -43,7 +42,7 @@ def test_a_turn_without_an_answer_stays_open_with_the_reason() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Hello")
     failure = problem("x", "The model did not answer.", 503)
-    body = bodies.ExitBody(error=failure, rounds=1, usage=TurnUsage(), elapsed_ms=1)
+    body = ExitBody(error=failure, rounds=1, usage=TurnUsage(), elapsed_ms=1)
     timeline.add(BlockType.EXIT, "ar:turn_1.round.0.exit", body)
 
     assert summarize_turns(timeline.blocks)[Section.OPEN] == [
@@ -77,7 +76,7 @@ def test_rounds_are_summarized_by_requests_notes_and_calls() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Do one.")
     timeline.start_round()
-    timeline.add(BlockType.NOTES, "ar:turn_1.react.notes.call_1", bodies.NotesBody(text="I look it up."))
+    timeline.add(BlockType.NOTES, "ar:turn_1.react.notes.call_1", NotesBody(text="I look it up."))
     timeline.say("followup", "sig_1", "And two.")
 
     reported = summarize_rounds(timeline.blocks, shown)
@@ -93,9 +92,9 @@ def test_preference_lines_of_anchors_are_folded_newest_twelve_each_once() -> Non
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     for n in [*range(20), 19]:
-        body = bodies.AnchorBody(text=f"[P] likes {n}\n[D] decided {n}\n[A] did {n}")
+        body = AnchorBody(text=f"[P] likes {n}\n[D] decided {n}\n[A] did {n}")
         timeline.add(BlockType.ANCHOR, f"ar:turn_1.round.0.note{n}", body)
-    timeline.add(BlockType.ANCHOR, "ar:turn_1.round.0.x", bodies.AnchorBody(text="short answers", tags=("P",)))
+    timeline.add(BlockType.ANCHOR, "ar:turn_1.round.0.x", AnchorBody(text="short answers", tags=("P",)))
 
     reported = fold_anchors(timeline.blocks)
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from chat_proc.tools.code.program_calls import MAX_SHOWN_CHARS, bound_arguments, describe_value, fit_reply
 from everturn.execution.messages import GATEWAY_FRAME_BYTES, ToolReply
-from everturn.timeline.blocks import canonical_json
-from everturn.timeline.bodies import ToolCallBody
+from everturn.timeline.blocks import ToolCallBody, canonical_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=800) | st.binary(),

@@ -15,8 +15,7 @@ from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, Pr
 from everturn.core.cancellation import Stragglers
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.execution.messages import GatewayCall, ToolReply
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import PromptBody
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, PromptBody, chain_blocks
 from everturn.turns.ports import EffectKey
 from everturn_testing.files.stored_files import OWNER
 from everturn_testing.memory_rows import MemoryPlatform

@@ -13,7 +13,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
-from everturn.timeline.bodies import ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import ToolCallBody, ToolResultBody
 from everturn.turns.model import Effect
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool

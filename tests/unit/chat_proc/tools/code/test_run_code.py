@@ -20,8 +20,7 @@ from everturn.core.errors import Invalid
 from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import canonical_json
-from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.blocks import ToolResultBody, canonical_json
 from everturn.turns.model import Effect
 from everturn_testing.timeline import TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn

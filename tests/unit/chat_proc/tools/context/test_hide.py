@@ -9,8 +9,7 @@ from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.refs import round_ref
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import HideBody, ThinkingBody
+from everturn.timeline.blocks import BlockType, HideBody, ThinkingBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b\n1,2\n", mime="text/csv")

@@ -9,8 +9,7 @@ from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.read import MAX_CHARS
 from everturn.core import refs
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
+from everturn.timeline.blocks import BlockType, HideBody, StoredText, SystemMessageBody, ToolResultBody
 from everturn.timeline.sources import Source, SourceDraft
 from everturn_testing.timeline import TimelineBuilder, build_file
 

@@ -20,9 +20,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, PlanId, TurnId
 from everturn.core.refs import qualify_text
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AnchorBody,
+    BlockType,
     NotesBody,
     PlanAckBody,
     PlanBody,

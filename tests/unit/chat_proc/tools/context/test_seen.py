@@ -3,8 +3,7 @@
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data, shown_texts
 from everturn.core import refs
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
+from everturn.timeline.blocks import Block, BlockType, HideBody, StoredText, SystemMessageBody, ToolResultBody
 from everturn.timeline.forms import Form
 from everturn_testing.timeline import TimelineBuilder, build_file
 

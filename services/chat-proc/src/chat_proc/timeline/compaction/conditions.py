@@ -18,8 +18,7 @@ from chat_proc.timeline.compaction.summary import (
     is_intent,
 )
 from chat_proc.timeline.present import latest_plans
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
+from everturn.timeline.blocks import AnchorBody, BlockDraft, BlockType, KeptText, RangeSummaryBody
 
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Shares of the room for a summary: it shrinks if a request would otherwise not fit."""

@@ -11,8 +11,7 @@ from chat_proc.timeline.compaction.sections import KnownRefs, known_refs
 from chat_proc.timeline.view import TimelineView, Visibility
 from everturn.core.ids import TurnId
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import RangeSummaryBody
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, RangeSummaryBody, chain_blocks
 
 SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
 TEXT_PERCENT, KEPT_PERCENT = 4, 12

@@ -21,9 +21,11 @@ from chat_proc.timeline.compaction.turn_facts import fold_anchors, list_calls, s
 from chat_proc.timeline.present import latest_plans
 from everturn.core.ids import TurnId
 from everturn.core.refs import range_summary_ref, round_ref
-from everturn.timeline.blocks import Block, BlockDraft, BlockType
-from everturn.timeline.bodies import (
+from everturn.timeline.blocks import (
     AnchorBody,
+    Block,
+    BlockDraft,
+    BlockType,
     Body,
     EventBody,
     KeptText,

@@ -10,8 +10,30 @@ from chat_proc.timeline.artifacts import block_artifacts
 from chat_proc.timeline.compaction.sections import Section, Sections, TokensOf, cut_line, find_refs, merge_sections
 from chat_proc.timeline.present import latest_plans
 from everturn.core.refs import turn_index_ref
-from everturn.timeline import bodies
-from everturn.timeline.blocks import Block
+from everturn.timeline.blocks import (
+    AnchorBody,
+    AttachmentBody,
+    AttachmentTextBody,
+    AttemptBody,
+    Block,
+    Body,
+    CompletionBody,
+    DeferralBody,
+    EventBody,
+    ExitBody,
+    FeedbackBody,
+    NotesBody,
+    NoticeBody,
+    PlanBody,
+    PromptBody,
+    SignalBody,
+    SummaryBody,
+    ThinkingBody,
+    ToolCallBody,
+    ToolCodeBody,
+    ToolResultBody,
+    TurnHeaderBody,
+)
 from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.plans import PlanStatus, StepStatus, render_step
 from everturn.timeline.rendering import drop_base64, render_plan, shorten, try_shape
@@ -26,25 +48,25 @@ MAX_THINKING_CHARS = 500
 Hidden = Callable[[Block], str | None]
 """The text with which a hide replaced a block; None if it is not hidden."""
 
-_LABELS: dict[type[bodies.Body], str] = {
-    bodies.TurnHeaderBody: "TURN",
-    bodies.PromptBody: "USER",
-    bodies.AttachmentBody: "ATTACHMENT",
-    bodies.AttachmentTextBody: "ATTACHMENT TEXT",
-    bodies.SignalBody: "USER MEANWHILE",
-    bodies.EventBody: "EVENT",
-    bodies.ThinkingBody: "THINKING",
-    bodies.NotesBody: "NOTES",
-    bodies.AnchorBody: "ANCHOR",
-    bodies.NoticeBody: "NOTICE",
-    bodies.ToolCallBody: "CALL",
-    bodies.ToolCodeBody: "PROGRAM",
-    bodies.ToolResultBody: "RESULT",
-    bodies.PlanBody: "PLAN",
-    bodies.CompletionBody: "ASSISTANT",
-    bodies.AttemptBody: "ASSISTANT ATTEMPT",
-    bodies.DeferralBody: "NOT ENDED",
-    bodies.FeedbackBody: "FEEDBACK",
+_LABELS: dict[type[Body], str] = {
+    TurnHeaderBody: "TURN",
+    PromptBody: "USER",
+    AttachmentBody: "ATTACHMENT",
+    AttachmentTextBody: "ATTACHMENT TEXT",
+    SignalBody: "USER MEANWHILE",
+    EventBody: "EVENT",
+    ThinkingBody: "THINKING",
+    NotesBody: "NOTES",
+    AnchorBody: "ANCHOR",
+    NoticeBody: "NOTICE",
+    ToolCallBody: "CALL",
+    ToolCodeBody: "PROGRAM",
+    ToolResultBody: "RESULT",
+    PlanBody: "PLAN",
+    CompletionBody: "ASSISTANT",
+    AttemptBody: "ASSISTANT ATTEMPT",
+    DeferralBody: "NOT ENDED",
+    FeedbackBody: "FEEDBACK",
 }
 """Working summaries are rendered separately; blocks missing here add nothing to the others."""
 
@@ -80,7 +102,7 @@ def render_transcript(blocks: Sequence[Block], hidden: Hidden, max_tokens: int, 
 
 def render_working_summaries(blocks: Iterable[Block], max_chars: int = SAMPLE_CHARS) -> str:
     """The working summaries of the turns in the range; the newest of each turn counts."""
-    newest = {block.turn_id: block for block in blocks if isinstance(block.body, bodies.SummaryBody)}
+    newest = {block.turn_id: block for block in blocks if isinstance(block.body, SummaryBody)}
     texts = [f"{escape_line(block.ref)}\n{_text_of(block)}" for block in newest.values()]
     return make_inert("\n\n".join(texts)[-max_chars:])
 
@@ -92,27 +114,27 @@ def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf
     head = f"{label} [{escape_field(block.ref)}]"
     if replacement is not None:
         return f"{head} (hidden): {make_inert(_cut(replacement, cap))}"
-    text = _cut_result(block.body, cap, tokens_of) if isinstance(block.body, bodies.ToolResultBody) else _text_of(block)
-    limit = min(cap, MAX_THINKING_CHARS) if isinstance(block.body, bodies.ThinkingBody) else cap
+    text = _cut_result(block.body, cap, tokens_of) if isinstance(block.body, ToolResultBody) else _text_of(block)
+    limit = min(cap, MAX_THINKING_CHARS) if isinstance(block.body, ThinkingBody) else cap
     text_shown = make_inert(_cut(drop_base64(text), limit))
     return f"{head}{_detail(block.body)}: {text_shown}".rstrip()
 
 
-def _detail(body: bodies.Body) -> str:
+def _detail(body: Body) -> str:
     match body:
-        case bodies.ToolCallBody(tool_id=tool_id):
+        case ToolCallBody(tool_id=tool_id):
             return f" {tool_id}"
-        case bodies.ToolResultBody(status=status, artifacts=files):
+        case ToolResultBody(status=status, artifacts=files):
             return f" {status}" + "".join(f" {escape_line(artifact.ref)}" for artifact in files)
-        case bodies.EventBody(kind=kind):
+        case EventBody(kind=kind):
             return f" {escape_line(kind)}"
-        case bodies.SignalBody(attachments=files):
+        case SignalBody(attachments=files):
             return "".join(f" {escape_line(artifact.ref)}" for artifact in files)
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return f" {plan.status.value}"
-        case bodies.NoticeBody(code=code):
+        case NoticeBody(code=code):
             return f" {code}"
-        case bodies.AttemptBody(reason=reason) | bodies.DeferralBody(reason=reason):
+        case AttemptBody(reason=reason) | DeferralBody(reason=reason):
             return f" {escape_line(reason)}"
         case _:
             return ""
@@ -120,20 +142,20 @@ def _detail(body: bodies.Body) -> str:
 
 def _text_of(block: Block) -> str:
     match block.body:
-        case bodies.AttachmentBody(artifact=artifact):
+        case AttachmentBody(artifact=artifact):
             return f"{escape_line(artifact.filename)}, {artifact.mime}, {artifact.size} bytes"
-        case bodies.ToolCallBody(params=params):
+        case ToolCallBody(params=params):
             return json.dumps(shorten(params), sort_keys=True, ensure_ascii=False)
-        case bodies.PlanBody(plan=plan):
+        case PlanBody(plan=plan):
             return render_plan(plan)
-        case bodies.TurnHeaderBody():
+        case TurnHeaderBody():
             return block.ts
         case _:
             text = getattr(block.body, "text", "")
             return text if isinstance(text, str) else ""
 
 
-def _cut_result(body: bodies.ToolResultBody, cap: int, tokens_of: TokensOf) -> str:
+def _cut_result(body: ToolResultBody, cap: int, tokens_of: TokensOf) -> str:
     if len(body.text) <= cap and tokens_of(body.text) <= MAX_RESULT_TOKENS:
         return body.text
     shape = try_shape(body.text)
@@ -160,9 +182,9 @@ def summarize_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
     sections: dict[Section, list[str]] = {}
     for block in blocks:
         match block.body:
-            case bodies.NotesBody(text=text):
+            case NotesBody(text=text):
                 sections.setdefault(Section.DONE, []).append(cut_line(text, MAX_WORDS))
-            case bodies.PromptBody(text=text) | bodies.SignalBody(text=text) if text.strip():
+            case PromptBody(text=text) | SignalBody(text=text) if text.strip():
                 sections.setdefault(Section.ACTIVE, []).append(f"{cut_line(text, MAX_WORDS)} ({block.ref})")
             case _:
                 """Listed in the ledger of calls, or left out."""
@@ -174,11 +196,11 @@ def summarize_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
 
 def list_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
     """One line for each call: tool, parameters, status, size, shape, refs of result, files and sources."""
-    results = {block.call_id: block for block in blocks if isinstance(block.body, bodies.ToolResultBody)}
+    results = {block.call_id: block for block in blocks if isinstance(block.body, ToolResultBody)}
     return [
         _call_line(block, block.body, results.get(block.call_id), hidden)
         for block in blocks
-        if isinstance(block.body, bodies.ToolCallBody) and block.body.parent is None
+        if isinstance(block.body, ToolCallBody) and block.body.parent is None
     ]
 
 
@@ -186,7 +208,7 @@ def fold_anchors(blocks: Iterable[Block]) -> Sections:
     """The lines of anchors that are preferences, decisions or facts; only the newest twelve preferences."""
     found: dict[Section, list[str]] = {}
     for block in blocks:
-        if isinstance(block.body, bodies.AnchorBody):
+        if isinstance(block.body, AnchorBody):
             for section, line in _tagged_lines(block.body):
                 found.setdefault(section, []).append(cut_line(line, MAX_PREFERENCE_CHARS))
     unique = merge_sections({}, found)
@@ -194,7 +216,7 @@ def fold_anchors(blocks: Iterable[Block]) -> Sections:
     return {section: lines for section, lines in {**unique, **newest}.items() if lines}
 
 
-def _tagged_lines(body: bodies.AnchorBody) -> Iterable[tuple[Section, str]]:
+def _tagged_lines(body: AnchorBody) -> Iterable[tuple[Section, str]]:
     for line in body.text.splitlines():
         match = _TAGGED.match(line)
         tags, text = ([match[1]], match[2]) if match else (list(body.tags), line.strip())
@@ -206,26 +228,26 @@ def _tagged_lines(body: bodies.AnchorBody) -> Iterable[tuple[Section, str]]:
 def _add_turn(turn: Sequence[Block], sections: dict[Section, list[str]]) -> None:
     asked, outcome, answered = "", "", False
     source = turn_index_ref(turn[0].turn_id)
-    end: bodies.ExitBody | None = None
+    end: ExitBody | None = None
     for block in turn:
         match block.body:
-            case bodies.PromptBody(text=text):
+            case PromptBody(text=text):
                 asked = cut_line(text, MAX_WORDS)
-            case bodies.CompletionBody(text=text):
+            case CompletionBody(text=text):
                 answered, outcome, source = True, text, block.ref
-            case bodies.ExitBody() as body:
+            case ExitBody() as body:
                 end = body
             case _:
                 """Does not describe the outcome of the turn."""
-    summary = next((block for block in reversed(turn) if isinstance(block.body, bodies.SummaryBody)), None)
-    if summary is not None and isinstance(summary.body, bodies.SummaryBody):
+    summary = next((block for block in reversed(turn) if isinstance(block.body, SummaryBody)), None)
+    if summary is not None and isinstance(summary.body, SummaryBody):
         outcome, source = _read_summary(summary.body.text, sections) or outcome, summary.ref
     line = f"{asked} -> {cut_line(outcome, MAX_WORDS) or _end_words(end)} ({source})"
     sections.setdefault(Section.DONE if answered else Section.OPEN, []).append(line)
     sections[Section.ACTIVE] = [f"The last of these turns asked: {asked}"]
 
 
-def _end_words(end: bodies.ExitBody | None) -> str:
+def _end_words(end: ExitBody | None) -> str:
     if end is None:
         return "it did not end"
     return end.error.title if end.error else f"ended as {end.outcome.value if end.outcome else 'unknown'}"
@@ -261,10 +283,10 @@ def _add_steps(blocks: Sequence[Block], sections: dict[Section, list[str]]) -> N
         sections.setdefault(section, []).extend(f"{plan.plan_id}: {render_step(step)}" for step in waiting[:1])
 
 
-def _call_line(block: Block, body: bodies.ToolCallBody, result: Block | None, hidden: Hidden) -> str:
+def _call_line(block: Block, body: ToolCallBody, result: Block | None, hidden: Hidden) -> str:
     params = cut_line(", ".join(f"{key}={value}" for key, value in sorted(body.params.items())), MAX_PARAMS_CHARS)
     head = f"{body.tool_id}({params}) {block.ref}"
-    if result is None or not isinstance(result.body, bodies.ToolResultBody):
+    if result is None or not isinstance(result.body, ToolResultBody):
         return f"{head} -> no result"
     replacement = hidden(result)
     what = f"hidden: {cut_line(replacement, MAX_WORDS)}" if replacement is not None else _describe(result.body)
@@ -273,7 +295,7 @@ def _call_line(block: Block, body: bodies.ToolCallBody, result: Block | None, hi
     return " ".join((f"{head} -> {result.body.status}, {what} {result.ref}", *refs[:MAX_FILES]))
 
 
-def _describe(body: bodies.ToolResultBody) -> str:
+def _describe(body: ToolResultBody) -> str:
     shape = try_shape(body.text)
     short = cut_line(shape.partition("\n")[0], 60) if shape else cut_line(body.text, 80)
     return f"{len(body.text)} characters: {short}"

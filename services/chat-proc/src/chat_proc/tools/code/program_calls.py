@@ -37,8 +37,7 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
-from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import BlockDraft, BlockType, ToolCallBody, ToolResultBody
 from everturn.timeline.seen_urls import ADDRESSES
 from everturn.turns.model import Effect, EffectState
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord

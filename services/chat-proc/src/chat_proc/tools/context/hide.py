@@ -16,8 +16,7 @@ from everturn.core import refs
 from everturn.core.errors import Invalid
 from everturn.core.refs import round_ref
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import HideBody
+from everturn.timeline.blocks import Block, BlockType, HideBody
 from everturn.timeline.forms import Form
 from everturn.timeline.inert import escape_name
 from everturn.turns.model import Effect

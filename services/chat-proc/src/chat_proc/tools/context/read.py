@@ -27,7 +27,7 @@ from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.threads import call_sized
 from everturn.files.objects import Objects
-from everturn.timeline.bodies import StoredText
+from everturn.timeline.blocks import StoredText
 from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import Source
 from everturn.turns.model import Effect

@@ -13,8 +13,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import Ref, localize_ref, owner_of, parse_ref, qualify_ref, qualify_text
 from everturn.files.model import Artifact
 from everturn.files.ports import Artifacts
-from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import PlanBody, StoredText, ToolResultBody
+from everturn.timeline.blocks import Block, BlockType, PlanBody, StoredText, ToolResultBody
 from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chat_proc.timeline.artifacts import block_media
 from chat_proc.timeline.view import Visibility, is_shown_whole
 from everturn.core.ids import TurnId
-from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.blocks import Block, ToolResultBody
 from everturn.timeline.forms import Form, try_light
 
 

@@ -30,8 +30,7 @@ from everturn.core.errors import Invalid
 from everturn.core.refs import named_artifact_ref
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import CheckoutBody
+from everturn.timeline.blocks import BlockType, CheckoutBody
 from everturn.turns.model import Effect
 
 SHOWN_FILES = 80

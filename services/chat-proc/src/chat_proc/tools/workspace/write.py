@@ -18,8 +18,7 @@ from everturn.core.refs import named_artifact_ref
 from everturn.events.turn_view import format_of_path
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
-from everturn.timeline.blocks import BlockType
-from everturn.timeline.bodies import AnchorBody
+from everturn.timeline.blocks import AnchorBody, BlockType
 from everturn.turns.model import Effect
 
 Channel = Literal["canvas", "timeline_text", "internal"]

@@ -1,17 +1,83 @@
-"""Random conversations as a worker would play them: hypothesis generates them, a scenario plays them."""
+"""An example of each event, and random conversations: hypothesis generates them, a scenario plays them as a worker."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from hypothesis import strategies as st
 
+from everturn.conversations.model import ConversationView
+from everturn.core.errors import problem
 from everturn.core.ids import CallId
-from everturn.events.turn_view import TurnPage, build_state
-from everturn.events.views import StateView
-from everturn.timeline import bodies
-from everturn.timeline.turns import Outcome, SignalKind, SignalState
+from everturn.events import model as events
+from everturn.events.model import AnyEvent
+from everturn.events.turn_view import (
+    TurnPage,
+    build_state,
+)
+from everturn.events.views import CitationView, FileView, StateView, TurnView
+from everturn.timeline.blocks import (
+    AttemptBody,
+    NotesBody,
+    NoticeBody,
+    RawDecisionBody,
+    ThinkingBody,
+    ToolResultBody,
+)
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnUsage
 from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario, Settled
+
+_FILE = FileView(
+    artifact_id="art_1",
+    ref="fi:1",
+    rn="ef:1",
+    filename="a",
+    mime="b",
+    size=1,
+    visibility="external",
+    url="/",
+    verdict="v",
+)
+_FAILURE = problem("model", "The model failed.", 502)
+_TURN = TurnView(turn_id="turn_1", ordinal=1, status="failed", text="Hi", error=_FAILURE, files=(_FILE,))
+_CONVERSATION = ConversationView(conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="")
+_PLAN = PlanSnapshot.model_validate(
+    {
+        "plan_id": "plan_1",
+        "steps": [{"n": 1, "label": "One"}],
+        "status": "open",
+        "current": True,
+        "origin_turn_id": "turn_1",
+        "last_turn_id": "turn_1",
+        "snapshot_ref": "ar:1",
+    }
+)
+EXAMPLES: tuple[AnyEvent, ...] = (
+    events.Ready(),
+    events.ConvStatus(state="queued", turn_id="turn_1", position=0),
+    events.ConvTitle(title="Ünï"),
+    events.ChatStart(turn_id="turn_1", ordinal=1, text="Hi", attachments=(_FILE,)),
+    events.ChatStep(step="s", status="error", title="t", params={"a": [None, {"b": None}], "c": 1.5}),
+    events.ChatDelta(channel="answer", instance=0, index=3, text="a\n\nb", marker="answer"),
+    events.ChatPlan(plan=_PLAN),
+    events.ChatFiles(files=(_FILE,)),
+    events.ChatCitations(sources=(CitationView(sid=1, title="", url="https://a.test", source_type="web"),)),
+    events.ChatFollowups(items=("More?",)),
+    events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
+    events.ChatPhase(phase="model_retrying", retry_in_ms=900, attempt=2, max_attempts=8, reason="rate_limited"),
+    events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
+    events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
+    events.ChatApproval(
+        approval_id="appr_1", call_id="call_1", tool_id="a.b", params={"n": 1}, state="pending", expires_at="later"
+    ),
+    events.ChatRewind(turn=_TURN),
+    events.ChatComplete(outcome="cut", cut_reason="length", rounds=1, usage=TurnUsage(cost_known=False), elapsed_ms=1),
+    events.ChatError(problem=_FAILURE, rounds=1, usage=TurnUsage(cost_usd=0.1), elapsed_ms=1),
+    events.StreamSnapshot(state=StateView(conversation=_CONVERSATION, turns=(_TURN,), cursor="1-1")),
+    events.StreamGap(after="1-1"),
+    events.ServerShutdown(retry_ms=10),
+)
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=8)
 pieces = st.lists(texts, min_size=1, max_size=3)
@@ -101,14 +167,14 @@ def play(scripts: list[TurnScript]) -> ApprovalScenario:
 def stream_round(scenario: ApprovalScenario, one: Round) -> list[CallId]:
     scenario.start_round()
     for instance, thought in enumerate(one.thinking):
-        scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", instance, thought), instance=instance))
+        scenario.add(ThinkingBody(text=scenario.stream("thinking", instance, thought), instance=instance))
     for instance, note in enumerate(one.notes):
-        scenario.add(bodies.NotesBody(text=scenario.stream("notes", instance, note)))
+        scenario.add(NotesBody(text=scenario.stream("notes", instance, note)))
     if one.attempt:
-        scenario.add(bodies.AttemptBody(text=scenario.stream("answer", 0, one.attempt), reason="deferred"))
+        scenario.add(AttemptBody(text=scenario.stream("answer", 0, one.attempt), reason="deferred"))
     if one.broken:
-        scenario.add(bodies.RawDecisionBody(text="?", code="no_json"))
-        scenario.add(bodies.NoticeBody(code="no_json", text="Say it again."))
+        scenario.add(RawDecisionBody(text="?", code="no_json"))
+        scenario.add(NoticeBody(code="no_json", text="Say it again."))
     call_ids: list[CallId] = []
     for instance, (channel, content, late) in enumerate(one.written):
         path = f"outputs/{instance}.md"
@@ -153,7 +219,7 @@ def run_call(scenario: ApprovalScenario, call_id: CallId, call: Call, turn_id: s
     )
     if call.plan:
         scenario.change_plan(call.plan, [turn_id, call_id])
-    body = bodies.ToolResultBody.model_validate(
+    body = ToolResultBody.model_validate(
         {
             "tool_id": "exec_tools.run",
             "status": call.status,
