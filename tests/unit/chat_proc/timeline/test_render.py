@@ -92,9 +92,10 @@ def play(steps: list[str]) -> list[Block]:
 @given(
     steps=st.lists(
         st.sampled_from(["turn", "signal", "round ", "hide", "prune", "history", "turn checkpoint"]), max_size=12
-    )
+    ),
+    dropped=st.sets(st.integers(1, 40)),
 )
-def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: list[str]) -> None:
+def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: list[str], dropped: set[int]) -> None:
     blocks, kept = play(steps), renderer()
     media = {PHOTO.sha256: b"png"}
     before: list[bytes] = []
@@ -107,6 +108,8 @@ def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: 
             assert digest(request[: len(before)]) == digest(before)
         assert request == flatten(render(blocks[:end], media))
         before = request
+        if end in dropped:
+            kept.drop_media()
 
 
 def test_every_break_names_its_reason() -> None:

@@ -6,7 +6,7 @@ from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 from chat_proc.agent.loop import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage
-from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
+from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle
@@ -35,7 +35,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),
         clock=bench.clock,
         claimed_at_s=bench.clock.monotonic(),
-        manifests=ManifestKeeper(bench.objects, StoredPreambles(), bench.conversation_id, row.id),
+        manifests=ManifestKeeper(bench.objects, StoredPreambles(), ManifestBuilder(), bench.conversation_id, row.id),
         lease_age_s=lambda: 0.0,
         approvals=worker.approvals,
         activity=TurnActivity(bench.clock.monotonic),

@@ -5,7 +5,14 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.manifests import MAX_PREAMBLES, MAX_WAITING, ManifestKeeper, RequestRecord, StoredPreambles
+from chat_proc.turn.manifests import (
+    MAX_PREAMBLES,
+    MAX_WAITING,
+    ManifestBuilder,
+    ManifestKeeper,
+    RequestRecord,
+    StoredPreambles,
+)
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
 from everturn.files.objects import Objects
@@ -32,7 +39,7 @@ class SlowObjects(MemoryObjects):
 
 
 def open_keeper(objects: Objects, turn: TurnId = TURN, preambles: StoredPreambles | None = None) -> ManifestKeeper:
-    return ManifestKeeper(objects, preambles or StoredPreambles(), CONVERSATION, turn)
+    return ManifestKeeper(objects, preambles or StoredPreambles(), ManifestBuilder(), CONVERSATION, turn)
 
 
 def record(number: int, text: str = "x", *, items: tuple[Any, ...] = ()) -> RequestRecord:

@@ -161,6 +161,11 @@ TURNS_STALLED = Counter(
 ANNOUNCEMENTS_FAILED = Counter("everturn_announcements_failed", "Failed attempts to announce a turn's end.")
 EVENTS_PUBLISHED = Counter("everturn_events_published", "Events passed to the event streams in Redis.")
 REWINDS = Counter("everturn_rewinds", "Turns sent to clients again from their committed state.")
+TIMELINES_LOADED = Counter(
+    "everturn_timelines_loaded",
+    "Timelines that turns began with, by kind: cold (read from the database), or warm (in memory since the last turn).",
+    ["kind"],
+)
 TURNS_LOST = Counter("everturn_turns_lost", "Turns that a worker stopped because it lost its lease or the database.")
 TURNS_GIVEN_BACK = Counter("everturn_turns_given_back", "Lost turns returned to the queue after an outage.")
 LEASES_LOST = Counter("everturn_leases_lost", "Leases a worker lost while it ran a turn.")

@@ -9,7 +9,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import Block, EventBody, FeedbackBody, RangeSummaryBody, SignalBody
+from everturn.timeline.blocks import Block, EventBody, FeedbackBody, RangeSummaryBody, SignalBody, parse_body
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import (
@@ -61,7 +61,8 @@ class MemoryTimelines:
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         row = self._find(principal, conversation_id)
         covered = [body.last_seq for body in _summary_bodies(row) if body.scope == "history"] if row else []
-        return tuple(row.blocks[covered[-1] if covered else 0 :]) if row else ()
+        stored = row.blocks[covered[-1] if covered else 0 :] if row else ()
+        return tuple(replace(block, body=parse_body(block.type, block.body_json)) for block in stored)
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
         return replace(self._platform.turn(principal, turn_id).turn, read_at=self._platform.clock.now())

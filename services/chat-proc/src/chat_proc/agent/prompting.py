@@ -14,6 +14,7 @@ from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
+from chat_proc.turn.kept import Rendering
 from chat_proc.turn.leased import LeasedTurn
 from chat_proc.turn.manifests import RequestRecord
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
@@ -159,7 +160,7 @@ class WorkspaceSection:
 
 
 class TurnPrompts:
-    """The requests of one turn; a block is rendered once. Used by the loop's task only."""
+    """The requests of one turn; a block is rendered once, perhaps in an earlier turn. Used by the loop's task only."""
 
     def __init__(self, kit: TurnKit, turn: LeasedTurn, media: TurnMedia) -> None:
         self._kit = kit
@@ -168,10 +169,12 @@ class TurnPrompts:
         self._media = media
         self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
         """The round and its files for which `media` was loaded last."""
-        self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits)
-        self._state = Present()
+        kept, serves = turn.rendering, (kit.system_prompt, self._traits)
+        if kept is None or kept.renderer.serves != serves:
+            kept = Rendering(PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits), Present())
+        self._rendering = kept
+        self._renderer = kept.renderer
         self._workspace = WorkspaceSection(kit.history, turn)
-        self._added = 0
         self._tail: tuple[str, str] = ("", "")
         self._tail_of: tuple[RoundContext, int] | None = None
         """The round and the number of blocks for which the tail was built last."""
@@ -255,17 +258,19 @@ class TurnPrompts:
 
     async def _render_up_to(self, end: int) -> None:
         """Add the blocks that are new; many of them in a thread."""
-        new_blocks = self._turn.blocks[self._added : end]
+        new_blocks = self._turn.blocks[len(self._renderer.view.blocks) : end]
         if not new_blocks:
             return
-        self._added = end
-        self._state.extend(new_blocks)
+        self._rendering.present.extend(new_blocks)
         size = sum(len(block.body_json) for block in new_blocks)
+        # A thread goes on after a cancellation: until it has ended, the rendering is not to be kept.
+        self._turn.rendering = None
         for each in await call_sized(size, lambda: self._renderer.take(new_blocks)):
             PROMPT_BREAKS.labels(each.reason.value).inc()
+        self._turn.rendering = self._rendering
 
     def _announce(self, context: RoundContext, workspace: tuple[str, ...]) -> str:
-        turn, present, visibility = self._turn, self._state, self._renderer.view.visibility
+        turn, present, visibility = self._turn, self._rendering.present, self._renderer.view.visibility
         return build_announce(
             AnnounceState(
                 turn_id=turn.turn_id,

@@ -409,7 +409,7 @@ def _is_candidate(item: VisibleBlock) -> bool:
     return item.form is Form.FULL and item.block.type is not BlockType.RANGE_SUMMARY
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RenderedItem:
     """An item of the view as requests contain it: its text, then its images and PDFs. Every request up to a break has
     the same object."""
@@ -429,6 +429,8 @@ class PromptRenderer:
 
     def __init__(self, *, system_prompt: str, traits: ModelTraits) -> None:
         self.view = TimelineView()
+        self.serves = system_prompt, traits
+        """The system text and the model that it renders for."""
         self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
         self._parts: list[Part] = []
@@ -505,6 +507,11 @@ class PromptRenderer:
         parts = TextPart(item.text + UNSEEN if left_out else item.text), *attached
         self.rendered.append(RenderedItem(item, parts, len(self._parts)))
         self._parts.extend(parts)
+
+    def drop_media(self) -> None:
+        """Keep no images and PDFs in memory: after its turn no request contains them."""
+        if self.view.with_media:
+            self._forget_from(self.view.with_media[0])
 
     def _visible_media(self, item: VisibleBlock) -> tuple[AttachedMedia, ...]:
         return tuple(media for media in _full_media(item) if can_see(self._traits, media.mime))

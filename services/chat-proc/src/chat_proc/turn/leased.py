@@ -15,6 +15,7 @@ import structlog
 from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.stream.emitter import Emitter
+from chat_proc.turn.kept import KeptTimeline, Rendering
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.meter import TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
@@ -36,7 +37,15 @@ from everturn.events.turn_view import (
 )
 from everturn.events.views import FileView, TurnView
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, ExitBody, chain_blocks
+from everturn.timeline.blocks import (
+    GENESIS_HASH,
+    Block,
+    BlockDraft,
+    BlockType,
+    ExitBody,
+    RangeSummaryBody,
+    chain_blocks,
+)
 from everturn.timeline.progress import fold_progress
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.turns.model import (
@@ -344,6 +353,8 @@ class LeasedTurn:
         self._approvals = approvals
         self.activity = activity
         self.manifests = manifests
+        self.rendering: Rendering | None = None
+        """How the first of `blocks` are rendered; None while more of them are being rendered."""
         self.handover = False
         """Whether the turn is to be handed over before its next model call, or before calls that another worker left:
         this worker is draining, or has claimed the turn only to cancel it."""
@@ -373,6 +384,14 @@ class LeasedTurn:
     def turn_blocks(self) -> Sequence[Block]:
         """The blocks of this turn, in order."""
         return self._blocks[self.turn_start :]
+
+    def build_kept(self) -> KeptTimeline | None:
+        """What the next turn of the conversation begins with; None if it begins at a summary that this turn wrote."""
+        if any(
+            isinstance(block.body, RangeSummaryBody) and block.body.scope == "history" for block in self.turn_blocks
+        ):
+            return None
+        return KeptTimeline(self._last_hash, tuple(self._blocks), self.rendering)
 
     @property
     def spent(self) -> Spent:

@@ -10,9 +10,10 @@ import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -64,12 +65,11 @@ class RequestRecord:
 
 
 class ManifestBuilder:
-    """Builds the manifests of one turn. Each request repeats most of the previous one: what the requests have in common
-    is described and encoded once."""
+    """Builds the manifests of a worker. Each request repeats most of the previous one: an item is described and encoded
+    once, as long as it is in memory."""
 
     def __init__(self) -> None:
-        self._described: dict[PromptMessage | RenderedItem, tuple[str, ...]] = {}
-        """The encoded parts of the last request's system text and items."""
+        self._described: WeakKeyDictionary[RenderedItem, tuple[str, ...]] = WeakKeyDictionary()
 
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
@@ -100,17 +100,20 @@ class ManifestBuilder:
 
     def _describe(self, record: RequestRecord) -> list[str]:
         """The encoded description of each part of the request."""
-        known = self._described
         *system, user = record.request.messages
-        # Into a variable first: a build that took too long may still run in another thread.
-        described = {
-            **{message: known.get(message) or _describe_all(message.parts, "system") for message in system},
-            **{item: known.get(item) or _describe_all(item.parts, "block", item) for item in record.items},
-        }
-        self._described = described
+        described = [_describe_system(message) for message in system]
+        for item in record.items:
+            if (parts := self._described.get(item)) is None:
+                parts = self._described[item] = _describe_all(item.parts, "block", item)
+            described.append(parts)
         last = record.items[-1] if record.items else None
         tail = user.parts[last.start + len(last.parts) :] if last else user.parts
-        return [*chain.from_iterable(described.values()), *_describe_all(tail, "tail")]
+        return [*chain.from_iterable(described), *_describe_all(tail, "tail")]
+
+
+@lru_cache(maxsize=64)
+def _describe_system(message: PromptMessage) -> tuple[str, ...]:
+    return _describe_all(message.parts, "system")
 
 
 def build_preamble(system_prompt: str) -> bytes:
@@ -186,13 +189,18 @@ class ManifestKeeper:
     """The turn's own task calls `keep` and `keep_preamble`; the turn's runner owns `run`, which ends after `close`."""
 
     def __init__(
-        self, objects: Objects, preambles: StoredPreambles, conversation_id: ConversationId, turn_id: TurnId
+        self,
+        objects: Objects,
+        preambles: StoredPreambles,
+        builder: ManifestBuilder,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
     ) -> None:
         self._objects = objects
         self._preambles = preambles
+        self._builder = builder
         self._conversation_id = conversation_id
         self._turn_id = turn_id
-        self._builder = ManifestBuilder()
         self._waiting: deque[_Item] = deque()
         self._bell = asyncio.Event()
         self._closed = False

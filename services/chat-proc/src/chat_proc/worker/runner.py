@@ -16,8 +16,9 @@ from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, add_prune_notice, draft_opening, round_limit
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.turn.kept import KeptTimeline, KeptTimelines
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, TurnInbox
-from chat_proc.turn.manifests import ManifestKeeper, StoredPreambles
+from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
 from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer
 from everturn.core.cancellation import Stopped, run_until
@@ -138,6 +139,8 @@ class RunnerDependencies:
     retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     preambles: StoredPreambles = field(default_factory=StoredPreambles)
+    manifests: ManifestBuilder = field(default_factory=ManifestBuilder)
+    kept: KeptTimelines = field(default_factory=KeptTimelines)
 
 
 class _Result(Enum):
@@ -311,7 +314,8 @@ class ClaimedTurn:
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering, lease.principal)
-        manifests = ManifestKeeper(self._parts.loop.objects, self._parts.preambles, lease.conversation_id, turn_id)
+        parts, where = self._parts, (lease.conversation_id, turn_id)
+        manifests = ManifestKeeper(parts.loop.objects, parts.preambles, parts.manifests, *where)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())
@@ -324,7 +328,14 @@ class ClaimedTurn:
                 manifests.close()
         if result is _Result.ENDED:
             manifests.share_preamble()
+            self._keep_timeline()
         return result
+
+    def _keep_timeline(self) -> None:
+        if self._turn is None or self._blocks_unreadable:
+            return
+        if (kept := self._turn.build_kept()) is not None:
+            self._parts.kept.keep(self._claim.lease.conversation_id, kept)
 
     async def _run_work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
@@ -382,8 +393,9 @@ class ClaimedTurn:
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
     ) -> TurnLeft:
         ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
+        kept = self._parts.kept.take(self._claim.lease.conversation_id, self._claim.last_hash)
         try:
-            start = await self._load_start(turn_id)
+            start = await self._load_start(turn_id, kept)
         except EverturnError:
             # The claim has left a place in the queue in any case.
             tasks.create_task(ring_next())
@@ -391,6 +403,7 @@ class ClaimedTurn:
         if start.may_have_next:
             tasks.create_task(ring_next())
         turn = self._build_turn(start, emitter, manifests)
+        turn.rendering = None if kept is None else kept.rendering
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
@@ -432,18 +445,19 @@ class ClaimedTurn:
     def _loop(self, turn: LeasedTurn) -> AgentLoop:
         return AgentLoop(self._kit(turn), self._parts.loop)
 
-    async def _load_start(self, turn_id: TurnId) -> TurnStart:
+    async def _load_start(self, turn_id: TurnId, kept: KeptTimeline | None) -> TurnStart:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
         where = lease.principal, lease.conversation_id, turn_id
+        with_blocks = kept is None and not self._blocks_unreadable
         try:
-            start = await ask(lambda: timelines.load_start(*where, with_blocks=not self._blocks_unreadable))
+            start = await ask(lambda: timelines.load_start(*where, with_blocks=with_blocks))
         except NotFound as error:
             # Only an erasure of the conversation removes a turn's row, and the lease with it.
             raise StaleFence(lease.conversation_id) from error
         if not start.turn.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        return start
+        return start if kept is None else replace(start, blocks=kept.blocks)
 
     def _build_turn(self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, who = self._parts.timelines, self._claim.lease.principal

@@ -1,0 +1,155 @@
+import asyncio
+from collections.abc import AsyncGenerator
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
+
+from chat_proc.timeline.present import Present
+from chat_proc.timeline.view import PromptRenderer
+from chat_proc.turn.kept import BLOCK_BYTES, KeptTimeline, KeptTimelines, Rendering
+from everturn.core.ids import ConversationId
+from everturn.core.metrics import TIMELINES_LOADED
+from everturn.models.port import ModelPiece, ModelRequest, ModelTraits
+from everturn.timeline.blocks import Block, RangeSummaryBody
+from everturn.timeline.turns import SignalKind
+from everturn_testing.models.scripted_model import ScriptedModel
+from everturn_testing.timeline import TimelineBuilder, build_file
+
+FIRST, SECOND = ConversationId("conv_1"), ConversationId("conv_2")
+TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
+
+
+def build_blocks(text: str = "Hello.") -> tuple[Block, ...]:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", text, build_file("turn_1", "photo.png", b"png", mime="image/png"))
+    return tuple(timeline.blocks)
+
+
+def build_kept(last_hash: str = "a", text: str = "Hello.") -> KeptTimeline:
+    return KeptTimeline(last_hash, build_blocks(text))
+
+
+async def test_a_timeline_is_taken_once_and_only_with_its_last_hash() -> None:
+    timelines, kept = KeptTimelines(), build_kept("a")
+    timelines.keep(FIRST, kept)
+    timelines.keep(SECOND, build_kept("b"))
+
+    assert timelines.take(FIRST, "a") is kept
+    assert timelines.take(FIRST, "a") is None
+    assert timelines.take(SECOND, "grown elsewhere") is None
+    assert timelines.take(SECOND, "b") is None, "it can't become current again"
+
+
+async def test_all_kept_timelines_together_are_bounded() -> None:
+    size = build_kept().size
+    timelines = KeptTimelines(max_bytes=2 * size)
+    for n in range(3):
+        timelines.keep(ConversationId(f"conv_{n}"), build_kept())
+    timelines.keep(ConversationId("conv_3"), build_kept(text="x" * 10 * BLOCK_BYTES))
+
+    assert timelines.take(ConversationId("conv_0"), "a") is None
+    assert timelines.take(ConversationId("conv_1"), "a") is not None
+    assert timelines.take(ConversationId("conv_2"), "a") is not None
+    assert timelines.take(ConversationId("conv_3"), "a") is None, "it alone is too large"
+
+
+async def test_a_timeline_is_forgotten_after_a_while() -> None:
+    timelines = KeptTimelines(keep_s=0)
+    timelines.keep(FIRST, build_kept())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert timelines.take(FIRST, "a") is None
+
+
+async def test_a_timeline_is_kept_without_the_bytes_of_its_images() -> None:
+    renderer, blocks = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS), build_blocks()
+    renderer.take(blocks)
+    renderer.attach({media.sha256: b"png" for media in renderer.wanted_media})
+    assert any(len(item.parts) > 1 for item in renderer.rendered)
+
+    KeptTimelines().keep(FIRST, KeptTimeline("a", blocks, Rendering(renderer, Present())))
+
+    assert all(len(item.parts) == 1 for item in renderer.rendered)
+
+
+def count_loaded(kind: str) -> float:
+    return TIMELINES_LOADED.labels(kind)._value.get()  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_next_turn_on_the_same_worker_reads_no_blocks() -> None:
+    bench = Bench()
+    worker, other = bench.hire(), bench.hire()
+    before = count_loaded("warm")
+
+    for n, each in enumerate((worker, worker, other, worker)):
+        bench.model.add(answer(f"Answer {n}."))
+        await bench.say(f"Question {n}.")
+        await each.work()
+
+    assert count_loaded("warm") == before + 1, "after the turn of the other worker it is no longer the newest"
+
+
+async def test_after_a_summary_of_older_turns_the_next_turn_reads_again_from_there() -> None:
+    bench = Bench(model=TirelessModel(), max_tokens=9_000)
+    worker = bench.hire()
+    seen, expected, kinds = 0, "cold", list[tuple[str, str]]()
+
+    for n in range(30):
+        before = count_loaded("warm")
+        await bench.say(f"Question {n}.")
+        await worker.work()
+        kinds.append(("warm" if count_loaded("warm") > before else "cold", expected))
+        summaries = [block for block in bench.blocks[seen:] if isinstance(block.body, RangeSummaryBody)]
+        seen, expected = len(bench.blocks), "cold" if summaries else "warm"
+
+    assert all(kind == wanted for kind, wanted in kinds)
+    assert ("cold", "cold") in kinds[1:], "no summary was made"
+
+
+class TirelessModel(ScriptedModel):
+    """Answers when its scripts are used up."""
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece]:
+        if len(self.requests) >= len(self._scripts):
+            self.add(answer("Done. " + "word " * 300))
+        return super().generate(request)
+
+
+TURN = st.tuples(
+    st.lists(
+        st.sampled_from(
+            [
+                call("demo.echo", {"text": "x" * 2_000}),
+                call("react.plan", {"mode": "new", "steps": ["one", "two"]}),
+                call("react.write", {"path": "files/a.md", "channel": "canvas", "kind": "file", "content": "text"}),
+                call("react.hide", {"refs": ["ar:turn_1.round.1.notes"], "replacement": "gone"}),
+                "nonsense",
+            ]
+        ),
+        max_size=3,
+    ),
+    st.sampled_from([1, 400]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(TURN, min_size=2, max_size=4))
+async def test_requests_do_not_depend_on_what_is_kept(turns: list[tuple[list[str], int, bool]]) -> None:
+    async def play(*, keeps: bool) -> list[ModelRequest]:
+        bench = Bench(model=TirelessModel(), tools=[DemoTool()])
+        worker = bench.hire()
+        for replies, pause_s, steered in turns:
+            bench.model.add(*replies)
+            bench.clock.advance(pause_s)
+            await bench.say("Go on.")
+            if steered:
+                await bench.signal(SignalKind.FOLLOWUP, "And this.")
+            await (worker if keeps else bench.hire()).work()
+        return bench.model.requests
+
+    assert await play(keeps=True) == await play(keeps=False)
