@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Final
 
 from chat_proc.timeline.present import Present
@@ -16,10 +17,11 @@ KEPT_S: Final = 300.0
 conversation is out of memory by then."""
 MAX_KEPT_BYTES: Final = 48 * 1024 * 1024
 """Limit for the memory of all kept conversations together, by the estimate below."""
-BLOCK_BYTES: Final = 3_000
-"""About the memory of a short block with its body, its rendered item and its part of the request."""
-BYTES_PER_CHAR: Final = 3
-"""About the memory for one character of a body: as JSON, as parsed, and as rendered."""
+BLOCK_BYTES: Final = 2_000
+"""About the memory of a short block with its body, its rendered item and its part of the request: 1,750 bytes, by
+tracemalloc."""
+COPIES_OF_TEXT: Final = 3
+"""In how many forms a body is in memory: as JSON, as parsed, and as rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class KeptTimeline:
     @property
     def size(self) -> int:
         """About its memory in bytes."""
-        return sum(BLOCK_BYTES + BYTES_PER_CHAR * len(block.body_json) for block in self.blocks)
+        return sum(BLOCK_BYTES + COPIES_OF_TEXT * getsizeof(block.body_json) for block in self.blocks)
 
 
 class KeptTimelines:
