@@ -261,6 +261,25 @@ REVOKE ALL ON FUNCTION save_announced FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION save_announced TO everturn_worker;
 
 
+-- save_announced and then release_lease, in one call, for a turn that has ended. Null if the fence is stale. Runs as the
+-- worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION release_announced(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_owner text, p_fence bigint,
+    p_cursor text
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY INVOKER AS $$
+BEGIN
+    IF save_announced(p_tenant, p_project, p_user_id, p_conversation, p_turn, p_fence, p_cursor) THEN
+        RETURN release_lease(p_conversation, p_owner, p_fence, false);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+REVOKE ALL ON FUNCTION release_announced FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION release_announced TO everturn_worker;
+
+
 -- Adds the time of a lease that ends to the turn that runs under it. A claim that replaces an expired lease gives the
 -- row a new fence, which ends one lease and begins another. A worker that could not renew may have worked until the
 -- lease expired, so that moment ends it.

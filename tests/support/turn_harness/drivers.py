@@ -15,10 +15,11 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Commit, Lease, TurnStart
-from everturn.turns.ports import Ring
+from everturn.turns.ports import Announced, Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]
@@ -62,6 +63,20 @@ class Gate:
 
 def _stand_still() -> None:
     """No step takes any time."""
+
+
+class GatedLeases(MemoryLeases):
+    """The leases of one worker, which can die before or after a release."""
+
+    def __init__(self, platform: MemoryPlatform, gate: Gate, *, owner: str, ttl_s: float) -> None:
+        super().__init__(platform, owner=owner, ttl_s=ttl_s)
+        self._gate = gate
+
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+        await self._gate.cross()
+        has_work = await super().release(lease, requeue=requeue, announced=announced)
+        await self._gate.cross()
+        return has_work
 
 
 class GatedTimelines:

@@ -54,9 +54,8 @@ from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.inbox import MemoryInbox
-from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines
-from turn_harness.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
+from turn_harness.drivers import Gate, GatedEvents, GatedLeases, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
 ANN = Principal("acme", "main", "ann")
 LEASE_S = 15.0
@@ -237,7 +236,7 @@ class BenchWorker:
     def __init__(self, bench: Bench, owner: str, gate: Gate, failpoints: Failpoints) -> None:
         self.bench = bench
         self.gate = gate
-        self.leases = MemoryLeases(bench.platform, owner=owner, ttl_s=LEASE_S)
+        self.leases = GatedLeases(bench.platform, gate, owner=owner, ttl_s=LEASE_S)
         self.approvals = MemoryApprovals(bench.platform, owner=owner)
         self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
         self.writer = GatedEvents(bench.events, gate, bench.note_published)

@@ -20,7 +20,7 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Lease
-from everturn.turns.ports import Ring, Timelines
+from everturn.turns.ports import Announced, Ring, Timelines
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases
@@ -352,11 +352,11 @@ class LeasesBehindABrokenLink(MemoryLeases):
 
     broken = True
 
-    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
         if self.broken:
             self.broken = False
             raise Unavailable()
-        return await super().release(lease, requeue=requeue)
+        return await super().release(lease, requeue=requeue, announced=announced)
 
 
 async def test_a_lease_is_released_after_a_short_database_outage() -> None:

@@ -8,6 +8,7 @@ from chat_proc.worker.heartbeat import STALL_S, Heartbeat
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.turns.model import Claim, Lease
+from everturn.turns.ports import Announced
 from everturn_testing.core import FixedClock
 
 ONE, TWO = ConversationId("conv_1"), ConversationId("conv_2")
@@ -63,7 +64,7 @@ class Leases:
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         raise NotImplementedError
 
-    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
         raise NotImplementedError
 
 

@@ -102,6 +102,14 @@ class EffectLedger(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A turn whose terminal event was published, and the last event id issued."""
+
+    turn_id: TurnId
+    cursor: EventCursor
+
+
 class Leases(Protocol):
     """Leases of one worker process, named in the constructor; they last 15 s unless renewed. Database time decides,
     never a worker's clock."""
@@ -122,8 +130,9 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, lease: Lease, *, requeue: bool) -> bool:
-        """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+        """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow). With
+        `announced`, first do what Timelines.save_announced does, in the same transaction; raises StaleFence as well.
 
         Returns whether the conversation has work, so that its doorbell must be rung: doorbells rung while it was leased
         were in vain. False if another worker has claimed it since. Without `requeue` no turn may be running.

@@ -24,7 +24,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.inbox import TENANT_SHARE
 from everturn.turns.model import Claim, ClaimBounds, Commit, Deferred, Lease, Promotion, SlotKind, TurnClose, TurnStart
-from everturn.turns.ports import InboxMoved, Ring
+from everturn.turns.ports import Announced, InboxMoved, Ring
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (
     BLOCK_COLUMNS,
@@ -277,12 +277,24 @@ class PostgresLeases:
         # -1 for a row that was not renewed: a worker of the previous version reads that as "nothing new in the inbox".
         return {row["conversation_id"]: row["inbox_seq"] if row["inbox_seq"] >= 0 else None for row in rows}
 
-    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+        held = lease.owner, lease.fence
         async with self._database.connection() as connection:
+            if announced is None:
+                return await connection.fetchval(
+                    "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, *held, requeue
+                )
             has_work = await connection.fetchval(
-                "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
+                "SELECT release_announced($1, $2, $3, $4, $5, $6, $7, $8)",
+                *lease.principal.owner,
+                lease.conversation_id,
+                announced.turn_id,
+                *held,
+                str(announced.cursor),
             )
-        return bool(has_work)
+        if has_work is None:
+            raise StaleFence(lease.conversation_id)
+        return has_work
 
     def _read_claim(self, conversation_id: ConversationId, row: Row) -> Claim:
         roles = read_roles(row["roles"] or ()) or frozenset({Role.REGISTERED})

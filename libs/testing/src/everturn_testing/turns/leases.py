@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from everturn.conversations.model import ConversationState
+from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
+from everturn.turns.ports import Announced
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
 
 
@@ -55,10 +57,15 @@ class MemoryLeases:
                 renewed[conversation_id] = row.inbox_seq
         return renewed
 
-    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
+            if announced is not None:
+                raise StaleFence(lease.conversation_id)
             return False
+        if announced is not None:
+            self._platform.turn(lease.principal, announced.turn_id).announced = True
+            row.cursor = announced.cursor
         is_held = self._holds(row, lease.fence)
         if is_held:
             self._platform.end_lease(row)

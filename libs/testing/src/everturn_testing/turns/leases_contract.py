@@ -2,8 +2,10 @@
 
 import pytest
 
+from everturn.core.errors import StaleFence
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
+from everturn.turns.ports import Announced
 from everturn_testing.turns.harness import Harness, closing, commit, think, turn_of
 
 
@@ -80,6 +82,25 @@ class LeasesContract:
         claim = await harness.claim(conversation_id)
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert await harness.leases.release(claim.lease, requeue=False), "the end is not announced"
+
+    async def test_a_release_can_save_that_the_end_was_announced(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        conversation_id = claim.lease.conversation_id
+        assert claim.turn_id is not None
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        announced = Announced(claim.turn_id, EventCursor(claim.lease.fence, 99))
+
+        assert not await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        await harness.say("Next.", conversation_id)
+        # A release whose answer was lost is repeated.
+        assert await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        following = await harness.claim(conversation_id)
+        with pytest.raises(StaleFence):
+            await harness.leases.release(claim.lease, requeue=False, announced=announced)
+
+        assert following.unannounced == ()
+        assert following.cursor == announced.cursor
+        assert await harness.rival.try_claim(conversation_id) is None, "the next lease is still held"
 
     async def test_requeueing_does_not_count_as_an_attempt(self, harness: Harness) -> None:
         claim = await harness.start_turn()

@@ -23,7 +23,7 @@ from everturn.events.turn_view import TurnPage, build_turn_view, try_build_termi
 from everturn.queue.model import Doorbells
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
-from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
+from everturn.turns.ports import Announced, Leases, Sweeps, Timelines, Turns
 
 _log = structlog.get_logger(__name__)
 
@@ -182,10 +182,13 @@ class Announcer:
         """Save that the end was announced to clients, and the last event id that they may have received. Raises
         StaleFence."""
         await self._retries.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
+        await self._note_ended(lease, cursor)
+
+    async def _note_ended(self, lease: Lease, cursor: EventCursor) -> None:
+        """Only after the end was saved as announced: until then, a worker that takes over searches the stream."""
         if self._memory is None:
             return
         try:
-            # Only now: until then, a worker that takes over searches the stream for the end.
             await self._memory.note_ended(lease.conversation_id, lease.principal, cursor)
         except Unavailable as error:
             # The stream expires an hour after its last entry.
@@ -193,17 +196,21 @@ class Announcer:
                 "Could not record that the end was announced", conversation_id=lease.conversation_id, error=str(error)
             )
 
-    async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
-        """Release the lease. With `ring_own`, ring for what is left to do in its conversation."""
+    async def release(
+        self, lease: Lease, *, requeue: bool, ring_own: bool = True, announced: Announced | None = None
+    ) -> None:
+        """Release the lease. With `ring_own`, ring for what is left to do in its conversation. With `announced`, save
+        that first, which raises StaleFence."""
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
-        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
-        if not (has_work and ring_own):
-            return
-        try:
-            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
-        except Unavailable as error:
-            # The row stays; the sweeper rings for it.
-            _log.warning("Could not ring the doorbell", error=str(error))
+        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue, announced=announced))
+        if has_work and ring_own:
+            try:
+                await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+            except Unavailable as error:
+                # The row stays; the sweeper rings for it.
+                _log.warning("Could not ring the doorbell", error=str(error))
+        if announced is not None:
+            await self._note_ended(lease, announced.cursor)
 
     async def ring_next(self, conversation_id: ConversationId) -> None:
         """Ring for the next turns of the conversation's tenant, after one was claimed and left its place on the

@@ -37,7 +37,7 @@ from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Claim, Lease, TurnStart
-from everturn.turns.ports import Approvals, Leases, Timelines
+from everturn.turns.ports import Announced, Approvals, Leases, Timelines
 
 _log = structlog.get_logger(__name__)
 
@@ -181,6 +181,8 @@ class ClaimedTurn:
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
         self._left_behind = False
+        self._announced: Announced | None = None
+        """The turn's end, once it is published."""
 
     @property
     def fence(self) -> int:
@@ -252,26 +254,34 @@ class ClaimedTurn:
         """
         self._began = True
         self._activity.note_progress()
-        result, announced = _Result.ENDED, True
+        result, all_announced = _Result.ENDED, True
         try:
-            cursor, announced = await self._announce_earlier_ends(await self._find_cursor())
+            cursor, all_announced = await self._announce_earlier_ends(await self._find_cursor())
             if self._claim.turn_id is not None:
                 result = await self._run_turn(self._claim.turn_id, cursor)
+            if result is _Result.CUT_OFF:
+                raise Unavailable("The database did not answer in time.")
+            if result is _Result.LOST:
+                raise StaleFence(self._claim.lease.conversation_id)
+            return await self._hand_back(result, all_announced=all_announced)
         except StaleFence:
-            result = _Result.LOST
-        if result is _Result.LOST:
             if await _clear_erased(self._parts, self._claim.lease):
                 return False
-            raise StaleFence(self._claim.lease.conversation_id)
-        if result is _Result.CUT_OFF:
-            raise Unavailable("The database did not answer in time.")
+            raise
+
+    async def _hand_back(self, result: "_Result", *, all_announced: bool) -> bool:
+        """Park the turn, or release the lease. Return whether the turn has ended."""
         # An end that can't be announced is left to the sweeper, which backs off; our own doorbell would not.
-        has_progress = announced or self._claim.turn_id is not None
+        has_progress = all_announced or self._claim.turn_id is not None
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
             return False
-        await self._parts.announcer.release(self._claim.lease, requeue=requeue, ring_own=has_progress)
+        await self._parts.announcer.release(
+            self._claim.lease, requeue=requeue, ring_own=has_progress, announced=self._announced
+        )
+        if self._announced is not None:
+            self._parts.loop.failpoints.hit("turn.announced")
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
@@ -508,11 +518,11 @@ class ClaimedTurn:
         return None
 
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
+        """Publish the end. That it was published is saved together with the release."""
         self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
             self._parts.loop.failpoints.hit("turn.published")
-            await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.seal())
-        self._parts.loop.failpoints.hit("turn.announced")
+            self._announced = Announced(turn_id, emitter.seal())
 
 
 async def _clear_erased(parts: RunnerDependencies, lease: Lease) -> bool:
