@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from everturn.events.redis import RedisEventReader, RedisEventWriter, RedisHints, RedisInboxBells
+from everturn.events.redis import RedisEventReader, RedisEventWriter, RedisHints, RedisInboxBells, RedisNotifications
 from everturn.events.redis_budget import RedisStreamMemory
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.redis import RedisDoorbells, RedisPresences
@@ -18,6 +18,7 @@ class RedisDrivers:
     doorbells: RedisDoorbells
     event_writer: RedisEventWriter
     event_reader: RedisEventReader
+    notifications: RedisNotifications
     hints: RedisHints
     inbox_bells: RedisInboxBells
     presences: RedisPresences
@@ -34,6 +35,7 @@ async def open_redis_drivers(url: str, *, name: str) -> AsyncGenerator[RedisDriv
             doorbells=RedisDoorbells(client),
             event_writer=RedisEventWriter(client),
             event_reader=RedisEventReader(client),
+            notifications=RedisNotifications(client),
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),

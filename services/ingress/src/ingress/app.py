@@ -23,7 +23,7 @@ from everturn.core.loops import LOOPS
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.ttl_cache import TtlCache
-from everturn.events.stream import EventReader, EventWriter, StreamMemory
+from everturn.events.stream import EventReader, EventWriter, Hints, Notifications, StreamMemory
 from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
@@ -33,7 +33,7 @@ from everturn.limits.token_buckets import TokenBuckets
 from everturn.memory.embedder import Embedder
 from everturn.memory.search import MemorySearch
 from everturn.memory.user_memories import MemoryBook
-from everturn.queue.model import Presences, Queue, QueueCaps
+from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
 from ingress import feedback, guests, health, lifecycle, memory, search, web
@@ -51,7 +51,7 @@ from ingress.auth.revocation import Recheck
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
-from ingress.chat.service import ChatService, Notifications
+from ingress.chat.service import ChatService
 from ingress.conversations import endpoints as conversations
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
@@ -98,7 +98,9 @@ class Parts:
     forks: Forks
     artifacts: Artifacts
     objects: Objects
+    doorbells: Doorbells
     notifications: Notifications
+    hints: Hints
     events: EventReader
     event_writer: EventWriter
     clock: Clock
@@ -191,7 +193,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         artifacts=parts.artifacts,
         objects=parts.objects,
         events=parts.event_writer,
-        hints=parts.notifications.hints,
+        notifications=parts.notifications,
         queue=parts.queue,
         ids=parts.ids,
         bundle_ids=parts.bundle_ids,
@@ -226,7 +228,7 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
         "postgres disk": Part(parts.check_database_disk, required=False),
-        "redis": Part(partial(parts.notifications.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "redis": Part(partial(parts.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "redis memory": Part(parts.stream_memory.check, required=False),
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
@@ -268,7 +270,7 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
 def _build_gate(parts: Parts, workers: WorkerPoolWatch) -> WorkGate:
     settings = parts.settings
     return WorkGate(
-        doorbells=parts.notifications.doorbells,
+        doorbells=parts.doorbells,
         queue=parts.queue,
         memory=parts.stream_memory,
         workers=workers,
@@ -290,7 +292,7 @@ def _build_streams(parts: Parts) -> StreamEdge:
     )
     hub = Hub(
         reader=parts.events,
-        hints=parts.notifications.hints,
+        hints=parts.hints,
         rows=rows,
         metrics=parts.metrics,
         queue_bytes=STREAM_QUEUE_BYTES,

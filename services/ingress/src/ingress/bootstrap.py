@@ -51,7 +51,6 @@ from ingress.auth.tokens import (
     TokenVerifier,
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
-from ingress.chat.service import Notifications
 from ingress.metrics import IngressMetrics
 from ingress.settings import (
     MIN_SECRET_BYTES,
@@ -103,7 +102,9 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             forks=PostgresForks(database),
             artifacts=PostgresArtifacts(database),
             objects=objects,
-            notifications=Notifications(redis.doorbells, redis.hints, redis.inbox_bells),
+            doorbells=redis.doorbells,
+            notifications=redis.notifications,
+            hints=redis.hints,
             events=redis.event_reader,
             event_writer=redis.event_writer,
             clock=clock,

@@ -1,19 +1,28 @@
-"""Hints and inbox notifications reach all listeners, and end with Unavailable when the server is gone."""
+"""Notifications reach all listeners in one call, and listening ends with Unavailable when the server is gone."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
 from everturn.events.stream import Hint
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
 
 Heard = TypeVar("Heard")
+
+
+@pytest.fixture
+async def redis_client(redis_url: str) -> AsyncIterator[Any]:
+    client = build_client(redis_url, name="watch")
+    yield client
+    await client.aclose()
+    await client.connection_pool.disconnect()
 
 
 async def hear_one(listening: AsyncGenerator[Heard]) -> Heard:
@@ -38,7 +47,7 @@ async def test_every_listener_hears_a_hint(redis_drivers: RedisDrivers, redis_ur
     async with asyncio.TaskGroup() as tasks:
         listeners = [tasks.create_task(hear_one(redis_drivers.hints.listen(lambda: None))) for _ in range(2)]
         await wait_for_listeners(redis_url, 2)
-        await redis_drivers.hints.send(hint)
+        await redis_drivers.notifications.send(hint)
 
     assert [listener.result() for listener in listeners] == [hint, hint]
 
@@ -49,7 +58,7 @@ async def test_no_hint_is_missed_once_listening(redis_drivers: RedisDrivers) -> 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         listener = tasks.create_task(hear_one(redis_drivers.hints.listen(listening.set)))
         await listening.wait()
-        await redis_drivers.hints.send(hint)
+        await redis_drivers.notifications.send(hint)
 
     assert listener.result() == hint
 
@@ -60,19 +69,20 @@ async def test_a_hint_about_the_state_names_no_signal(redis_drivers: RedisDriver
     async with asyncio.TaskGroup() as tasks:
         listener = tasks.create_task(hear_one(redis_drivers.hints.listen(lambda: None)))
         await wait_for_listeners(redis_url, 1)
-        await redis_drivers.hints.send(hint)
+        await redis_drivers.notifications.send(hint)
 
     assert listener.result() == hint
 
 
-async def test_an_inbox_notification_names_the_conversation(redis_drivers: RedisDrivers, redis_url: str) -> None:
-    conversation_id = SequentialIds().conversation()
+async def test_a_hint_about_a_signal_notifies_the_inbox(redis_drivers: RedisDrivers, redis_url: str) -> None:
+    ids = SequentialIds()
+    other_id, conversation_id = ids.conversation(), ids.conversation()
 
     async with asyncio.TaskGroup() as tasks:
         listener = tasks.create_task(hear_one(redis_drivers.inbox_bells.listen()))
         await wait_for_listeners(redis_url, 1)
-        await redis_drivers.hints.send(Hint("status", conversation_id))
-        await redis_drivers.inbox_bells.ring(conversation_id)
+        await redis_drivers.notifications.send(Hint("status", other_id))
+        await redis_drivers.notifications.send(Hint("signal", conversation_id, ids.signal()))
 
     assert listener.result() == conversation_id
 
@@ -101,5 +111,39 @@ async def test_without_a_server_there_is_nothing_to_hear() -> None:
     async with open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
         with pytest.raises(Unavailable):
             await hear_one(redis_drivers.hints.listen(lambda: None))
-        with pytest.raises(Unavailable):
-            await redis_drivers.inbox_bells.ring(SequentialIds().conversation())
+
+
+async def test_all_notifications_of_a_change_are_one_call(redis_drivers: RedisDrivers, redis_client: Any) -> None:
+    conversation_id = SequentialIds().conversation()
+    await redis_drivers.notifications.send(Hint("status", conversation_id))
+    before = (await redis_client.info("stats"))["total_reads_processed"]
+
+    hint = Hint("signal", conversation_id, SequentialIds().signal())
+    assert await redis_drivers.notifications.send(hint, ring=Lane.PAID) == {}
+
+    # The read of INFO itself is the second.
+    assert (await redis_client.info("stats"))["total_reads_processed"] - before == 2
+    assert await redis_drivers.doorbells.next_ring([Lane.PAID], timeout_s=10) == conversation_id
+
+
+async def test_one_notification_that_fails_does_not_stop_the_others(
+    redis_drivers: RedisDrivers, redis_client: Any
+) -> None:
+    hint, listening = Hint("status", SequentialIds().conversation()), asyncio.Event()
+    await redis_client.set("turns:paid", "not a list")
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        listener = tasks.create_task(hear_one(redis_drivers.hints.listen(listening.set)))
+        await listening.wait()
+        failed = await redis_drivers.notifications.send(hint, ring=Lane.PAID)
+
+    assert list(failed) == ["doorbell"]
+    assert "WRONGTYPE" in failed["doorbell"]
+    assert listener.result() == hint
+
+
+async def test_without_a_server_no_notification_is_sent() -> None:
+    async with open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
+        failed = await redis_drivers.notifications.send(Hint("status", SequentialIds().conversation()), ring=Lane.PAID)
+
+    assert list(failed) == ["doorbell", "hint"]

@@ -57,7 +57,7 @@ class TestTokenBuckets(TokenBucketsContract):
 
 async def test_an_ingress_rings_and_a_worker_answers(ingress: RedisDrivers, worker: RedisDrivers) -> None:
     await ingress.doorbells.check(limit_s=LIMIT_S, writing=True)
-    await ingress.doorbells.ring(Lane.REGISTERED, CONVERSATION)
+    await ingress.notifications.send(Hint("status", CONVERSATION), ring=Lane.REGISTERED)
     await worker.doorbells.ring(Lane.PAID, CONVERSATION)
 
     heard = [await worker.doorbells.next_ring([lane], timeout_s=LIMIT_S) for lane in (Lane.REGISTERED, Lane.PAID)]
@@ -73,21 +73,20 @@ async def test_an_ingress_knows_the_workers(ingress: RedisDrivers, worker: Redis
     assert await ingress.presences.load_all() == (presence,)
 
 
-async def test_hints_and_inbox_bells_go_both_ways(ingress: RedisDrivers, worker: RedisDrivers) -> None:
-    hint, listening = Hint("status", CONVERSATION), asyncio.Event()
+async def test_an_ingress_notifies_ingresses_and_workers(ingress: RedisDrivers, worker: RedisDrivers) -> None:
+    hint, listening = Hint("signal", CONVERSATION, "sig_1"), asyncio.Event()
 
-    async with asyncio.timeout(LIMIT_S), aclosing(ingress.hints.listen(listening.set)) as hints:
-        heard = asyncio.create_task(anext(hints))
+    async with (
+        asyncio.timeout(LIMIT_S),
+        aclosing(ingress.hints.listen(listening.set)) as hints,
+        aclosing(worker.inbox_bells.listen()) as bells,
+    ):
+        hinted, notified = asyncio.create_task(anext(hints)), asyncio.create_task(anext(bells))
         await listening.wait()
-        await worker.hints.send(hint)
-        assert await heard == hint
-    await ingress.inbox_bells.ring(CONVERSATION)
-    async with asyncio.timeout(LIMIT_S), aclosing(worker.inbox_bells.listen()) as bells:
-        heard = asyncio.create_task(anext(bells))
-        while not heard.done():
-            await ingress.inbox_bells.ring(CONVERSATION)
-            await asyncio.wait([heard], timeout=0.05)
-        assert heard.result() == CONVERSATION
+        while not notified.done():
+            assert await ingress.notifications.send(hint) == {}
+            await asyncio.wait([notified], timeout=0.05)
+        assert (await hinted, notified.result()) == (hint, CONVERSATION)
 
 
 NOBODYS = """

@@ -1,7 +1,7 @@
 """Accepting messages: concurrent requests, notifications that fail, objects of refused messages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,6 @@ from ingress.chat.service import (
     STORED_AT_ONCE_OF_PERSON,
     WAITING_TO_BE_STORED,
     ChatService,
-    Notifications,
     parse_turn_id,
 )
 from ingress.errors import ProblemError
@@ -78,7 +77,7 @@ class World:
         self.service = ChatService(
             bundle_ids=frozenset({"default"}),
             inbox=world,
-            notifications=Notifications(world, world, world),
+            notifications=world,
             gate=self._build_gate(),
             intake=intake,
             ids=SequentialIds(),
@@ -128,16 +127,11 @@ class World:
     async def check(self, **_: object) -> None:
         return None
 
-    async def ring(self, *what: object) -> None:
-        await self._send(what)
-
-    async def send(self, hint: Hint) -> None:
-        await self._send(hint)
-
-    async def _send(self, what: object) -> None:
+    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
         if self._redis_down:
-            raise Unavailable("Redis")
-        self.sent.append(what)
+            return {"doorbell": "Redis", "hint": "Redis"}
+        self.sent.append((hint, ring))
+        return {}
 
     async def save(self, key: str, data: bytes) -> None:
         if self.store_away:
@@ -159,7 +153,7 @@ async def test_an_accepted_message_notifies_and_keeps_its_objects() -> None:
 
     assert await world.accept(CSV) == RECEIPT
 
-    assert world.sent == [(Lane.REGISTERED, "conv_1"), Hint("status", ConversationId("conv_1"))]
+    assert world.sent == [(Hint("status", ConversationId("conv_1")), Lane.REGISTERED)]
     assert list(world.objects.values()) == [CSV.data]
 
 
@@ -179,7 +173,7 @@ async def test_a_signal_notifies_the_running_turn_and_the_clients() -> None:
 
     await world.accept()
 
-    assert world.sent == [("conv_1",), Hint("signal", ConversationId("conv_1"), "sig_1")]
+    assert world.sent == [(Hint("signal", ConversationId("conv_1"), "sig_1"), None)]
 
 
 async def test_a_concurrent_request_is_awaited_and_wakes_no_worker_again() -> None:
@@ -189,7 +183,7 @@ async def test_a_concurrent_request_is_awaited_and_wakes_no_worker_again() -> No
     assert await world.accept(CSV) == replay
 
     # The other process may have died before it sent its hint.
-    assert world.sent == [Hint("status", ConversationId("conv_2"))]
+    assert world.sent == [(Hint("status", ConversationId("conv_2")), None)]
     assert world.objects == {}
 
 

@@ -7,6 +7,7 @@ Hints and inbox notifications go over pub/sub and reach only current listeners.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
+from itertools import chain
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -14,13 +15,21 @@ from redis.exceptions import ResponseError
 
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import StaleFence, Unavailable
-from everturn.core.identity import Principal
+from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId
 from everturn.core.open_values import report_unknown
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
 from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet, Hint
-from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited, next_message, try_next_message
+from everturn.queue.redis import lane_key
+from everturn.redis.calls import (
+    CALL_LIMIT_S,
+    PUBLISH_LIMIT_S,
+    RING_LIMIT_S,
+    limited,
+    next_message,
+    try_next_message,
+)
 
 Fields = Mapping[bytes, bytes]
 
@@ -358,15 +367,45 @@ class RedisEventWriter:
             await pipeline.execute()
 
 
+# Tries every command: name, key or channel, and value. A pipeline of the client library would return one iteration of
+# the event loop later, after those who hear the hint have begun to read rows.
+_NOTIFY = """
+local errors = {}
+for i = 1, #ARGV, 3 do
+  local reply = redis.pcall(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  errors[#errors + 1] = type(reply) == 'table' and reply.err or ''
+end
+return errors
+"""
+
+
+class RedisNotifications:
+    """Sends all notifications of one change in one call."""
+
+    def __init__(self, client: Redis) -> None:
+        self._notify = cast(Any, client.register_script(_NOTIFY))
+
+    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
+        conversation_id = hint.conversation_id
+        commands: dict[str, tuple[str, str, str]] = {}
+        if ring is not None:
+            commands["doorbell"] = ("RPUSH", lane_key(ring), conversation_id)
+        if hint.kind == "signal":
+            commands["inbox notification"] = ("PUBLISH", f"{INBOX}{{{conversation_id}}}", "")
+        commands["hint"] = ("PUBLISH", HINTS, f"{hint.kind} {conversation_id} {hint.signal_id}")
+        try:
+            async with limited(CALL_LIMIT_S if ring is None else RING_LIMIT_S):
+                errors: list[bytes] = await self._notify(args=[*chain.from_iterable(commands.values())])
+        except Unavailable as error:
+            return dict.fromkeys(commands, str(error))
+        return {what: f"Redis: {error.decode()}" for what, error in zip(commands, errors, strict=True) if error}
+
+
 class RedisHints:
     """All hints go over one channel."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
-
-    async def send(self, hint: Hint) -> None:
-        async with limited(CALL_LIMIT_S):
-            await self._client.publish(HINTS, f"{hint.kind} {hint.conversation_id} {hint.signal_id}")
 
     async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
         async with aclosing(_listen(self._client, HINTS, listening)) as messages:
@@ -384,10 +423,6 @@ class RedisInboxBells:
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
-
-    async def ring(self, conversation_id: ConversationId) -> None:
-        async with limited(CALL_LIMIT_S):
-            await self._client.publish(f"{INBOX}{{{conversation_id}}}", b"")
 
     async def listen(self) -> AsyncGenerator[ConversationId]:
         async with aclosing(_listen(self._client, f"{INBOX}*", lambda: None)) as messages:

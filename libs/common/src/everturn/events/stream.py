@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from everturn.core.errors import EverturnError
-from everturn.core.identity import Principal
+from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
 
@@ -119,10 +119,21 @@ class EventReader(Protocol):
         ...
 
 
-class Hints(Protocol):
-    """Hints, best effort: losing one costs a client a few seconds of seeing the old state."""
+class Notifications(Protocol):
+    """Notifies workers and clients of what was stored. Best effort: losing a notification costs seconds."""
 
-    async def send(self, hint: Hint) -> None: ...
+    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
+        """Send the hint to clients and, if it names a signal, an inbox notification to the running turn; ring the
+        conversation's doorbell on the lane `ring`.
+
+        One that fails does not keep the others from being sent. Returns what could not be sent, and why. Takes at most
+        250 ms, with a doorbell a second.
+        """
+        ...
+
+
+class Hints(Protocol):
+    """The hints that clients of this process are waiting for."""
 
     def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
         """All hints since `listening` was called. Raises Unavailable when Redis is down."""
@@ -130,9 +141,7 @@ class Hints(Protocol):
 
 
 class InboxBells(Protocol):
-    """Notifies the running turn of a conversation, so that it checks for signals at once."""
-
-    async def ring(self, conversation_id: ConversationId) -> None: ...
+    """Inbox notifications, after which the running turn of a conversation checks for signals at once."""
 
     def listen(self) -> AsyncGenerator[ConversationId]:
         """Ids of conversations that were notified since the call. Raises Unavailable when Redis is down."""

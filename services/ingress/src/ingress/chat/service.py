@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,13 +16,13 @@ from everturn.core.cancellation import answered_within
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.failpoints import Failpoints
-from everturn.core.identity import Principal
+from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
 from everturn.core.metrics import MESSAGES_ACCEPTED
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.work_slots import NoRoom, WorkSlots
-from everturn.events.stream import Hint, Hints, InboxBells
-from everturn.queue.model import Doorbells, QueueFull
+from everturn.events.stream import Hint, Notifications
+from everturn.queue.model import QueueFull
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
 from everturn.turns.inbox import (
@@ -54,15 +54,6 @@ person's flood of them must leave connections for everybody else."""
 STORE_WAIT_S = 10.0
 """How long a message waits for its transaction to begin: as long as one statement can take. While the database hangs,
 each transaction takes seconds to fail, and a message must not wait for all those before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notifications:
-    """Notifies workers and clients of what was accepted, through Redis."""
-
-    doorbells: Doorbells
-    hints: Hints
-    inbox_bells: InboxBells
 
 
 class ChatService:
@@ -262,33 +253,25 @@ class ChatService:
             # The first request stored files of its own.
             await self._intake.discard(saved)
             # The process that stored it may have died before it sent its hints.
-            await self._notify(receipt)
+            await self._announce(receipt)
             return receipt
         kind = "signal" if receipt.signal_id else "turn"
         MESSAGES_ACCEPTED.labels(kind=kind).inc()
         # A new conversation gets its id only now.
         bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
         _log.info("Accepted a message", kind=kind, lane=receipt.lane.value)
-        await self._notify(receipt)
+        await self._announce(receipt)
         return receipt
 
-    async def _notify(self, receipt: Receipt) -> None:
-        """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
-        if receipt.ring:
-            await self._try_send("doorbell", self._notifications.doorbells.ring(receipt.lane, receipt.conversation_id))
-        if receipt.signal_id:
-            await self._try_send("inbox notification", self._notifications.inbox_bells.ring(receipt.conversation_id))
-            hint = Hint("signal", receipt.conversation_id, receipt.signal_id)
-        else:
-            hint = Hint("status", receipt.conversation_id)
-        await self._try_send("hint", self._notifications.hints.send(hint))
+    async def _announce(self, receipt: Receipt) -> None:
+        hint = Hint("signal" if receipt.signal_id else "status", receipt.conversation_id, receipt.signal_id or "")
+        await self._notify(hint, ring=receipt.lane if receipt.ring else None)
 
-    async def _try_send(self, what: str, sending: Awaitable[None]) -> None:
-        try:
-            await sending
-        except Unavailable as error:
+    async def _notify(self, hint: Hint, *, ring: Lane | None = None) -> None:
+        """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
+        for what, why in (await self._notifications.send(hint, ring=ring)).items():
             self._metrics.notifications_failed.inc()
-            _log.warning("Could not send a notification", what=what, error=str(error))
+            _log.warning("Could not send a notification", what=what, error=why)
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
         """A signal with its receipt."""
@@ -301,7 +284,7 @@ class ChatService:
         if is_blank(text):
             raise unprocessable("The text is empty.")
         signal = await self._inbox.save_signal_text(principal, conversation_id, signal_id, text)
-        await self._announce_signal(conversation_id, signal_id)
+        await self._notify(Hint("signal", conversation_id, signal_id))
         return signal
 
     async def retract_signal(
@@ -309,12 +292,8 @@ class ChatService:
     ) -> Signal:
         """Retract a signal that was not applied yet."""
         signal = await self._inbox.retract_signal(principal, conversation_id, signal_id)
-        await self._announce_signal(conversation_id, signal_id)
+        await self._notify(Hint("signal", conversation_id, signal_id))
         return signal
-
-    async def _announce_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
-        await self._try_send("inbox notification", self._notifications.inbox_bells.ring(conversation_id))
-        await self._try_send("hint", self._notifications.hints.send(Hint("signal", conversation_id, signal_id)))
 
 
 async def chat_service(request: Request) -> ChatService:

@@ -20,7 +20,7 @@ from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, Ids, TurnId, is_id
 from everturn.events.materialized import FetchView, build_derived_artifacts
-from everturn.events.stream import EventWriter, Hint, Hints
+from everturn.events.stream import EventWriter, Hint, Notifications
 from everturn.events.turn_view import TurnPage, build_state, try_build_step_detail
 from everturn.events.views import StepDetail, TurnView
 from everturn.files.objects import Objects
@@ -49,7 +49,7 @@ class ConversationService:
         artifacts: Artifacts,
         objects: Objects,
         events: EventWriter,
-        hints: Hints,
+        notifications: Notifications,
         queue: Queue,
         ids: Ids,
         bundle_ids: frozenset[str],
@@ -59,7 +59,7 @@ class ConversationService:
         self._artifacts = artifacts
         self._objects = objects
         self._events = events
-        self._hints = hints
+        self._notifications = notifications
         self._queue = queue
         self._ids = ids
         self._bundle_ids = bundle_ids
@@ -120,10 +120,8 @@ class ConversationService:
         return None
 
     async def _send_status_hint(self, conversation_id: ConversationId) -> None:
-        try:
-            await self._hints.send(Hint("status", conversation_id))
-        except Unavailable as error:
-            _log.warning("Could not send a hint", error=str(error))
+        for what, why in (await self._notifications.send(Hint("status", conversation_id))).items():
+            _log.warning("Could not send a notification", what=what, error=why)
 
     async def fetch(self, principal: Principal, wanted: FetchIn) -> FetchView:
         """The state of a conversation: its row and the requested turns."""
