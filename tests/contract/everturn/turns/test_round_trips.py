@@ -11,6 +11,7 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.core.ids import CallId
 from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.postgres.pool import Connection
+from everturn.queue.model import QueuePosition, WaitingTurn
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.model import Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.ports import Announced
@@ -60,7 +61,8 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
         await harness.say("And then?", conversation_id, key=key, uploads=(harness.upload(),))
 
     async with at_most(calls, 1):
-        await turns.load_page(harness.principal, conversation_id, turn_ids=[])
+        status = await turns.load_status(harness.principal, conversation_id)
+    assert status.waiting == WaitingTurn(status.open_turn_id, QueuePosition(0))
 
     async with at_most(calls, 1):
         await conversations.load(harness.principal, conversation_id)

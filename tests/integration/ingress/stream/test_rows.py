@@ -49,7 +49,7 @@ async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
         assert b'"position":0' in head.frame
         assert snapshot.queued and head.queued
         assert head.frame.endswith(signal[signal.index(b'"conversation_id"') :])
-        assert await rows.load_status(ME, conversation)
+        assert b'"position":0' in (await rows.load_status(ME, conversation)).frame
         for read in (rows.check_owner, rows.load_snapshot, rows.load_head, rows.load_status, rows.load_cursor):
             with pytest.raises(NotFound):
                 await read(OTHER, conversation)

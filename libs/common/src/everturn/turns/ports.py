@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from everturn.conversations.model import Conversation
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.turn_view import TurnPage
+from everturn.queue.model import WaitingTurn
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
@@ -273,6 +275,15 @@ class Timelines(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationStatus:
+    """A conversation, the turn of it that has not ended, and that turn's position while it waits."""
+
+    conversation: Conversation
+    open_turn_id: TurnId | None
+    waiting: WaitingTurn | None
+
+
 class Turns(Protocol):
     """The rows from which the client's state is built, in one consistent read.
 
@@ -294,6 +305,10 @@ class Turns(Protocol):
 
         As many as fit into `limit` and `max_bytes` of stored text, but at least one. Raises BadCursor.
         """
+        ...
+
+    async def load_status(self, principal: Principal, conversation_id: ConversationId) -> ConversationStatus:
+        """The conversation without its turns. Only an ingress may read positions."""
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:

@@ -13,9 +13,10 @@ from everturn.core.threads import call_sized
 from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.postgres.pool import Connection, Database, Row
+from everturn.queue.model import MAX_AHEAD, WaitingTurn, build_position
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
-from everturn.turns.ports import BLOCK_PAGE_BYTES, PAGE_BYTES, BlockPage
+from everturn.turns.ports import BLOCK_PAGE_BYTES, PAGE_BYTES, BlockPage, ConversationStatus
 from everturn.turns.postgres_rows import (
     BLOCK_BYTES,
     BLOCK_COLUMNS,
@@ -71,6 +72,11 @@ SELECT {BLOCK_COLUMNS}
                       WHERE conversation_id = $1 AND seq >= part.first_seq AND seq < part.end_seq AND turn_id = part.id
                       ORDER BY seq) AS found
  ORDER BY seq
+"""
+_STATUS = f"""
+SELECT found.*, place.turn_id AS waiting_id, place.ahead
+  FROM ({LOAD_CONVERSATION}) AS found
+  LEFT JOIN queue_positions(ARRAY[$4], ARRAY[$1], ARRAY[$2], ARRAY[$3], $5) AS place ON found.state = 'queued'
 """
 _ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
 _SOME_BLOCKS = f"""
@@ -156,6 +162,14 @@ class PostgresTurns:
         size = sum(row["bytes"] for row in page) + BLOCK_BYTES * sum(map(len, rows))
         records = await call_sized(size, lambda: _read_records(*rows))
         return _read_page(conversation, records, str(page[-1]["ordinal"]) if len(found) > len(page) else None)
+
+    async def load_status(self, principal: Principal, conversation_id: ConversationId) -> ConversationStatus:
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_STATUS, *principal.owner, conversation_id, MAX_AHEAD + 1)
+        if row is None:
+            raise NotFound(conversation_id)
+        waiting = WaitingTurn(row["waiting_id"], build_position(row["ahead"])) if row["waiting_id"] else None
+        return ConversationStatus(read_conversation(row), row["open_turn_id"], waiting)
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:

@@ -13,7 +13,6 @@ from everturn.conversations.model import (
     ConversationPage,
     ConversationQuery,
     Conversations,
-    ConversationState,
     build_conversation_view,
 )
 from everturn.core.errors import EverturnError, NotFound, Unavailable
@@ -70,11 +69,8 @@ class ConversationService:
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> ConversationOut:
         """One conversation, with its queue position while it waits."""
-        conversation = await self._conversations.load(principal, conversation_id)
-        shown = build_conversation_view(conversation).model_dump()
-        if conversation.state is not ConversationState.QUEUED:
-            return ConversationOut(**shown)
-        waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+        status = await self._turns.load_status(principal, conversation_id)
+        shown, waiting = build_conversation_view(status.conversation).model_dump(), status.waiting
         return ConversationOut(**shown, **_position_of(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:

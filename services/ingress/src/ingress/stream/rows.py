@@ -15,7 +15,7 @@ from everturn.events.turn_view import TurnPage, build_signal_event, build_signal
 from everturn.queue.model import Owned, Queue, WaitingTurn
 from everturn.timeline.turns import Signal
 from everturn.turns.inbox import Inbox
-from everturn.turns.ports import Turns
+from everturn.turns.ports import ConversationStatus, Turns
 from ingress.stream.frames import build_frame
 
 SNAPSHOT_TURNS = 20
@@ -76,15 +76,17 @@ class StreamRows:
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """The current title and state as events without id."""
-        page = await self._turns.load_page(principal, conversation_id, turn_ids=[])
-        return Head(await self._build_status(principal, conversation_id, page), _is_queued(page))
+        return self._build_status(await self._turns.load_status(principal, conversation_id))
 
     async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
         """Title, state and the receipts of the last turn: everything that missed hints may have announced."""
         page = await self._turns.load_page(principal, conversation_id, limit=1)
-        status = await self._build_status(principal, conversation_id, page)
+        waiting = None
+        if _is_queued(page):
+            waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+        head = self._build_status(ConversationStatus(page.conversation, page.open_turn_id, waiting))
         receipts = await asyncio.to_thread(self._build_receipts, principal, conversation_id, page)
-        return Head(status + receipts, _is_queued(page))
+        return Head(head.frame + receipts, head.queued)
 
     def _build_receipts(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         signals = [signal for record in page.turns for signal in record.signals]
@@ -126,20 +128,16 @@ class StreamRows:
             data, conversation_id=conversation_id, ts=ts, turn_id=turn_id, cursor=cursor, retry_ms=retry_ms
         )
 
-    async def _build_status(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
-        conversation = page.conversation
-        waiting = None
-        if _is_queued(page):
-            waiting = (await self._queue.load_positions([(principal, conversation_id)])).get(conversation_id)
+    def _build_status(self, status: ConversationStatus) -> Head:
+        conversation, waiting = status.conversation, status.waiting
         if waiting is not None:
-            status = self.build_waiting(conversation_id, waiting)
+            frame = self.build_waiting(conversation.id, waiting)
         else:
-            status = self.build_frame(
-                conversation_id, ConvStatus(state=conversation.state.value, turn_id=page.open_turn_id)
-            )
-        if not conversation.title:
-            return status
-        return self.build_frame(conversation_id, ConvTitle(title=conversation.title)) + status
+            state = ConvStatus(state=conversation.state.value, turn_id=status.open_turn_id)
+            frame = self.build_frame(conversation.id, state)
+        if conversation.title:
+            frame = self.build_frame(conversation.id, ConvTitle(title=conversation.title)) + frame
+        return Head(frame, conversation.state is ConversationState.QUEUED)
 
 
 def _is_queued(page: TurnPage) -> bool:
