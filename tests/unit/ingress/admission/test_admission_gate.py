@@ -1,6 +1,7 @@
 """Backpressure from the queue's depth and the memory of Redis; every refusal says when to come back."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,8 @@ class World:
         if self.silent:
             await asyncio.Event().wait()
         self.memory_reads += 1
-        return self.use
+        await self.doorbells.check(limit_s=1)
+        return replace(self.use, stores=not self.doorbells.out_of_memory)
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         self.counted += 1
@@ -145,6 +147,16 @@ async def test_a_redis_that_stores_nothing_is_a_503_for_new_work_only() -> None:
 
     await world.gate.admit(ME, new_work=False)
     assert (await world.refuse())[0] == 503
+    assert world.refusals("redis") == 1
+
+
+async def test_a_redis_that_has_just_stopped_storing_is_a_503() -> None:
+    world = World()
+    await world.gate.admit(ME, new_work=True)
+    world.doorbells.out_of_memory = True
+
+    assert (await world.refuse())[0] == 503
+    assert world.memory_reads == 1
 
 
 async def test_a_queue_that_is_not_counted_is_a_503() -> None:

@@ -17,6 +17,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import RedisUse
+from everturn.queue.redis import PROBE, PROBE_S
 from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
 
 MIB: Final = 1 << 20
@@ -171,9 +172,18 @@ class RedisStreamMemory:
             if owner is not None:
                 tenant, user = hash_owner(owner)
                 pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
-            found = await pipeline.execute()
-        of_user = int(found[1] or 0) if owner is not None else 0
-        return RedisUse(used=int(found[0]["used_memory"]), limit=int(found[0].get("maxmemory", 0)), of_user=of_user)
+                pipeline.set(PROBE, "1", ex=PROBE_S)
+            memory, *of_owner = await pipeline.execute(raise_on_error=False)
+            of_user, stored = of_owner or (None, True)
+            for reply in (memory, of_user):
+                if isinstance(reply, Exception):
+                    raise reply
+        return RedisUse(
+            used=int(memory["used_memory"]),
+            limit=int(memory.get("maxmemory", 0)),
+            of_user=int(of_user or 0),
+            stores=not isinstance(stored, Exception),
+        )
 
     async def check(self) -> None:
         """Raise Unavailable when Redis is close to its memory limit."""

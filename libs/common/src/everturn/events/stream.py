@@ -150,11 +150,13 @@ class InboxBells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedisUse:
-    """Bytes: used in total, the limit (0: unlimited), and the events of one user."""
+    """Bytes: used in total, the limit (0: unlimited), and the events of one user. `stores` is False if Redis refused to
+    store a value, as a server without memory does."""
 
     used: int
     limit: int
     of_user: int = 0
+    stores: bool = True
 
     @property
     def share(self) -> float:
@@ -166,7 +168,8 @@ class StreamMemory(Protocol):
     """All calls raise Unavailable when Redis is down."""
 
     async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        """Within 250 ms, because accepting a message waits for it."""
+        """The total, and for an `owner` also its events and whether Redis stores anything now. Within 250 ms, because
+        accepting a message waits for it."""
         ...
 
     async def check(self) -> None:

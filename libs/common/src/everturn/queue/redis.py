@@ -17,7 +17,7 @@ from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LI
 
 _log = structlog.get_logger(__name__)
 
-_PROBE, _PROBE_S = "turns:probe", 60
+PROBE, PROBE_S = "turns:probe", 60
 """A key that is only written, to learn whether the server stores anything."""
 
 _INDEX: Final = "workers"
@@ -41,7 +41,7 @@ class RedisDoorbells:
 
     async def check(self, *, limit_s: float, writing: bool = False) -> None:
         async with limited(limit_s):
-            await (self._client.set(_PROBE, "1", ex=_PROBE_S) if writing else self._client.ping())
+            await (self._client.set(PROBE, "1", ex=PROBE_S) if writing else self._client.ping())
 
 
 def lane_key(lane: Lane) -> str:

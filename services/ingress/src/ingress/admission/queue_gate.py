@@ -214,8 +214,7 @@ class WorkGate:
                 await self._doorbells.check(limit_s=CHECK_LIMIT_S)
                 return Admission(None, principal)
             async with answered_within(ASK_LIMIT_S):
-                await self._check_memory(principal)
-                await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
+                await self._check_redis(principal)
                 depth = await self._places.load(_key_of(principal))
         except (Unavailable, TimeoutError) as error:
             raise self._count(principal, "redis", unavailable("The queue does not respond.")) from error
@@ -245,9 +244,11 @@ class WorkGate:
         text = f"{full.detail.rstrip('.')}, and no worker is running." if idle else full.detail
         return self._count(principal, "queue", unavailable(text, retry_after_s=retry_after_s))
 
-    async def _check_memory(self, principal: Principal) -> None:
-        """Reject before Redis is full, and first those users whose events fill it."""
+    async def _check_redis(self, principal: Principal) -> None:
+        """Reject before Redis is full, and first those users whose events fill it. Raises Unavailable if Redis does not
+        store anything now."""
         if self._monotonic() < self._has_memory_until:
+            await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
             return
         use = await self._memory.load_use(principal)
         if use.share < MEMORY_SCARCE:
@@ -258,6 +259,8 @@ class WorkGate:
         if use.share >= MEMORY_FULL:
             text = "The memory for events is nearly full."
             raise self._count(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
+        if not use.stores:
+            raise Unavailable("Redis stores nothing.")
 
     def _count(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
