@@ -1,6 +1,5 @@
 """Accepting messages and signals: checks, files, one transaction, and then notifications, which can fail."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
 from everturn.core.metrics import MESSAGES_ACCEPTED
+from everturn.core.threads import call_sized
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.work_slots import NoRoom, WorkSlots
 from everturn.events.stream import Hint, Notifications
@@ -346,7 +346,8 @@ async def _load_key(headers: Headers, route: str, submission: Submission[Any]) -
     """The request's idempotency key, if it has one; only then the content is hashed, which is slow for large files."""
     if try_read_key(headers) is None:
         return None
-    return await asyncio.to_thread(lambda: build_key(headers, route=route, content=_content(submission)))
+    size = len(submission.form.text) + sum(len(file.data) for file in submission.files)
+    return await call_sized(size, lambda: build_key(headers, route=route, content=_content(submission)))
 
 
 def _content(submission: Submission[Any]) -> dict[str, Any]:
