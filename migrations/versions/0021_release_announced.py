@@ -1,5 +1,5 @@
-"""A worker announces the end of a turn and releases its lease in one call. Run before the deploy: the previous version
-does not call the function.
+"""A worker records that the end of a turn was announced, and releases its lease, in one call. Run before the deploy:
+the previous version does not call the function.
 """
 
 from scripts import save_functions

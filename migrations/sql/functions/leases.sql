@@ -1,8 +1,9 @@
--- Like claim_conversation, within the limits of running turns. A queued turn whose tenant or user exceeds a limit is
--- not claimed while another turn waits that exceeds it less: deferred_to then names that one. The turn that exceeds the
--- limits least may always be claimed, so no free slot stays empty while a turn waits. Turns of dead workers and ended
--- turns that were not announced are claimed regardless of the limits. With p_extra_slot the slot is an extra one
--- (find_extra_turn), and only a turn that may have it is claimed.
+-- Like claim_conversation, within the limits of running turns. A queued turn whose tenant or user exceeds a limit is not
+-- claimed while another waiting turn exceeds the limits by less: deferred_to is then that turn's conversation, and
+-- deferred_lane the lane of the turn that was not claimed. The turn that exceeds the limits least may always be claimed,
+-- so no free slot stays empty while a turn waits. For an ordinary slot, turns of dead workers and ended turns that were
+-- not announced are claimed regardless of the limits. With p_extra_slot, only a queued turn that find_extra_turn would
+-- choose is claimed.
 -- Claims of one tenant are serialized: two workers must not both take the last place of a user.
 CREATE OR REPLACE FUNCTION claim_fairly(
     p_conversation text, p_owner text, p_ttl interval, p_user_max integer, p_tenant_max integer,
@@ -20,14 +21,15 @@ BEGIN
     IF EXISTS (SELECT FROM lease l WHERE l.conversation_id = p_conversation AND l.expires_at > clock_timestamp()) THEN
         RETURN;
     END IF;
-    -- Before the row of the conversation, which claim_conversation locks: nobody waits for this who holds that one.
+    -- Taken before the row of the conversation, which claim_conversation locks: no transaction that holds the row waits
+    -- for this lock.
     PERFORM pg_advisory_xact_lock(hashtextextended('running:' || v_tenant, 0));
     IF p_extra_slot THEN
         IF find_extra_turn(p_conversation, p_user_max, p_tenant_max, p_slots, p_extra, p_lent) IS NULL THEN
             RETURN;
         END IF;
     ELSE
-        -- Counted for this turn alone: what waits besides is looked at only where it is over a bound.
+        -- Counted for this turn only; the other waiting turns are ranked only if it exceeds a limit.
         SELECT GREATEST(0, (SELECT count(*) FROM turn o WHERE o.status = 'running' AND o.tenant = t.tenant)
                            + 1 - p_tenant_max) AS tenant_over,
                GREATEST(0, (SELECT count(*) FROM turn o
@@ -70,7 +72,7 @@ DECLARE
     v_conversation conversation;
     v_unannounced text[];
 BEGIN
-    -- A look without a lock: most calls that find nothing to take end here.
+    -- Checked without a lock first: most calls that find nothing to claim end here.
     IF EXISTS (SELECT FROM lease l WHERE l.conversation_id = p_conversation AND l.expires_at > clock_timestamp()) THEN
         RETURN;
     END IF;
@@ -149,11 +151,11 @@ $$;
 REVOKE ALL ON FUNCTION rank_waiting FROM PUBLIC;
 
 
--- The conversation whose queued turn may take an extra slot now, the one with the highest priority first; null if none
--- may. p_slots and p_extra are the ordinary and the extra slots of all workers. Only users without a running turn are
+-- The conversation whose queued turn may take an extra slot now, the one with the highest priority; null if none may. If
+-- p_conversation is given, only that one is considered. p_slots and p_extra are the ordinary and the extra slots of all workers. Only users without a running turn are
 -- eligible; with p_lent, when turns that make no progress hold ordinary slots, all users below their limit. A group
--- (the turns of a tenant on a lane) may hold no more extra slots than are still free, so a late group still finds some
--- as long as fewer groups than there are extra slots hold any.
+-- (the turns of a tenant on a lane) gets another extra slot only while it holds fewer than are free, so some are left
+-- for a group that comes later, as long as fewer groups hold any than there are extra slots.
 CREATE OR REPLACE FUNCTION find_extra_turn(
     p_conversation text, p_user_max integer, p_tenant_max integer, p_slots integer, p_extra integer, p_lent boolean
 ) RETURNS text
@@ -210,8 +212,9 @@ GRANT EXECUTE ON FUNCTION renew_leases TO everturn_worker;
 
 
 -- Releases a lease, if it is held. With p_requeue the open turn goes back to the queue as if its doorbell had just been
--- rung. Returns whether the conversation has work for a worker, unless another has claimed it since: what was accepted
--- while it was leased has rung for workers that could not claim it, and an accept waits for the row that is locked here.
+-- rung. Returns whether the conversation has work, so that its doorbell must be rung: those rung during the lease were in
+-- vain. An accept waits for the row that is locked here, so none is missed. False if another worker has claimed the
+-- conversation since.
 CREATE OR REPLACE FUNCTION release_lease(p_conversation text, p_owner text, p_fence bigint, p_requeue boolean)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -261,8 +264,9 @@ REVOKE ALL ON FUNCTION save_announced FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION save_announced TO everturn_worker;
 
 
--- save_announced and then release_lease, in one call, for a turn that has ended. Null if the fence is stale. Runs as the
--- worker, under the worker's policies.
+-- save_announced and then release_lease, in one call, for a turn that has ended. With a stale fence: false if the end is
+-- announced already, as after a call whose answer was lost, otherwise null. Runs as the worker, under the worker's
+-- policies.
 CREATE OR REPLACE FUNCTION release_announced(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_owner text, p_fence bigint,
     p_cursor text
@@ -272,7 +276,7 @@ BEGIN
     IF save_announced(p_tenant, p_project, p_user_id, p_conversation, p_turn, p_fence, p_cursor) THEN
         RETURN release_lease(p_conversation, p_owner, p_fence, false);
     END IF;
-    RETURN NULL;
+    RETURN (SELECT false FROM turn t WHERE t.id = p_turn AND t.announced_at IS NOT NULL);
 END
 $$;
 

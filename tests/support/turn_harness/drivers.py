@@ -14,8 +14,8 @@ from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelT
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
-from everturn.turns.model import Commit, Lease, TurnStart
-from everturn.turns.ports import Announced, Ring
+from everturn.turns.model import Announced, Commit, Lease, TurnStart
+from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.memory_rows import MemoryPlatform

@@ -13,8 +13,7 @@ from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.postgres.pool import Connection
 from everturn.queue.model import QueuePosition, WaitingTurn
 from everturn.turns.inbox import IdempotencyKey
-from everturn.turns.model import Effect, EffectChange, EffectState, UsageEvent
-from everturn.turns.ports import Announced
+from everturn.turns.model import Announced, Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing, commit, think

@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 from collections.abc import AsyncGenerator
 
 from hypothesis import HealthCheck, given, settings
@@ -10,10 +11,19 @@ from turn_harness.tools import DemoTool
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer
 from chat_proc.turn.kept import BLOCK_BYTES, KeptTimeline, KeptTimelines, Rendering
-from everturn.core.ids import ConversationId
+from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import TIMELINES_LOADED
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits
-from everturn.timeline.blocks import Block, RangeSummaryBody
+from everturn.timeline.blocks import (
+    GENESIS_HASH,
+    Block,
+    BlockDraft,
+    BlockType,
+    RangeSummaryBody,
+    ToolCallBody,
+    chain_blocks,
+    parse_body,
+)
 from everturn.timeline.turns import SignalKind
 from everturn_testing.models.scripted_model import ScriptedModel
 from everturn_testing.timeline import TimelineBuilder, build_file
@@ -56,6 +66,22 @@ async def test_all_kept_timelines_together_are_bounded() -> None:
     assert timelines.take(ConversationId("conv_3"), "a") is None, "it alone is too large"
 
 
+def test_the_size_of_parsed_json_is_not_underestimated() -> None:
+    deep = {"v": [[[{}] * 20] * 20] * 20}
+    (block,) = chain_blocks(
+        [BlockDraft(TurnId("turn_1"), 1, BlockType.TOOL_CALL, "tc:1", ToolCallBody(tool_id="a", params=deep), "now")],
+        next_seq=1,
+        last_hash=GENESIS_HASH,
+    )
+    tracemalloc.start()
+    parsed = parse_body(block.type, block.body_json)
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert isinstance(parsed, ToolCallBody)
+    assert KeptTimeline("a", (block,)).size > used
+
+
 async def test_a_timeline_is_forgotten_after_a_while() -> None:
     timelines = KeptTimelines(keep_s=0)
     timelines.keep(FIRST, build_kept())
@@ -90,10 +116,12 @@ async def test_the_next_turn_on_the_same_worker_reads_no_blocks() -> None:
         await bench.say(f"Question {n}.")
         await each.work()
 
-    assert count_loaded("warm") == before + 1, "after the turn of the other worker it is no longer the newest"
+    assert count_loaded("warm") == before + 1, (
+        "after the turn of the other worker, what this one kept is not the newest"
+    )
 
 
-async def test_after_a_summary_of_older_turns_the_next_turn_reads_again_from_there() -> None:
+async def test_after_a_history_summary_the_next_turn_loads_its_blocks() -> None:
     bench = Bench(model=TirelessModel(), max_tokens=9_000)
     worker = bench.hire()
     seen, expected, kinds = 0, "cold", list[tuple[str, str]]()

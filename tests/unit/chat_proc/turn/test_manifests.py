@@ -39,7 +39,13 @@ class SlowObjects(MemoryObjects):
 
 
 def open_keeper(objects: Objects, turn: TurnId = TURN, preambles: StoredPreambles | None = None) -> ManifestKeeper:
-    return ManifestKeeper(objects, preambles or StoredPreambles(), ManifestBuilder(), CONVERSATION, turn)
+    return ManifestKeeper(
+        objects,
+        conversation_id=CONVERSATION,
+        turn_id=turn,
+        preambles=preambles or StoredPreambles(),
+        builder=ManifestBuilder(),
+    )
 
 
 def record(number: int, text: str = "x", *, items: tuple[Any, ...] = ()) -> RequestRecord:

@@ -19,8 +19,8 @@ from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatu
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Lease
-from everturn.turns.ports import Announced, Ring, Timelines
+from everturn.turns.model import Announced, Lease
+from everturn.turns.ports import Ring, Timelines
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases

@@ -150,7 +150,7 @@ async def test_a_redis_that_stores_nothing_is_a_503_for_new_work_only() -> None:
     assert world.refusals("redis") == 1
 
 
-async def test_a_redis_that_has_just_stopped_storing_is_a_503() -> None:
+async def test_new_work_gets_503_once_redis_refuses_writes() -> None:
     world = World()
     await world.gate.admit(ME, new_work=True)
     world.doorbells.out_of_memory = True

@@ -367,8 +367,9 @@ class RedisEventWriter:
             await pipeline.execute()
 
 
-# Tries every command: name, key or channel, and value. A pipeline of the client library would return one iteration of
-# the event loop later, after those who hear the hint have begun to read rows.
+# Runs every command, even if one fails. ARGV has three values for each: its name, its key or channel, and its value. A
+# pipeline of the client library would return one iteration of the event loop later, when this process's own listener
+# has already begun to read rows.
 _NOTIFY = """
 local errors = {}
 for i = 1, #ARGV, 3 do

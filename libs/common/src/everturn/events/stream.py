@@ -120,20 +120,21 @@ class EventReader(Protocol):
 
 
 class Notifications(Protocol):
-    """Notifies workers and clients of what was stored. Best effort: losing a notification costs seconds."""
+    """Notifies workers and clients of what was stored. Best effort: a lost notification delays the reaction by a few
+    seconds."""
 
     async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
-        """Send the hint to clients and, if it names a signal, an inbox notification to the running turn; ring the
-        conversation's doorbell on the lane `ring`.
+        """Send the hint to ingresses, an inbox notification if the hint is about a signal, and, if `ring` is given, the
+        conversation's doorbell to that lane.
 
-        One that fails does not keep the others from being sent. Returns what could not be sent, and why. Takes at most
-        250 ms, with a doorbell a second.
+        If Redis rejects one, the others are still sent. Returns what could not be sent, and why. Takes at most 250 ms,
+        or 1 s with a doorbell.
         """
         ...
 
 
 class Hints(Protocol):
-    """The hints that clients of this process are waiting for."""
+    """Receives the hints that ingresses send, about all conversations."""
 
     def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
         """All hints since `listening` was called. Raises Unavailable when Redis is down."""
@@ -141,7 +142,7 @@ class Hints(Protocol):
 
 
 class InboxBells(Protocol):
-    """Inbox notifications, after which the running turn of a conversation checks for signals at once."""
+    """Receives inbox notifications, which make a conversation's running turn check for signals at once."""
 
     def listen(self) -> AsyncGenerator[ConversationId]:
         """Ids of conversations that were notified since the call. Raises Unavailable when Redis is down."""
@@ -151,7 +152,7 @@ class InboxBells(Protocol):
 @dataclass(frozen=True, slots=True)
 class RedisUse:
     """Bytes: used in total, the limit (0: unlimited), and the events of one user. `stores` is False if Redis refused to
-    store a value, as a server without memory does."""
+    store a value, for example because it is out of memory."""
 
     used: int
     limit: int
@@ -168,8 +169,8 @@ class StreamMemory(Protocol):
     """All calls raise Unavailable when Redis is down."""
 
     async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        """The total, and for an `owner` also its events and whether Redis stores anything now. Within 250 ms, because
-        accepting a message waits for it."""
+        """Load the total use; for an `owner` also the bytes of its events, and whether Redis accepts writes. Takes at
+        most 250 ms, because accepting a message waits for it."""
         ...
 
     async def check(self) -> None:

@@ -29,7 +29,7 @@ class Body(BaseModel):
 
 
 class TextBody(Body):
-    """Base of the bodies of which the model reads the `text`."""
+    """Base of the bodies whose readable text is `text` alone."""
 
     text: str
 
@@ -130,7 +130,8 @@ class ToolCodeBody(TextBody):
 
 
 class StoredText(BaseModel):
-    """A long text in the object store, as UTF-8. `sha256` in hex is over its `bytes`."""
+    """A long text in the object store, as UTF-8. `sha256` is the hex digest of its bytes, `bytes`
+    their number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -208,7 +209,8 @@ class CompletionBody(TextBody):
 
 
 class AttemptBody(TextBody):
-    """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls next to it."""
+    """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls
+    in the same reply."""
 
     shown: str | None = None
     instance: int = 0
@@ -267,7 +269,8 @@ class PlanHistoryBody(Body):
 
 
 class KeptText(BaseModel):
-    """A text that outlives its block: an anchor, a signal, an event. `kind` is its block type."""
+    """A text that outlives its block: an anchor, a prompt, a signal, an event, or an earlier summary. `kind` is its
+    block type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -277,7 +280,8 @@ class KeptText(BaseModel):
 
 
 class RangeSummaryBody(Body):
-    """A summary of the blocks `first_seq` to `last_seq`. It keeps what later readers would need them for.
+    """A summary of the blocks `first_seq` to `last_seq`. It preserves what
+    readers would need from them.
 
     `history` covers whole ended turns; `turn` covers the beginning of the turn that contains it. A later summary of the
     same scope includes the earlier one. `turn_ids` are those of the range that no earlier summary listed.
@@ -385,16 +389,16 @@ class Author(StrEnum):
 
 
 class Shown(StrEnum):
-    """Whether the model sees blocks of a type, and how it sees them in an old turn, which is pruned."""
+    """Whether the model sees blocks of a type, and how it sees them once their turn is old (pruned)."""
 
     NEVER = "never"
-    """Needed only by clients and the runtime."""
+    """Needed only by clients and the runtime; EXIT alone is shown, as a row in an old turn."""
     ALWAYS = "always"
     """In full, also in an old turn."""
     ROW_WHEN_OLD = "row_when_old"
     """One line with the ref."""
     CARD_WHEN_OLD = "card_when_old"
-    """Its beginning, in place of the whole turn."""
+    """Its beginning; the ROW_WHEN_OLD blocks of the turn are omitted then."""
     GONE_WHEN_OLD = "gone_when_old"
     """Not at all; the turn's index still lists it."""
 
@@ -410,7 +414,8 @@ class IndexSection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockTraits:
-    """What holds for all blocks of one type. `is_decision`: only a committed decision (C1 or C3) can write them."""
+    """What holds for all blocks of one type. `is_decision`: such a block shows that the decision of its round is
+    committed."""
 
     body: type[Body]
     author: Author
@@ -466,13 +471,14 @@ _TRAITS: dict[BlockType, BlockTraits] = {
     BlockType.EXIT: BlockTraits(ExitBody, Author.RUNTIME, Shown.NEVER),
     BlockType.UNKNOWN: BlockTraits(UnknownBody, Author.RUNTIME, Shown.NEVER),
 }
-"""The model reads a plan mark in the snapshot after it, and an approval in the result of its call. Of range summaries
-and prune notices it sees only the newest."""
+"""The model reads a plan mark in the snapshot after it, and an approval in the result of its call. It sees only the
+newest prune notice, the newest history summary, and each turn's newest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDraft:
-    """A block without a position. Times are ISO 8601 in UTC; `ts_first` is when a streamed block was first seen."""
+    """A block without a position. Times are ISO 8601 in UTC; `ts_first` is when the first piece of a
+    streamed block arrived."""
 
     turn_id: TurnId
     round: int
@@ -486,7 +492,7 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One stored record. `seq` counts from 1 in the conversation; the hash covers the bytes of `body_json`.
+    """One stored record. `seq` counts from 1 in the conversation; the hash also covers the one before it.
 
     `stored_type` is the type as written, if this version does not know it.
     """
@@ -539,7 +545,7 @@ def chain_blocks(drafts: Iterable[BlockDraft], *, next_seq: int, last_hash: str)
 
 
 def parse_body(kind: BlockType, body_json: str) -> Body:
-    """Parse a stored body. Raises pydantic.ValidationError when it is not of its type.
+    """Parse a stored body. Raises pydantic.ValidationError when it does not match its type.
 
     Ignores fields of a newer version. A body with an enum value that only a newer version knows becomes an UnknownBody:
     skipping one block is better than failing its turn.
@@ -554,14 +560,14 @@ def parse_body(kind: BlockType, body_json: str) -> Body:
 
 
 def canonical_json(body: Body) -> str:
-    """The canonical JSON text of a body: keys sorted, no blanks, default values left out."""
+    """The canonical JSON text of a body: keys sorted, no whitespace, default values left out."""
     return _CANONICAL.encode(body.model_dump(mode="json", exclude_defaults=True))
 
 
 def link_hash(
     last_hash: str, *, seq: int, turn_id: str, round: int, type: str, ref: str, call_id: str | None, ts: str, body: str
 ) -> str:
-    """The hash of a stored block: over the previous block's hash, its position, and the bytes of its body."""
+    """The hash of a stored block: over the previous block's hash and all stored fields except `ts_first`."""
     fields = (last_hash, str(seq), turn_id, str(round), type, ref, call_id or "", ts, body)
     return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()
 

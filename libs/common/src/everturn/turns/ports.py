@@ -18,6 +18,7 @@ from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import (
+    Announced,
     Approval,
     Claim,
     ClaimBounds,
@@ -104,14 +105,6 @@ class EffectLedger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """A turn whose terminal event was published, and the last event id issued."""
-
-    turn_id: TurnId
-    cursor: EventCursor
-
-
 class Leases(Protocol):
     """Leases of one worker process, named in the constructor; they last 15 s unless renewed. Database time decides,
     never a worker's clock."""
@@ -133,11 +126,14 @@ class Leases(Protocol):
         ...
 
     async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
-        """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow). With
-        `announced`, first do what Timelines.save_announced does, in the same transaction; raises StaleFence as well.
+        """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
+
+        With `announced`, which excludes `requeue`, first do what Timelines.save_announced does, in the same
+        transaction. Raises StaleFence if the fence is stale and the end is not saved as announced yet.
 
         Returns whether the conversation has work, so that its doorbell must be rung: doorbells rung while it was leased
-        were in vain. False if another worker has claimed it since. Without `requeue` no turn may be running.
+        were in vain. Otherwise, if another worker has claimed it since, returns False. Without `requeue` no turn may be
+        running.
         """
         ...
 
@@ -158,7 +154,8 @@ class FairClaims(Protocol):
 
     async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
         """The waiting turn with the highest claim to an extra slot: its user is below the bound and, for a reserved
-        slot, has no running turn. Turns of one tenant on one lane can't hold more extra slots than are free."""
+        slot, has no running turn. The turns of a tenant on a lane get another
+        extra slot only while they hold fewer than are free."""
         ...
 
 
@@ -277,7 +274,7 @@ class Timelines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConversationStatus:
-    """A conversation, the turn of it that has not ended, and that turn's position while it waits."""
+    """A conversation, its open turn, and that turn's queue position while it is queued."""
 
     conversation: Conversation
     open_turn_id: TurnId | None
@@ -308,7 +305,8 @@ class Turns(Protocol):
         ...
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> ConversationStatus:
-        """The conversation without its turns. Only an ingress may read positions."""
+        """The conversation without its turns. For ingresses only: a worker's database role can't read queue
+        positions."""
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:

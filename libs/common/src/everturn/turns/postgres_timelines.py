@@ -1,9 +1,8 @@
 """Timelines in Postgres: leases, the sweeps that find turns without one, and what a lease holder reads and writes.
 
-Leases and sweeps use functions that see all tenants and return ids only; database time decides. A commit checks the
-fence first. That locks the conversation's row, so that its inbox can't change. Then come the blocks, and
-all rows that must change together with them. Most commits are one call of a function; those with other rows are a
-transaction.
+Leases and sweeps use functions that see all tenants but return no content; database time decides. A commit checks the
+fence first. That locks the conversation's row, so that its inbox can't change. Then come the blocks, and all rows that
+must change together with them. Most commits are one call of a function; those with other rows are a transaction.
 """
 
 import json
@@ -23,8 +22,19 @@ from everturn.timeline.blocks import Block, EventBody, FeedbackBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.inbox import TENANT_SHARE
-from everturn.turns.model import Claim, ClaimBounds, Commit, Deferred, Lease, Promotion, SlotKind, TurnClose, TurnStart
-from everturn.turns.ports import Announced, InboxMoved, Ring
+from everturn.turns.model import (
+    Announced,
+    Claim,
+    ClaimBounds,
+    Commit,
+    Deferred,
+    Lease,
+    Promotion,
+    SlotKind,
+    TurnClose,
+    TurnStart,
+)
+from everturn.turns.ports import InboxMoved, Ring
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (
     BLOCK_COLUMNS,

@@ -221,7 +221,7 @@ class Scenario:
             self._emit_signal(signal)
 
     def emit(self, data: AnyEvent, *, is_hint: bool = False) -> None:
-        """Publish an event; one of a hint has no id."""
+        """Publish an event. A hint gets no id."""
         if not is_hint:
             self._cursor = EventCursor(self._cursor.fence, self._cursor.n + 1)
         envelope = Envelope(

@@ -8,8 +8,7 @@ from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Claim, Lease
-from everturn.turns.ports import Announced
+from everturn.turns.model import Announced, Claim, Lease
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
 
 
@@ -60,7 +59,7 @@ class MemoryLeases:
     async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
-            if announced is not None:
+            if row is None or (announced is not None and not self._platform.turns[announced.turn_id].announced):
                 raise StaleFence(lease.conversation_id)
             return False
         if announced is not None:

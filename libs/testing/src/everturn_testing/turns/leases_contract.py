@@ -5,7 +5,7 @@ import pytest
 from everturn.core.errors import StaleFence
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.ports import Announced
+from everturn.turns.model import Announced
 from everturn_testing.turns.harness import Harness, closing, commit, think, turn_of
 
 
@@ -95,12 +95,25 @@ class LeasesContract:
         # A release whose answer was lost is repeated.
         assert await harness.leases.release(claim.lease, requeue=False, announced=announced)
         following = await harness.claim(conversation_id)
-        with pytest.raises(StaleFence):
-            await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        assert not await harness.leases.release(claim.lease, requeue=False, announced=announced)
 
         assert following.unannounced == ()
         assert following.cursor == announced.cursor
         assert await harness.rival.try_claim(conversation_id) is None, "the next lease is still held"
+
+    async def test_an_end_is_not_saved_as_announced_under_a_stale_fence(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        assert claim.turn_id is not None
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await harness.expire_lease(claim.lease.conversation_id)
+        taken = await harness.claim(claim.lease.conversation_id)
+
+        with pytest.raises(StaleFence):
+            announced = Announced(claim.turn_id, EventCursor(claim.lease.fence, 99))
+            await harness.leases.release(claim.lease, requeue=False, announced=announced)
+
+        assert taken.unannounced == (claim.turn_id,)
+        assert await harness.rival.try_claim(claim.lease.conversation_id) is None, "the new lease is held"
 
     async def test_requeueing_does_not_count_as_an_attempt(self, harness: Harness) -> None:
         claim = await harness.start_turn()

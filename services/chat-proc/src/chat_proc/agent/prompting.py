@@ -160,7 +160,8 @@ class WorkspaceSection:
 
 
 class TurnPrompts:
-    """The requests of one turn; a block is rendered once, perhaps in an earlier turn. Used by the loop's task only."""
+    """Builds the requests of one turn. Blocks rendered before, also in an earlier turn, are rendered again only after a
+    break or for another kit. Used by the loop's task only."""
 
     def __init__(self, kit: TurnKit, turn: LeasedTurn, media: TurnMedia) -> None:
         self._kit = kit
@@ -169,8 +170,8 @@ class TurnPrompts:
         self._media = media
         self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
         """The round and its files for which `media` was loaded last."""
-        kept, serves = turn.rendering, (kit.system_prompt, self._traits)
-        if kept is None or kept.renderer.serves != serves:
+        kept = turn.rendering
+        if kept is None or kept.renderer.renders_for != (kit.system_prompt, self._traits):
             kept = Rendering(PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits), Present())
         self._rendering = kept
         self._renderer = kept.renderer
@@ -263,7 +264,7 @@ class TurnPrompts:
             return
         self._rendering.present.extend(new_blocks)
         size = sum(len(block.body_json) for block in new_blocks)
-        # A thread goes on after a cancellation: until it has ended, the rendering is not to be kept.
+        # A cancelled call leaves its thread running, so the rendering must not be kept.
         self._turn.rendering = None
         for each in await call_sized(size, lambda: self._renderer.take(new_blocks)):
             PROMPT_BREAKS.labels(each.reason.value).inc()

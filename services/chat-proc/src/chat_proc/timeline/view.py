@@ -429,7 +429,7 @@ class PromptRenderer:
 
     def __init__(self, *, system_prompt: str, traits: ModelTraits) -> None:
         self.view = TimelineView()
-        self.serves = system_prompt, traits
+        self.renders_for = system_prompt, traits
         """The system text and the model that it renders for."""
         self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
@@ -481,6 +481,11 @@ class PromptRenderer:
         for at in range(len(self.rendered), len(self.view.items)):
             self._append(at, media)
 
+    def drop_media(self) -> None:
+        """Release the images and PDFs: no request after their turn contains them. Their items are rendered again."""
+        if self.view.with_media:
+            self._forget_from(self.view.with_media[0])
+
     @property
     def cache_points(self) -> CachePoints:
         """The cache points of the next request, in addition to the system text."""
@@ -507,11 +512,6 @@ class PromptRenderer:
         parts = TextPart(item.text + UNSEEN if left_out else item.text), *attached
         self.rendered.append(RenderedItem(item, parts, len(self._parts)))
         self._parts.extend(parts)
-
-    def drop_media(self) -> None:
-        """Keep no images and PDFs in memory: after its turn no request contains them."""
-        if self.view.with_media:
-            self._forget_from(self.view.with_media[0])
 
     def _visible_media(self, item: VisibleBlock) -> tuple[AttachedMedia, ...]:
         return tuple(media for media in _full_media(item) if can_see(self._traits, media.mime))

@@ -13,20 +13,22 @@ from everturn.core.metrics import TIMELINES_LOADED
 from everturn.timeline.blocks import Block
 
 KEPT_S: Final = 300.0
-"""How long a conversation is kept without a turn: as long as providers keep the beginning of a request. An erased
-conversation is out of memory by then."""
-MAX_KEPT_BYTES: Final = 48 * 1024 * 1024
-"""Limit for the memory of all kept conversations together, by the estimate below."""
+"""How long a conversation without a new turn is kept; matches how long providers cache a prompt. It also limits how
+long an erased conversation stays in memory."""
+MAX_KEPT_BYTES: Final = 24 * 1024 * 1024
+"""Limit for the memory of all kept conversations together, by the estimate below. Full garbage collections visit all
+that is kept, which takes about 1.6 ms for each MiB of short blocks."""
 BLOCK_BYTES: Final = 2_000
-"""About the memory of a short block with its body, its rendered item and its part of the request: 1,750 bytes, by
-tracemalloc."""
+"""Approximate size of a short block with its body, rendered item and request part; tracemalloc measured 1,750 bytes."""
 COPIES_OF_TEXT: Final = 3
-"""In how many forms a body is in memory: as JSON, as parsed, and as rendered."""
+"""The forms in which a body is in memory: JSON, parsed, rendered."""
+VALUE_BYTES: Final = 100
+"""Approximate size of a parsed list, object or item of JSON, as in the payload of an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """What the requests of one kit show of a conversation's blocks, and its current state."""
+    """What requests show of a conversation's blocks, rendered for one kit, and the conversation's current state."""
 
     renderer: PromptRenderer
     present: Present
@@ -34,7 +36,8 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class KeptTimeline:
-    """All blocks that a turn would load, up to the one with `last_hash`, and how they were rendered."""
+    """All blocks that a turn would load, up to the one with `last_hash`, and the rendering of a leading part of
+    them."""
 
     last_hash: str
     blocks: tuple[Block, ...]
@@ -42,15 +45,18 @@ class KeptTimeline:
 
     @property
     def size(self) -> int:
-        """About its memory in bytes."""
-        return sum(BLOCK_BYTES + COPIES_OF_TEXT * getsizeof(block.body_json) for block in self.blocks)
+        """Approximate memory use, in bytes; too large for texts with many brackets and commas."""
+        texts = [block.body_json for block in self.blocks]
+        values = sum(text.count(",") + text.count("[") + text.count("{") for text in texts)
+        return BLOCK_BYTES * len(texts) + COPIES_OF_TEXT * sum(map(getsizeof, texts)) + VALUE_BYTES * values
 
 
 class KeptTimelines:
-    """The conversations whose last turn ended on this worker, at most `max_bytes`; the longest unused go first.
+    """Timelines of conversations with a turn that recently ended on this worker, at most `max_bytes` in total; the
+    least recently kept are dropped first.
 
-    A timeline only grows, and its last hash covers all its blocks: what is kept is what the database would return as
-    long as the hash is still the last one, whatever other workers have done.
+    Timelines only grow, and the last hash covers all blocks. While it is still the conversation's last hash, the kept
+    blocks equal those in the database, whatever other workers have done.
     """
 
     def __init__(self, *, max_bytes: int = MAX_KEPT_BYTES, keep_s: float = KEPT_S) -> None:
@@ -60,8 +66,9 @@ class KeptTimelines:
         self._bytes = 0
 
     def take(self, conversation_id: ConversationId, last_hash: str | None) -> KeptTimeline | None:
-        """Remove and return the timeline that ends with this hash. Only its taker uses it from now on."""
-        kept = self._remove(conversation_id)
+        """Remove the conversation's timeline, and return it if it ends with `last_hash`. The caller owns it from then
+        on."""
+        kept = self.forget(conversation_id)
         if kept is not None and kept.last_hash != last_hash:
             kept = None
         TIMELINES_LOADED.labels("cold" if kept is None else "warm").inc()
@@ -69,19 +76,20 @@ class KeptTimelines:
 
     def keep(self, conversation_id: ConversationId, kept: KeptTimeline) -> None:
         """Keep a timeline whose turn has ended under this worker's lease, unless it is too large."""
-        self._remove(conversation_id)
+        self.forget(conversation_id)
         size = kept.size
         if size > self._max_bytes:
             return
         if kept.rendering is not None:
             kept.rendering.renderer.drop_media()
-        timer = asyncio.get_running_loop().call_later(self._keep_s, self._remove, conversation_id)
+        timer = asyncio.get_running_loop().call_later(self._keep_s, self.forget, conversation_id)
         self._kept[conversation_id] = kept, size, timer
         self._bytes += size
         while self._bytes > self._max_bytes:
-            self._remove(next(iter(self._kept)))
+            self.forget(next(iter(self._kept)))
 
-    def _remove(self, conversation_id: ConversationId) -> KeptTimeline | None:
+    def forget(self, conversation_id: ConversationId) -> KeptTimeline | None:
+        """Remove and return what is kept of the conversation."""
         kept, size, timer = self._kept.pop(conversation_id, (None, 0, None))
         self._bytes -= size
         if timer is not None:

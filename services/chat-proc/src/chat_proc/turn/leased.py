@@ -354,7 +354,8 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.rendering: Rendering | None = None
-        """How the first of `blocks` are rendered; None while more of them are being rendered."""
+        """The rendering of a leading part of `blocks`; None before the first request and while more are being
+        rendered."""
         self.handover = False
         """Whether the turn is to be handed over before its next model call, or before calls that another worker left:
         this worker is draining, or has claimed the turn only to cancel it."""
@@ -386,7 +387,8 @@ class LeasedTurn:
         return self._blocks[self.turn_start :]
 
     def build_kept(self) -> KeptTimeline | None:
-        """What the next turn of the conversation begins with; None if it begins at a summary that this turn wrote."""
+        """The timeline to keep for the next turn. None if this turn wrote a history summary, because the next turn then
+        loads fewer blocks."""
         if any(
             isinstance(block.body, RangeSummaryBody) and block.body.scope == "history" for block in self.turn_blocks
         ):

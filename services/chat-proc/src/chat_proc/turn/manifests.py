@@ -65,11 +65,12 @@ class RequestRecord:
 
 
 class ManifestBuilder:
-    """Builds the manifests of a worker. Each request repeats most of the previous one: an item is described and encoded
-    once, as long as it is in memory."""
+    """Builds the manifests of a worker. Each request repeats most of the previous one: each item is described and
+    encoded once, and that is reused while it is in memory."""
 
     def __init__(self) -> None:
         self._described: WeakKeyDictionary[RenderedItem, tuple[str, ...]] = WeakKeyDictionary()
+        """Used from several threads, by single operations only."""
 
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
@@ -113,6 +114,7 @@ class ManifestBuilder:
 
 @lru_cache(maxsize=64)
 def _describe_system(message: PromptMessage) -> tuple[str, ...]:
+    """A worker has as many system texts as kits."""
     return _describe_all(message.parts, "system")
 
 
@@ -191,10 +193,11 @@ class ManifestKeeper:
     def __init__(
         self,
         objects: Objects,
-        preambles: StoredPreambles,
-        builder: ManifestBuilder,
+        *,
         conversation_id: ConversationId,
         turn_id: TurnId,
+        preambles: StoredPreambles,
+        builder: ManifestBuilder,
     ) -> None:
         self._objects = objects
         self._preambles = preambles

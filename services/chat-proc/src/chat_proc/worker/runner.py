@@ -36,8 +36,8 @@ from everturn.events.turn_view import build_signal_event, build_signal_view, bui
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
-from everturn.turns.model import Claim, Lease, TurnStart
-from everturn.turns.ports import Announced, Approvals, Leases, Timelines
+from everturn.turns.model import Announced, Claim, Lease, TurnStart
+from everturn.turns.ports import Approvals, Leases, Timelines
 
 _log = structlog.get_logger(__name__)
 
@@ -182,7 +182,7 @@ class ClaimedTurn:
         self._began = False
         self._left_behind = False
         self._announced: Announced | None = None
-        """The turn's end, once it is published."""
+        """Set once the turn's end is published; the release saves it."""
 
     @property
     def fence(self) -> int:
@@ -266,6 +266,7 @@ class ClaimedTurn:
             return await self._hand_back(result, all_announced=all_announced)
         except StaleFence:
             if await _clear_erased(self._parts, self._claim.lease):
+                self._parts.kept.forget(self._claim.lease.conversation_id)
                 return False
             raise
 
@@ -324,8 +325,13 @@ class ClaimedTurn:
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering, lease.principal)
-        parts, where = self._parts, (lease.conversation_id, turn_id)
-        manifests = ManifestKeeper(parts.loop.objects, parts.preambles, parts.manifests, *where)
+        manifests = ManifestKeeper(
+            self._parts.loop.objects,
+            conversation_id=lease.conversation_id,
+            turn_id=turn_id,
+            preambles=self._parts.preambles,
+            builder=self._parts.manifests,
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())
@@ -344,8 +350,11 @@ class ClaimedTurn:
     def _keep_timeline(self) -> None:
         if self._turn is None or self._blocks_unreadable:
             return
-        if (kept := self._turn.build_kept()) is not None:
-            self._parts.kept.keep(self._claim.lease.conversation_id, kept)
+        conversation_id = self._claim.lease.conversation_id
+        # No error may prevent the release of the lease.
+        with guarded("keep_timeline", conversation_id=conversation_id):
+            if (kept := self._turn.build_kept()) is not None:
+                self._parts.kept.keep(conversation_id, kept)
 
     async def _run_work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
@@ -403,7 +412,9 @@ class ClaimedTurn:
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
     ) -> TurnLeft:
         ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
-        kept = self._parts.kept.take(self._claim.lease.conversation_id, self._claim.last_hash)
+        kept = None
+        if not self._blocks_unreadable:
+            kept = self._parts.kept.take(self._claim.lease.conversation_id, self._claim.last_hash)
         try:
             start = await self._load_start(turn_id, kept)
         except EverturnError:
@@ -413,7 +424,8 @@ class ClaimedTurn:
         if start.may_have_next:
             tasks.create_task(ring_next())
         turn = self._build_turn(start, emitter, manifests)
-        turn.rendering = None if kept is None else kept.rendering
+        if kept is not None:
+            turn.rendering = kept.rendering
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
@@ -518,7 +530,7 @@ class ClaimedTurn:
         return None
 
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
-        """Publish the end. That it was published is saved together with the release."""
+        """Publish the end. The call that releases the lease records that."""
         self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
             self._parts.loop.failpoints.hit("turn.published")

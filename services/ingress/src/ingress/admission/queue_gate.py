@@ -245,8 +245,8 @@ class WorkGate:
         return self._count(principal, "queue", unavailable(text, retry_after_s=retry_after_s))
 
     async def _check_redis(self, principal: Principal) -> None:
-        """Reject before Redis is full, and first those users whose events fill it. Raises Unavailable if Redis does not
-        store anything now."""
+        """Reject before Redis is full, and first those users whose events fill it. Raises Unavailable if Redis refuses
+        writes."""
         if self._monotonic() < self._has_memory_until:
             await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
             return
@@ -260,7 +260,7 @@ class WorkGate:
             text = "The memory for events is nearly full."
             raise self._count(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
         if not use.stores:
-            raise Unavailable("Redis stores nothing.")
+            raise Unavailable("Redis refuses writes.")
 
     def _count(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()

@@ -252,18 +252,18 @@ class ChatService:
         if receipt.replayed:
             # The first request stored files of its own.
             await self._intake.discard(saved)
-            # The process that stored it may have died before it sent its hints.
-            await self._announce(receipt)
+            # The process that stored it may have died before it sent its notifications.
+            await self._notify_accepted(receipt)
             return receipt
         kind = "signal" if receipt.signal_id else "turn"
         MESSAGES_ACCEPTED.labels(kind=kind).inc()
         # A new conversation gets its id only now.
         bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
         _log.info("Accepted a message", kind=kind, lane=receipt.lane.value)
-        await self._announce(receipt)
+        await self._notify_accepted(receipt)
         return receipt
 
-    async def _announce(self, receipt: Receipt) -> None:
+    async def _notify_accepted(self, receipt: Receipt) -> None:
         hint = Hint("signal" if receipt.signal_id else "status", receipt.conversation_id, receipt.signal_id or "")
         await self._notify(hint, ring=receipt.lane if receipt.ring else None)
 
