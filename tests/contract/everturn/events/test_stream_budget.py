@@ -11,7 +11,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.redis import RedisEventWriter
-from everturn.events.redis_budget import RedisStreamMemory, StreamBudget
+from everturn.events.redis_budget import RedisStreamMemory, StreamBudget, hash_owner
 from everturn.events.stream import EncodedEvent, Entry
 
 ANN, AMY = Principal("acme", "p", "ann"), Principal("acme", "p", "amy")
@@ -133,13 +133,23 @@ async def test_ended_turns_are_trimmed_when_redis_has_no_memory_left(publisher: 
     try:
         with pytest.raises(Unavailable):
             await memory.check()
-        assert not (await memory.load_use(ANN)).stores
+        assert "maxmemory" in (await memory.load_use(ANN)).refusal
         # What it books may be refused, depending on the server; what it removes is not.
         with suppress(Unavailable):
             await memory.trim_ended(after_s=0)
         assert await publisher.bytes_of("a") == 0
     finally:
         await publisher.client.config_set("maxmemory", 512 << 20)
-    assert (await memory.load_use(ANN)).stores
+    assert not (await memory.load_use(ANN)).refusal
     await memory.trim_ended(after_s=0)
     assert await publisher.booked(ANN) == 0
+
+
+async def test_an_account_that_can_not_be_read_is_no_empty_account(publisher: Publisher) -> None:
+    tenant, _ = hash_owner(ANN)
+    await publisher.client.set(f"events:bytes:tenant:{tenant}", "not a sorted set")
+    try:
+        with pytest.raises(Unavailable):
+            await RedisStreamMemory(publisher.client).load_use(ANN)
+    finally:
+        await publisher.client.delete(f"events:bytes:tenant:{tenant}")

@@ -68,6 +68,7 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
 
     async with at_most(calls, 1):
         claim = await harness.claim(conversation_id)
+    assert (await turns.load_status(harness.principal, conversation_id)).waiting is None
 
     assert claim.turn_id is not None
     async with at_most(calls, 1):

@@ -52,7 +52,7 @@ class World:
             await asyncio.Event().wait()
         self.memory_reads += 1
         await self.doorbells.check(limit_s=1)
-        return replace(self.use, stores=not self.doorbells.out_of_memory)
+        return replace(self.use, refusal="OOM" if self.doorbells.out_of_memory else "")
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         self.counted += 1
@@ -157,6 +157,14 @@ async def test_new_work_gets_503_once_redis_refuses_writes() -> None:
 
     assert (await world.refuse())[0] == 503
     assert world.memory_reads == 1
+
+
+async def test_a_redis_whose_memory_is_used_up_is_refused_for_its_memory() -> None:
+    world = World()
+    world.use, world.doorbells.out_of_memory = RedisUse(95, 100), True
+
+    assert await world.refuse() == (503, 60)
+    assert world.refusals("memory") == 1
 
 
 async def test_a_queue_that_is_not_counted_is_a_503() -> None:

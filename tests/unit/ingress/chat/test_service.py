@@ -127,10 +127,10 @@ class World:
     async def check(self, **_: object) -> None:
         return None
 
-    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
+    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
         if self._redis_down:
             return {"doorbell": "Redis", "hint": "Redis"}
-        self.sent.append((hint, ring))
+        self.sent.append((hint, doorbell))
         return {}
 
     async def save(self, key: str, data: bytes) -> None:

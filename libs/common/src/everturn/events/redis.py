@@ -1,7 +1,8 @@
 """Events in Redis: the stream of a conversation, hints, and notifications of new signals.
 
 An entry of a stream has the id before it, a head with the size of each event, and the concatenated encoded events.
-Hints and inbox notifications go over pub/sub and reach only current listeners.
+Hints and inbox notifications go over pub/sub and reach only current listeners. They are sent together with the doorbell
+of a new turn.
 """
 
 import asyncio
@@ -368,8 +369,7 @@ class RedisEventWriter:
 
 
 # Runs every command, even if one fails. ARGV has three values for each: its name, its key or channel, and its value. A
-# pipeline of the client library would return one iteration of the event loop later, when this process's own listener
-# has already begun to read rows.
+# pipeline of the client library would return after this process's own listener has begun to read rows.
 _NOTIFY = """
 local errors = {}
 for i = 1, #ARGV, 3 do
@@ -386,16 +386,16 @@ class RedisNotifications:
     def __init__(self, client: Redis) -> None:
         self._notify = cast(Any, client.register_script(_NOTIFY))
 
-    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
+    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
         conversation_id = hint.conversation_id
         commands: dict[str, tuple[str, str, str]] = {}
-        if ring is not None:
-            commands["doorbell"] = ("RPUSH", lane_key(ring), conversation_id)
+        if doorbell is not None:
+            commands["doorbell"] = ("RPUSH", lane_key(doorbell), conversation_id)
         if hint.kind == "signal":
             commands["inbox notification"] = ("PUBLISH", f"{INBOX}{{{conversation_id}}}", "")
         commands["hint"] = ("PUBLISH", HINTS, f"{hint.kind} {conversation_id} {hint.signal_id}")
         try:
-            async with limited(CALL_LIMIT_S if ring is None else RING_LIMIT_S):
+            async with limited(CALL_LIMIT_S if doorbell is None else RING_LIMIT_S):
                 errors: list[bytes] = await self._notify(args=[*chain.from_iterable(commands.values())])
         except Unavailable as error:
             return dict.fromkeys(commands, str(error))

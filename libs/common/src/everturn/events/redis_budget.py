@@ -7,7 +7,8 @@ Users and tenants are hashes. `events:ended` has the announced ends of turns, by
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from redis.asyncio import Redis
@@ -26,6 +27,8 @@ KEEP_ENDED_S: Final = 45.0
 ACCOUNT_KEEP_S: Final = 7_200
 """Longer than streams are kept: bytes of expired streams in an account are corrected when they matter."""
 TRIM_AT_ONCE: Final = 200
+PROBE_LIMIT_S: Final = 0.5
+"""Time limit for reading the memory and storing a value in one call, which accepting a message waits for."""
 DEGRADED_SHARE: Final = 0.8
 """Share of Redis' memory from which readiness reports it as degraded."""
 _ENDED: Final = "events:ended"
@@ -167,26 +170,28 @@ class RedisStreamMemory:
                 return trimmed
 
     async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        async with limited(CALL_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
+        limit_s = CALL_LIMIT_S if owner is None else PROBE_LIMIT_S
+        async with limited(limit_s), self._client.pipeline(transaction=False) as pipeline:
             pipeline.info("memory")
-            if owner is not None:
-                tenant, user = hash_owner(owner)
-                pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
-                pipeline.set(PROBE, "1", ex=PROBE_S)
-            memory, *of_owner = await pipeline.execute(raise_on_error=False)
-            of_user, stored = of_owner or (None, True)
+            if owner is None:
+                (memory,) = await pipeline.execute()
+                return _read_use(memory)
+            tenant, user = hash_owner(owner)
+            pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
+            pipeline.set(PROBE, "1", ex=PROBE_S)
+            memory, of_user, stored = await pipeline.execute(raise_on_error=False)
             for reply in (memory, of_user):
                 if isinstance(reply, Exception):
                     raise reply
-        return RedisUse(
-            used=int(memory["used_memory"]),
-            limit=int(memory.get("maxmemory", 0)),
-            of_user=int(of_user or 0),
-            stores=not isinstance(stored, Exception),
-        )
+        refusal = str(stored) if isinstance(stored, Exception) else ""
+        return replace(_read_use(memory), of_user=int(of_user or 0), refusal=refusal)
 
     async def check(self) -> None:
         """Raise Unavailable when Redis is close to its memory limit."""
         use = await self.load_use()
         if use.share >= DEGRADED_SHARE:
             raise Unavailable(f"Redis uses {use.share:.0%} of its maxmemory.")
+
+
+def _read_use(memory: Mapping[str, Any]) -> RedisUse:
+    return RedisUse(used=int(memory["used_memory"]), limit=int(memory.get("maxmemory", 0)))

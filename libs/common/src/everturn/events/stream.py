@@ -123,12 +123,12 @@ class Notifications(Protocol):
     """Notifies workers and clients of what was stored. Best effort: a lost notification delays the reaction by a few
     seconds."""
 
-    async def send(self, hint: Hint, *, ring: Lane | None = None) -> Mapping[str, str]:
-        """Send the hint to ingresses, an inbox notification if the hint is about a signal, and, if `ring` is given, the
-        conversation's doorbell to that lane.
+    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
+        """Send the hint to ingresses, an inbox notification if the hint is about a signal, and, if a lane is given, the
+        conversation's `doorbell` to it.
 
-        If Redis rejects one, the others are still sent. Returns what could not be sent, and why. Takes at most 250 ms,
-        or 1 s with a doorbell.
+        If Redis rejects one, the others are still sent; if the call fails, none may have been. Returns what was not
+        sent, and why. Takes at most 250 ms, or 1 s with a doorbell.
         """
         ...
 
@@ -151,13 +151,13 @@ class InboxBells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedisUse:
-    """Bytes: used in total, the limit (0: unlimited), and the events of one user. `stores` is False if Redis refused to
-    store a value, for example because it is out of memory."""
+    """Bytes: used in total, the limit (0: unlimited), and the events of one user. `refusal` says why Redis refused to
+    store a value, for example because it is out of memory; empty if it stored it or was not asked to."""
 
     used: int
     limit: int
     of_user: int = 0
-    stores: bool = True
+    refusal: str = ""
 
     @property
     def share(self) -> float:
@@ -169,8 +169,8 @@ class StreamMemory(Protocol):
     """All calls raise Unavailable when Redis is down."""
 
     async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        """Load the total use; for an `owner` also the bytes of its events, and whether Redis accepts writes. Takes at
-        most 250 ms, because accepting a message waits for it."""
+        """Load the total use, within 250 ms; for an `owner` also the bytes of its events and whether Redis refuses to
+        store a value, within 500 ms, because accepting a message waits for it."""
         ...
 
     async def check(self) -> None:

@@ -274,7 +274,10 @@ class Timelines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConversationStatus:
-    """A conversation, its open turn, and that turn's queue position while it is queued."""
+    """A conversation, its open turn, and that turn's queue position while it is queued.
+
+    The position is read a moment earlier: `waiting` can be None although the conversation has just been queued.
+    """
 
     conversation: Conversation
     open_turn_id: TurnId | None

@@ -73,10 +73,13 @@ SELECT {BLOCK_COLUMNS}
                       ORDER BY seq) AS found
  ORDER BY seq
 """
+# OFFSET 0 keeps the planner from calling queue_positions for conversations that aren't queued.
 _STATUS = f"""
 SELECT found.*, place.turn_id AS waiting_id, place.ahead
   FROM ({LOAD_CONVERSATION}) AS found
-  LEFT JOIN queue_positions(ARRAY[$4], ARRAY[$1], ARRAY[$2], ARRAY[$3], $5) AS place ON found.state = 'queued'
+  LEFT JOIN LATERAL (
+       SELECT * FROM queue_positions(ARRAY[$4], ARRAY[$1], ARRAY[$2], ARRAY[$3], $5)
+        WHERE found.state = 'queued' OFFSET 0) AS place ON place.turn_id = found.open_turn_id
 """
 _ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
 _SOME_BLOCKS = f"""

@@ -259,8 +259,8 @@ class WorkGate:
         if use.share >= MEMORY_FULL:
             text = "The memory for events is nearly full."
             raise self._count(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
-        if not use.stores:
-            raise Unavailable("Redis refuses writes.")
+        if use.refusal:
+            raise Unavailable(f"Redis: {use.refusal}")
 
     def _count(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
         self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
