@@ -46,8 +46,8 @@ GRANT EXECUTE ON FUNCTION append_blocks TO everturn_worker;
 
 
 -- What most commits of a worker consist of, in one call: append_blocks, the effects of tools, the usage of models, and,
--- with p_close, the end of the turn (close_turn). Returns inbox_seq. If p_close has seen another inbox_seq, nothing is
--- written. Runs as the worker, under the worker's policies.
+-- with p_close, the end of the turn (close_turn). These three can be null. Returns inbox_seq. If p_close has seen another
+-- inbox_seq, nothing is written. Runs as the worker, under the worker's policies.
 CREATE OR REPLACE FUNCTION append_commit(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text,
     p_next_seq bigint, p_turn_ids text[], p_rounds integer[], p_types text[], p_authors text[], p_refs text[],
@@ -72,17 +72,21 @@ BEGIN
     v_inbox := append_blocks(p_tenant, p_project, p_user_id, p_conversation, p_turn, p_fence, p_cursor, p_next_seq,
                              p_turn_ids, p_rounds, p_types, p_authors, p_refs, p_call_ids, p_bodies, p_ts, p_ts_first,
                              p_hashes);
-    INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, effect,
-                             state)
-    SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, e.*
-      FROM json_to_recordset(p_effects) AS e (call_id text, tool_id text, args_hash text, effect text, state text)
-        ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state;
-    INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens,
-                             output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
-    SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, u.*
-      FROM json_to_recordset(p_usage) AS u (
-           model text, role text, input_tokens bigint, output_tokens bigint, cache_read_tokens bigint,
-           cache_write_tokens bigint, cost_usd double precision, estimated boolean, cost_known boolean);
+    IF p_effects IS NOT NULL THEN
+        INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash,
+                                 effect, state)
+        SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, e.*
+          FROM json_to_recordset(p_effects) AS e (call_id text, tool_id text, args_hash text, effect text, state text)
+            ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state;
+    END IF;
+    IF p_usage IS NOT NULL THEN
+        INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens,
+                                 output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
+        SELECT p_turn, p_conversation, p_tenant, p_project, p_user_id, u.*
+          FROM json_to_recordset(p_usage) AS u (
+               model text, role text, input_tokens bigint, output_tokens bigint, cache_read_tokens bigint,
+               cache_write_tokens bigint, cost_usd double precision, estimated boolean, cost_known boolean);
+    END IF;
     IF p_close IS NOT NULL THEN
         PERFORM close_turn(p_conversation, p_turn, p_close);
     END IF;

@@ -125,8 +125,8 @@ async def _append_commit(connection: Connection, lease: Lease, commit: Commit, c
         [block.ts for block in blocks],
         [block.ts_first for block in blocks],
         [block.hash for block in blocks],
-        json.dumps(list(effects.values())),
-        json.dumps([asdict(usage) for usage in commit.usage]),
+        json.dumps(list(effects.values())) if effects else None,
+        json.dumps([asdict(usage) for usage in commit.usage]) if commit.usage else None,
         None if close is None else _build_close_json(close),
     )
     if close is not None and close.seen_inbox != inbox_seq:
