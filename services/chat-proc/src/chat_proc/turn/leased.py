@@ -326,8 +326,10 @@ class LeasedTurn:
         self._clock = clock
         turn = start.turn
         self._blocks = list(start.blocks)
-        self.turn_start = next((i for i, b in enumerate(self._blocks) if b.turn_id == turn.id), len(self._blocks))
+        self.turn_start = len(self._blocks)
         """The index of the turn's first block in `blocks`."""
+        while self.turn_start and self._blocks[self.turn_start - 1].turn_id == turn.id:
+            self.turn_start -= 1
         self.progress = fold_progress(self.turn_blocks)
         """What the blocks of this turn say; only a commit changes it."""
         self._next_seq = claim.next_seq
