@@ -1,10 +1,10 @@
--- Like claim_conversation, within the limits of running turns. A queued turn whose tenant or user exceeds a limit is not
--- claimed while another waiting turn exceeds the limits by less: deferred_to is then that turn's conversation, and
--- deferred_lane the lane of the turn that was not claimed. The turn that exceeds the limits least may always be claimed,
--- so no free slot stays empty while a turn waits. For an ordinary slot, turns of dead workers and ended turns that were
--- not announced are claimed regardless of the limits. With p_extra_slot, only a queued turn that find_extra_turn would
--- choose is claimed.
--- Claims of one tenant are serialized: two workers must not both take the last place of a user.
+-- Like claim_conversation, within the limits of running turns. A queued turn whose tenant or user exceeds a limit is
+-- not claimed while another waiting turn exceeds the limits by less: deferred_to is then that turn's conversation, and
+-- deferred_lane the lane of the turn that was not claimed. The turn that exceeds the limits least may always be
+-- claimed, so no free slot stays empty while a turn waits. For an ordinary slot, turns of dead workers and ended turns
+-- that were not announced are claimed regardless of the limits. With p_extra_slot, only a queued turn that
+-- find_extra_turn would choose is claimed. Claims of one tenant are serialized: two workers must not both take the last
+-- place of a user.
 CREATE OR REPLACE FUNCTION claim_fairly(
     p_conversation text, p_owner text, p_ttl interval, p_user_max integer, p_tenant_max integer,
     p_slots integer, p_extra integer, p_extra_slot boolean, p_lent boolean
@@ -151,11 +151,12 @@ $$;
 REVOKE ALL ON FUNCTION rank_waiting FROM PUBLIC;
 
 
--- The conversation whose queued turn may take an extra slot now, the one with the highest priority; null if none may. If
--- p_conversation is given, only that one is considered. p_slots and p_extra are the ordinary and the extra slots of all workers. Only users without a running turn are
--- eligible; with p_lent, when turns that make no progress hold ordinary slots, all users below their limit. A group
--- (the turns of a tenant on a lane) gets another extra slot only while it holds fewer than are free, so some are left
--- for a group that comes later, as long as fewer groups hold any than there are extra slots.
+-- The conversation whose queued turn may take an extra slot now, the one with the highest priority; null if none may.
+-- If p_conversation is given, only that one is considered. p_slots and p_extra are the ordinary and the extra slots of
+-- all workers. Only users without a running turn are eligible; with p_lent, when turns that make no progress hold
+-- ordinary slots, all users below their limit. A group (the turns of a tenant on a lane) gets another extra slot only
+-- while it holds fewer than are free, so some are left for a group that comes later, as long as fewer groups hold any
+-- than there are extra slots.
 CREATE OR REPLACE FUNCTION find_extra_turn(
     p_conversation text, p_user_max integer, p_tenant_max integer, p_slots integer, p_extra integer, p_lent boolean
 ) RETURNS text
@@ -212,8 +213,8 @@ GRANT EXECUTE ON FUNCTION renew_leases TO everturn_worker;
 
 
 -- Releases a lease, if it is held. With p_requeue the open turn goes back to the queue as if its doorbell had just been
--- rung. Returns whether the conversation has work, so that its doorbell must be rung: those rung during the lease were in
--- vain. An accept waits for the row that is locked here, so none is missed. False if another worker has claimed the
+-- rung. Returns whether the conversation has work, so that its doorbell must be rung: those rung during the lease were
+-- in vain. An accept waits for the row that is locked here, so none is missed. False if another worker has claimed the
 -- conversation since.
 CREATE OR REPLACE FUNCTION release_lease(p_conversation text, p_owner text, p_fence bigint, p_requeue boolean)
 RETURNS boolean
@@ -242,8 +243,8 @@ REVOKE ALL ON FUNCTION release_lease FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION release_lease TO everturn_worker;
 
 
--- Records that the end of a turn was announced, with the last event id that clients can have, in one call. Returns false
--- if the fence is stale. Runs as the worker, under the worker's policies.
+-- Records that the end of a turn was announced, with the last event id that clients can have, in one call. Returns
+-- false if the fence is stale. Runs as the worker, under the worker's policies.
 CREATE OR REPLACE FUNCTION save_announced(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text
 ) RETURNS boolean
@@ -264,8 +265,8 @@ REVOKE ALL ON FUNCTION save_announced FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION save_announced TO everturn_worker;
 
 
--- save_announced and then release_lease, in one call, for a turn that has ended. With a stale fence: false if the end is
--- announced already, as after a call whose answer was lost, otherwise null. Runs as the worker, under the worker's
+-- save_announced and then release_lease, in one call, for a turn that has ended. With a stale fence: false if the end
+-- is announced already, as after a call whose answer was lost, otherwise null. Runs as the worker, under the worker's
 -- policies.
 CREATE OR REPLACE FUNCTION release_announced(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_owner text, p_fence bigint,

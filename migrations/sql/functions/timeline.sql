@@ -46,8 +46,8 @@ GRANT EXECUTE ON FUNCTION append_blocks TO everturn_worker;
 
 
 -- What most commits of a worker consist of, in one call: append_blocks, the effects of tools, the usage of models, and,
--- with p_close, the end of the turn (close_turn). These three can be null. Returns inbox_seq. If p_close has seen another
--- inbox_seq, nothing is written. Runs as the worker, under the worker's policies.
+-- with p_close, the end of the turn (close_turn). p_effects, p_usage and p_close can be null. Returns inbox_seq. If p_close
+-- has seen another inbox_seq, nothing is written. Runs as the worker, under the worker's policies.
 CREATE OR REPLACE FUNCTION append_commit(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text,
     p_next_seq bigint, p_turn_ids text[], p_rounds integer[], p_types text[], p_authors text[], p_refs text[],

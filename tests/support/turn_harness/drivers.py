@@ -14,7 +14,7 @@ from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelT
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
-from everturn.turns.model import Announced, Commit, Lease, TurnStart
+from everturn.turns.model import Commit, Lease, TurnStart
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
@@ -66,15 +66,15 @@ def _stand_still() -> None:
 
 
 class GatedLeases(MemoryLeases):
-    """The leases of one worker, which can die before or after a release."""
+    """The leases of one worker, which can die before or after it releases an ended turn."""
 
     def __init__(self, platform: MemoryPlatform, gate: Gate, *, owner: str, ttl_s: float) -> None:
         super().__init__(platform, owner=owner, ttl_s=ttl_s)
         self._gate = gate
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
         await self._gate.cross()
-        has_work = await super().release(lease, requeue=requeue, announced=announced)
+        has_work = await super().release_announced(lease, turn_id, cursor)
         await self._gate.cross()
         return has_work
 

@@ -119,7 +119,7 @@ async def test_all_notifications_of_a_change_are_one_call(redis_drivers: RedisDr
     before = (await redis_client.info("stats"))["total_reads_processed"]
 
     hint = Hint("signal", conversation_id, SequentialIds().signal())
-    assert await redis_drivers.notifications.send(hint, doorbell=Lane.PAID) == {}
+    assert await redis_drivers.notifications.send(hint, ring_lane=Lane.PAID) == {}
 
     # The read of INFO itself is the second.
     assert (await redis_client.info("stats"))["total_reads_processed"] - before == 2
@@ -135,7 +135,7 @@ async def test_one_notification_that_fails_does_not_stop_the_others(
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         listener = tasks.create_task(hear_one(redis_drivers.hints.listen(listening.set)))
         await listening.wait()
-        failed = await redis_drivers.notifications.send(hint, doorbell=Lane.PAID)
+        failed = await redis_drivers.notifications.send(hint, ring_lane=Lane.PAID)
 
     assert list(failed) == ["doorbell"]
     assert "WRONGTYPE" in failed["doorbell"]
@@ -145,7 +145,7 @@ async def test_one_notification_that_fails_does_not_stop_the_others(
 async def test_without_a_server_no_notification_is_sent() -> None:
     async with open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
         failed = await redis_drivers.notifications.send(
-            Hint("status", SequentialIds().conversation()), doorbell=Lane.PAID
+            Hint("status", SequentialIds().conversation()), ring_lane=Lane.PAID
         )
 
     assert list(failed) == ["doorbell", "hint"]

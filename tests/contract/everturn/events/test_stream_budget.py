@@ -40,7 +40,7 @@ class Publisher:
         return sum(len(value) for _, fields in rows for value in fields.values())
 
     async def booked(self, owner: Principal) -> int:
-        return (await RedisStreamMemory(self.client).load_use(owner)).of_user
+        return (await RedisStreamMemory(self.client).probe(owner)).of_user
 
 
 @pytest.fixture
@@ -96,8 +96,10 @@ async def test_a_tenants_budget_removes_streams_of_its_largest_users(publisher: 
 async def test_only_events_of_ended_turns_are_removed(publisher: Publisher) -> None:
     memory = RedisStreamMemory(publisher.client)
     await publisher.publish("a", ANN, 3)
-    await memory.note_ended(ConversationId("a"), ANN, publisher.last["a"])
-    await publisher.publish("a", ANN, 2)
+    ended = publisher.last["a"]
+    await publisher.publish("a", ANN, 1)
+    await memory.note_ended(ConversationId("a"), ANN, ended)
+    await publisher.publish("a", ANN, 1)
     await publisher.publish("b", ANN, 1)
     await memory.note_ended(ConversationId("b"), ANN, publisher.last["b"])
 
@@ -133,14 +135,14 @@ async def test_ended_turns_are_trimmed_when_redis_has_no_memory_left(publisher: 
     try:
         with pytest.raises(Unavailable):
             await memory.check()
-        assert "maxmemory" in (await memory.load_use(ANN)).refusal
+        assert "maxmemory" in (await memory.probe(ANN)).refusal
         # What it books may be refused, depending on the server; what it removes is not.
         with suppress(Unavailable):
             await memory.trim_ended(after_s=0)
         assert await publisher.bytes_of("a") == 0
     finally:
         await publisher.client.config_set("maxmemory", 512 << 20)
-    assert not (await memory.load_use(ANN)).refusal
+    assert not (await memory.probe(ANN)).refusal
     await memory.trim_ended(after_s=0)
     assert await publisher.booked(ANN) == 0
 
@@ -150,6 +152,6 @@ async def test_an_account_that_can_not_be_read_is_no_empty_account(publisher: Pu
     await publisher.client.set(f"events:bytes:tenant:{tenant}", "not a sorted set")
     try:
         with pytest.raises(Unavailable):
-            await RedisStreamMemory(publisher.client).load_use(ANN)
+            await RedisStreamMemory(publisher.client).probe(ANN)
     finally:
         await publisher.client.delete(f"events:bytes:tenant:{tenant}")

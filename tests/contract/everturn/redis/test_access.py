@@ -57,7 +57,7 @@ class TestTokenBuckets(TokenBucketsContract):
 
 async def test_an_ingress_rings_and_a_worker_answers(ingress: RedisDrivers, worker: RedisDrivers) -> None:
     await ingress.doorbells.check(limit_s=LIMIT_S, writing=True)
-    await ingress.notifications.send(Hint("status", CONVERSATION), doorbell=Lane.REGISTERED)
+    await ingress.notifications.send(Hint("status", CONVERSATION), ring_lane=Lane.REGISTERED)
     await worker.doorbells.ring(Lane.PAID, CONVERSATION)
 
     heard = [await worker.doorbells.next_ring([lane], timeout_s=LIMIT_S) for lane in (Lane.REGISTERED, Lane.PAID)]

@@ -13,7 +13,7 @@ from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.postgres.pool import Connection
 from everturn.queue.model import QueuePosition, WaitingTurn
 from everturn.turns.inbox import IdempotencyKey
-from everturn.turns.model import Announced, Effect, EffectChange, EffectState, UsageEvent
+from everturn.turns.model import Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing, commit, think
@@ -82,7 +82,7 @@ async def test_calls_of_a_turn(postgres_harness: Harness, roles: Roles, calls: l
         await harness.timelines.commit(claim.lease, replace(end, usage=(USAGE,), effects=(EFFECT,)))
 
     async with at_most(calls, 1):
-        await harness.leases.release(claim.lease, requeue=False, announced=Announced(claim.turn_id, claim.cursor))
+        await harness.leases.release_announced(claim.lease, claim.turn_id, claim.cursor)
 
 
 async def test_calls_of_the_index(postgres_harness: Harness, roles: Roles, calls: list[str]) -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.agent.loop import add_prune_notice, draft_opening
+from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
-from chat_proc.agent.loop import draft_opening
+from chat_proc.agent.opening import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage
 from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles

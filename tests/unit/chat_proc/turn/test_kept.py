@@ -10,9 +10,9 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer
-from chat_proc.turn.kept import BLOCK_BYTES, KeptTimeline, KeptTimelines, Rendering
+from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering, try_estimate_bytes
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.metrics import TIMELINES_LOADED
+from everturn.core.metrics import TIMELINES
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits
 from everturn.timeline.blocks import (
     GENESIS_HASH,
@@ -28,7 +28,7 @@ from everturn.timeline.turns import SignalKind
 from everturn_testing.models.scripted_model import ScriptedModel
 from everturn_testing.timeline import TimelineBuilder, build_file
 
-FIRST, SECOND = ConversationId("conv_1"), ConversationId("conv_2")
+FIRST, SECOND = ConversationId("conv_a"), ConversationId("conv_b")
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 
 
@@ -54,16 +54,17 @@ async def test_a_timeline_is_taken_once_and_only_with_its_last_hash() -> None:
 
 
 async def test_all_kept_timelines_together_are_bounded() -> None:
-    size = build_kept().size
-    timelines = KeptTimelines(max_bytes=2 * size)
-    for n in range(3):
+    size = try_estimate_bytes(build_kept().blocks, max_bytes=1_000_000)
+    assert size is not None
+    timelines = KeptTimelines(max_bytes=5 * size)
+    for n in range(6):
         timelines.keep(ConversationId(f"conv_{n}"), build_kept())
-    timelines.keep(ConversationId("conv_3"), build_kept(text="x" * 10 * BLOCK_BYTES))
+    timelines.keep(SECOND, build_kept(text="x" * size))
 
     assert timelines.take(ConversationId("conv_0"), "a") is None
     assert timelines.take(ConversationId("conv_1"), "a") is not None
-    assert timelines.take(ConversationId("conv_2"), "a") is not None
-    assert timelines.take(ConversationId("conv_3"), "a") is None, "it alone is too large"
+    assert timelines.take(ConversationId("conv_5"), "a") is not None
+    assert timelines.take(SECOND, "a") is None, "it alone is too large"
 
 
 def test_the_size_of_parsed_json_is_not_underestimated() -> None:
@@ -79,7 +80,8 @@ def test_the_size_of_parsed_json_is_not_underestimated() -> None:
     tracemalloc.stop()
 
     assert isinstance(parsed, ToolCallBody)
-    assert KeptTimeline("a", (block,)).size > used
+    assert (try_estimate_bytes([block], max_bytes=10_000_000) or 0) > used
+    assert try_estimate_bytes([block], max_bytes=used) is None
 
 
 async def test_a_timeline_is_forgotten_after_a_while() -> None:
@@ -103,7 +105,7 @@ async def test_a_timeline_is_kept_without_the_bytes_of_its_images() -> None:
 
 
 def count_loaded(kind: str) -> float:
-    return TIMELINES_LOADED.labels(kind)._value.get()  # pyright: ignore[reportPrivateUsage]
+    return TIMELINES.labels(kind)._value.get()  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_the_next_turn_on_the_same_worker_reads_no_blocks() -> None:

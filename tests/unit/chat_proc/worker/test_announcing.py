@@ -19,7 +19,7 @@ from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatu
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Announced, Lease
+from everturn.turns.model import Lease
 from everturn.turns.ports import Ring, Timelines
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
@@ -352,11 +352,11 @@ class LeasesBehindABrokenLink(MemoryLeases):
 
     broken = True
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         if self.broken:
             self.broken = False
             raise Unavailable()
-        return await super().release(lease, requeue=requeue, announced=announced)
+        return await super().release(lease, requeue=requeue)
 
 
 async def test_a_lease_is_released_after_a_short_database_outage() -> None:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from chat_proc.worker.heartbeat import STALL_S, Heartbeat
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
-from everturn.turns.model import Announced, Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn_testing.core import FixedClock
 
 ONE, TWO = ConversationId("conv_1"), ConversationId("conv_2")
@@ -63,7 +63,7 @@ class Leases:
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         raise NotImplementedError
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         raise NotImplementedError
 
 

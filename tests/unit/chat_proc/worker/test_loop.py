@@ -13,7 +13,7 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN
-from everturn.turns.model import Announced, Claim, ClaimBounds, Deferred, Lease, SlotKind
+from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
 
@@ -67,7 +67,7 @@ class Leases:
             raise Unavailable()
         return {}
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         if self.away:
             raise Unavailable()
         assert requeue

@@ -27,7 +27,7 @@ class Memory:
         self.trims += 1
         return 2
 
-    async def load_use(self, owner: Principal | None = None) -> RedisUse:
+    async def load_use(self) -> RedisUse:
         return RedisUse(used=30, limit=100)
 
 

@@ -47,7 +47,7 @@ class World:
             random=lambda: self.luck,
         )
 
-    async def load_use(self, owner: Principal | None = None) -> RedisUse:
+    async def probe(self, owner: Principal) -> RedisUse:
         if self.silent:
             await asyncio.Event().wait()
         self.memory_reads += 1

@@ -118,7 +118,7 @@ class World:
             raise self.kept
         return self.kept
 
-    async def load_use(self, owner: Principal | None = None) -> RedisUse:
+    async def probe(self, owner: Principal) -> RedisUse:
         return self.use
 
     async def load_depth(self, *_: object) -> QueueDepth:
@@ -127,10 +127,10 @@ class World:
     async def check(self, **_: object) -> None:
         return None
 
-    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
+    async def send(self, hint: Hint, *, ring_lane: Lane | None = None) -> Mapping[str, str]:
         if self._redis_down:
             return {"doorbell": "Redis", "hint": "Redis"}
-        self.sent.append((hint, doorbell))
+        self.sent.append((hint, ring_lane))
         return {}
 
     async def save(self, key: str, data: bytes) -> None:

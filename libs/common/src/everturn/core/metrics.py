@@ -161,8 +161,8 @@ TURNS_STALLED = Counter(
 ANNOUNCEMENTS_FAILED = Counter("everturn_announcements_failed", "Failed attempts to announce a turn's end.")
 EVENTS_PUBLISHED = Counter("everturn_events_published", "Events passed to the event streams in Redis.")
 REWINDS = Counter("everturn_rewinds", "Turns sent to clients again from their committed state.")
-TIMELINES_LOADED = Counter(
-    "everturn_timelines_loaded",
+TIMELINES = Counter(
+    "everturn_timelines",
     "Claimed turns, by kind of their timeline: warm (kept in memory from an earlier turn), or cold (otherwise).",
     ["kind"],
 )

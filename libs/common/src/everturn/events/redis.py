@@ -22,7 +22,7 @@ from everturn.core.open_values import report_unknown
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
 from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet, Hint
-from everturn.queue.redis import lane_key
+from everturn.queue.redis import doorbell_command
 from everturn.redis.calls import (
     CALL_LIMIT_S,
     PUBLISH_LIMIT_S,
@@ -369,7 +369,8 @@ class RedisEventWriter:
 
 
 # Runs every command, even if one fails. ARGV has three values for each: its name, its key or channel, and its value. A
-# pipeline of the client library would return after this process's own listener has begun to read rows.
+# pipeline of the client library would return after this process's own listener has begun to read rows, which delays the
+# response to a message by 0.2 ms.
 _NOTIFY = """
 local errors = {}
 for i = 1, #ARGV, 3 do
@@ -386,16 +387,16 @@ class RedisNotifications:
     def __init__(self, client: Redis) -> None:
         self._notify = cast(Any, client.register_script(_NOTIFY))
 
-    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
+    async def send(self, hint: Hint, *, ring_lane: Lane | None = None) -> Mapping[str, str]:
         conversation_id = hint.conversation_id
         commands: dict[str, tuple[str, str, str]] = {}
-        if doorbell is not None:
-            commands["doorbell"] = ("RPUSH", lane_key(doorbell), conversation_id)
+        if ring_lane is not None:
+            commands["doorbell"] = doorbell_command(ring_lane, conversation_id)
         if hint.kind == "signal":
             commands["inbox notification"] = ("PUBLISH", f"{INBOX}{{{conversation_id}}}", "")
         commands["hint"] = ("PUBLISH", HINTS, f"{hint.kind} {conversation_id} {hint.signal_id}")
         try:
-            async with limited(CALL_LIMIT_S if doorbell is None else RING_LIMIT_S):
+            async with limited(CALL_LIMIT_S if ring_lane is None else RING_LIMIT_S):
                 errors: list[bytes] = await self._notify(args=[*chain.from_iterable(commands.values())])
         except Unavailable as error:
             return dict.fromkeys(commands, str(error))

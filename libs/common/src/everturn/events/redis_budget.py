@@ -92,10 +92,14 @@ end
 """
 )
 
-# The size of the stream at the end is stored, because a following turn adds to the same account.
+# The size of what is to be removed is stored, because a following turn adds to the same account, and may have begun.
 _NOTE_ENDED = """
 local tenant, user, conversation, first_kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local bytes = redis.call('ZSCORE', 'events:bytes:user:' .. user, conversation) or '0'
+local bytes = tonumber(redis.call('ZSCORE', 'events:bytes:user:' .. user, conversation) or '0')
+for _, entry in ipairs(redis.call('XRANGE', 'events:{' .. conversation .. '}', first_kept, '+', 'COUNT', 1000)) do
+  for _, part in ipairs(entry[2]) do bytes = bytes - #part end
+end
+bytes = math.max(0, bytes)
 local now = tonumber(redis.call('TIME')[1])
 redis.call('ZADD', KEYS[1], now, table.concat({conversation, first_kept, tenant, user, bytes}, ' '))
 """
@@ -169,14 +173,14 @@ class RedisStreamMemory:
             if count < TRIM_AT_ONCE:
                 return trimmed
 
-    async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        limit_s = CALL_LIMIT_S if owner is None else PROBE_LIMIT_S
-        async with limited(limit_s), self._client.pipeline(transaction=False) as pipeline:
+    async def load_use(self) -> RedisUse:
+        async with limited(CALL_LIMIT_S):
+            return _read_use(await self._client.info("memory"))
+
+    async def probe(self, owner: Principal) -> RedisUse:
+        tenant, user = hash_owner(owner)
+        async with limited(PROBE_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
             pipeline.info("memory")
-            if owner is None:
-                (memory,) = await pipeline.execute()
-                return _read_use(memory)
-            tenant, user = hash_owner(owner)
             pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
             pipeline.set(PROBE, "1", ex=PROBE_S)
             memory, of_user, stored = await pipeline.execute(raise_on_error=False)

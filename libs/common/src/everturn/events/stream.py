@@ -123,12 +123,12 @@ class Notifications(Protocol):
     """Notifies workers and clients of what was stored. Best effort: a lost notification delays the reaction by a few
     seconds."""
 
-    async def send(self, hint: Hint, *, doorbell: Lane | None = None) -> Mapping[str, str]:
-        """Send the hint to ingresses, an inbox notification if the hint is about a signal, and, if a lane is given, the
-        conversation's `doorbell` to it.
+    async def send(self, hint: Hint, *, ring_lane: Lane | None = None) -> Mapping[str, str]:
+        """Send the hint to ingresses, an inbox notification if the hint is about a signal, and, if `ring_lane` is
+        given, the conversation's doorbell to that lane.
 
-        If Redis rejects one, the others are still sent; if the call fails, none may have been. Returns what was not
-        sent, and why. Takes at most 250 ms, or 1 s with a doorbell.
+        If Redis rejects one, the others are still sent. Returns what was not sent, and why; if the call fails, that is
+        all of them, although some may have been sent. Takes at most 250 ms, or 1 s with a doorbell.
         """
         ...
 
@@ -151,8 +151,8 @@ class InboxBells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedisUse:
-    """Bytes: used in total, the limit (0: unlimited), and the events of one user. `refusal` says why Redis refused to
-    store a value, for example because it is out of memory; empty if it stored it or was not asked to."""
+    """Bytes: used in total, the limit (0: unlimited), the events of one user. `probe` fills
+    the last two: `refusal` says why Redis did not store a value, for example because it is out of memory."""
 
     used: int
     limit: int
@@ -168,9 +168,13 @@ class RedisUse:
 class StreamMemory(Protocol):
     """All calls raise Unavailable when Redis is down."""
 
-    async def load_use(self, owner: Principal | None = None) -> RedisUse:
-        """Load the total use, within 250 ms; for an `owner` also the bytes of its events and whether Redis refuses to
-        store a value, within 500 ms, because accepting a message waits for it."""
+    async def load_use(self) -> RedisUse:
+        """The total use, within 250 ms."""
+        ...
+
+    async def probe(self, owner: Principal) -> RedisUse:
+        """The total use, that of the owner's events, and whether Redis refuses to store a value now. Within 500 ms,
+        because accepting a message waits for it."""
         ...
 
     async def check(self) -> None:

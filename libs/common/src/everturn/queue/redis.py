@@ -32,11 +32,11 @@ class RedisDoorbells:
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
         async with limited(RING_LIMIT_S):
-            await self._client.rpush(lane_key(lane), conversation_id)
+            await self._client.execute_command(*doorbell_command(lane, conversation_id))
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
         async with limited(timeout_s + GRACE_S):
-            reply = await self._client.execute_command("BLMPOP", timeout_s, len(lanes), *map(lane_key, lanes), "LEFT")
+            reply = await self._client.execute_command("BLMPOP", timeout_s, len(lanes), *map(_lane_key, lanes), "LEFT")
         return None if reply is None else ConversationId(cast(bytes, reply[1][0]).decode())
 
     async def check(self, *, limit_s: float, writing: bool = False) -> None:
@@ -44,8 +44,12 @@ class RedisDoorbells:
             await (self._client.set(PROBE, "1", ex=PROBE_S) if writing else self._client.ping())
 
 
-def lane_key(lane: Lane) -> str:
-    """The list of a lane's doorbells."""
+def doorbell_command(lane: Lane, conversation_id: ConversationId) -> tuple[str, str, str]:
+    """The Redis command that rings a doorbell."""
+    return "RPUSH", _lane_key(lane), conversation_id
+
+
+def _lane_key(lane: Lane) -> str:
     return f"turns:{lane.value}"
 
 

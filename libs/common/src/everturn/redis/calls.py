@@ -13,7 +13,7 @@ from everturn.core.cancellation import answered_within, keep_cancellation
 from everturn.core.errors import Invalid, Unavailable
 
 CALL_LIMIT_S = 0.25
-"""Accepting a message waits at most this long before it answers 503."""
+"""For calls that a request waits for."""
 RING_LIMIT_S = 1.0
 """A doorbell is rung after the commit, when the answer is certain, so a busy machine gets more time."""
 PUBLISH_LIMIT_S = 2.0

@@ -130,8 +130,7 @@ class ToolCodeBody(TextBody):
 
 
 class StoredText(BaseModel):
-    """A long text in the object store, as UTF-8. `sha256` is the hex digest of its bytes, `bytes`
-    their number."""
+    """A long text in the object store, as UTF-8. `sha256` is the hex digest of its bytes, `bytes` their number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -209,8 +208,8 @@ class CompletionBody(TextBody):
 
 
 class AttemptBody(TextBody):
-    """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls
-    in the same reply."""
+    """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls in the same
+    reply."""
 
     shown: str | None = None
     instance: int = 0
@@ -280,8 +279,7 @@ class KeptText(BaseModel):
 
 
 class RangeSummaryBody(Body):
-    """A summary of the blocks `first_seq` to `last_seq`. It preserves what
-    readers would need from them.
+    """A summary of the blocks `first_seq` to `last_seq`. It preserves what readers would need from them.
 
     `history` covers whole ended turns; `turn` covers the beginning of the turn that contains it. A later summary of the
     same scope includes the earlier one. `turn_ids` are those of the range that no earlier summary listed.
@@ -477,8 +475,8 @@ newest prune notice, the newest history summary, and each turn's newest checkpoi
 
 @dataclass(frozen=True, slots=True)
 class BlockDraft:
-    """A block without a position. Times are ISO 8601 in UTC; `ts_first` is when the first piece of a
-    streamed block arrived."""
+    """A block without a position. Times are ISO 8601 in UTC; `ts_first` is when the first piece of a streamed block
+    arrived."""
 
     turn_id: TurnId
     round: int

@@ -243,14 +243,6 @@ class TurnClose:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
-    """A turn whose terminal event was published, and the last event id issued."""
-
-    turn_id: TurnId
-    cursor: EventCursor
-
-
-@dataclass(frozen=True, slots=True)
 class Commit:
     """One transaction of a lease holder. `cursor` is the last event id issued so far.
 

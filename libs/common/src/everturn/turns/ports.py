@@ -18,7 +18,6 @@ from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import (
-    Announced,
     Approval,
     Claim,
     ClaimBounds,
@@ -125,15 +124,18 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
 
-        With `announced`, which excludes `requeue`, first do what Timelines.save_announced does, in the same
-        transaction. Raises StaleFence if the fence is stale and the end is not saved as announced yet.
-
         Returns whether the conversation has work, so that its doorbell must be rung: doorbells rung while it was leased
-        were in vain. Otherwise, if another worker has claimed it since, returns False. Without `requeue` no turn may be
-        running.
+        were in vain. Returns False if another worker has claimed it since. Without `requeue` no turn may be running.
+        """
+        ...
+
+    async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
+        """Do what Timelines.save_announced does, and then `release` without `requeue`, in one transaction.
+
+        Raises StaleFence if the fence is stale and the end is not saved as announced yet.
         """
         ...
 
@@ -154,8 +156,8 @@ class FairClaims(Protocol):
 
     async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
         """The waiting turn with the highest claim to an extra slot: its user is below the bound and, for a reserved
-        slot, has no running turn. The turns of a tenant on a lane get another
-        extra slot only while they hold fewer than are free."""
+        slot, has no running turn. The turns of a tenant on a lane get another extra slot only while they hold
+        fewer than are free."""
         ...
 
 
@@ -276,7 +278,7 @@ class Timelines(Protocol):
 class ConversationStatus:
     """A conversation, its open turn, and that turn's queue position while it is queued.
 
-    The position is read a moment earlier: `waiting` can be None although the conversation has just been queued.
+    The position is not read in the same snapshot: `waiting` can be None although the conversation has just been queued.
     """
 
     conversation: Conversation

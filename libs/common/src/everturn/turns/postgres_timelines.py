@@ -23,7 +23,6 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.inbox import TENANT_SHARE
 from everturn.turns.model import (
-    Announced,
     Claim,
     ClaimBounds,
     Commit,
@@ -287,20 +286,22 @@ class PostgresLeases:
         # -1 for a row that was not renewed: a worker of the previous version reads that as "nothing new in the inbox".
         return {row["conversation_id"]: row["inbox_seq"] if row["inbox_seq"] >= 0 else None for row in rows}
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
-        held = lease.owner, lease.fence
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         async with self._database.connection() as connection:
-            if announced is None:
-                return await connection.fetchval(
-                    "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, *held, requeue
-                )
+            return await connection.fetchval(
+                "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
+            )
+
+    async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
+        async with self._database.connection() as connection:
             has_work = await connection.fetchval(
                 "SELECT release_announced($1, $2, $3, $4, $5, $6, $7, $8)",
                 *lease.principal.owner,
                 lease.conversation_id,
-                announced.turn_id,
-                *held,
-                str(announced.cursor),
+                turn_id,
+                lease.owner,
+                lease.fence,
+                str(cursor),
             )
         if has_work is None:
             raise StaleFence(lease.conversation_id)

@@ -7,8 +7,9 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
+from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Announced, Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
 
 
@@ -56,15 +57,10 @@ class MemoryLeases:
                 renewed[conversation_id] = row.inbox_seq
         return renewed
 
-    async def release(self, lease: Lease, *, requeue: bool, announced: Announced | None = None) -> bool:
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
-            if row is None or (announced is not None and not self._platform.turns[announced.turn_id].announced):
-                raise StaleFence(lease.conversation_id)
             return False
-        if announced is not None:
-            self._platform.turn(lease.principal, announced.turn_id).announced = True
-            row.cursor = announced.cursor
         is_held = self._holds(row, lease.fence)
         if is_held:
             self._platform.end_lease(row)
@@ -74,6 +70,14 @@ class MemoryLeases:
             self._platform.ring(open_turn)
             row.state = ConversationState.QUEUED
         return any(self._find_work(lease.conversation_id))
+
+    async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
+        row, ended = self._platform.conversations.get(lease.conversation_id), self._platform.turns.get(turn_id)
+        if row is None or ended is None or (row.fence != lease.fence and not ended.announced):
+            raise StaleFence(lease.conversation_id)
+        if row.fence == lease.fence:
+            ended.announced, row.cursor = True, cursor
+        return await self.release(lease, requeue=False)
 
     def _find_work(self, conversation_id: ConversationId) -> tuple[TurnRow | None, tuple[TurnId, ...]]:
         """The open turn, unless it waits for a person, and the ended turns that were not announced."""

@@ -5,7 +5,6 @@ import pytest
 from everturn.core.errors import StaleFence
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Announced
 from everturn_testing.turns.harness import Harness, closing, commit, think, turn_of
 
 
@@ -88,17 +87,17 @@ class LeasesContract:
         conversation_id = claim.lease.conversation_id
         assert claim.turn_id is not None
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-        announced = Announced(claim.turn_id, EventCursor(claim.lease.fence, 99))
+        announced = claim.turn_id, EventCursor(claim.lease.fence, 99)
 
-        assert not await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        assert not await harness.leases.release_announced(claim.lease, *announced)
         await harness.say("Next.", conversation_id)
         # A release whose answer was lost is repeated.
-        assert await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        assert await harness.leases.release_announced(claim.lease, *announced)
         following = await harness.claim(conversation_id)
-        assert not await harness.leases.release(claim.lease, requeue=False, announced=announced)
+        assert not await harness.leases.release_announced(claim.lease, *announced)
 
         assert following.unannounced == ()
-        assert following.cursor == announced.cursor
+        assert following.cursor == announced[1]
         assert await harness.rival.try_claim(conversation_id) is None, "the next lease is still held"
 
     async def test_an_end_is_not_saved_as_announced_under_a_stale_fence(self, harness: Harness) -> None:
@@ -109,8 +108,7 @@ class LeasesContract:
         taken = await harness.claim(claim.lease.conversation_id)
 
         with pytest.raises(StaleFence):
-            announced = Announced(claim.turn_id, EventCursor(claim.lease.fence, 99))
-            await harness.leases.release(claim.lease, requeue=False, announced=announced)
+            await harness.leases.release_announced(claim.lease, claim.turn_id, EventCursor(claim.lease.fence, 99))
 
         assert taken.unannounced == (claim.turn_id,)
         assert await harness.rival.try_claim(claim.lease.conversation_id) is None, "the new lease is held"

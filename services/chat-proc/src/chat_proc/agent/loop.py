@@ -4,7 +4,7 @@ Every step is committed before the next begins, so that any worker can resume fr
 of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,6 @@ from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.signal_folding import (
     Folded,
-    ShowFiles,
     draft_deferral,
     fold_signals,
     needs_response,
@@ -32,23 +31,9 @@ from chat_proc.agent.signal_folding import (
 )
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
-from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
 from everturn.core.errors import Conflict
-from everturn.core.refs import prompt_ref, round_ref
 from everturn.events.model import ConvStatus
-from everturn.feedback.model import Feedback
-from everturn.timeline.blocks import (
-    AttachmentBody,
-    AttachmentTextBody,
-    Block,
-    BlockDraft,
-    BlockType,
-    Body,
-    FeedbackBody,
-    PromptBody,
-    TurnHeaderBody,
-)
 from everturn.timeline.progress import (
     BeginTurn,
     ExecuteCalls,
@@ -58,7 +43,7 @@ from everturn.timeline.progress import (
     TurnEnded,
     TurnProgress,
 )
-from everturn.timeline.turns import CONTROL_KINDS, Outcome, RequestEvent, Signal, SignalKind, SignalState, Turn
+from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
@@ -373,67 +358,3 @@ def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     if usage.cost_usd >= limits.cost_usd:
         return f"the limit of {limits.cost_usd:.2f} USD"
     return None
-
-
-def draft_opening(
-    turn: Turn,
-    feedback: Sequence[Feedback],
-    previews: Mapping[str, AttachmentTextBody],
-    now: str,
-    show_files: ShowFiles,
-) -> CommitContent:
-    """All blocks before the first round: the request, then the events that the turn begins with."""
-    request = turn.request
-    header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
-    drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
-    for n, item in enumerate(feedback):
-        drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))
-    if request.text or not request.events:
-        prompt = PromptBody(text=request.text)
-        drafts.append(BlockDraft(turn.id, 0, BlockType.USER_PROMPT, prompt_ref(turn.id), prompt, now))
-    for artifact in request.attachments:
-        drafts.append(
-            BlockDraft(turn.id, 0, BlockType.ATTACHMENT_META, artifact.ref, AttachmentBody(artifact=artifact), now)
-        )
-        if (preview := previews.get(artifact.ref)) is not None:
-            drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
-    context = RoundContext(turn.id, 0, 0, now)
-    events = fold_signals([_as_signal(turn, event) for event in request.events], context, show_files, previews).content
-    # No rows of these need settling: they are part of the request.
-    return CommitContent(drafts=(*drafts, *events.drafts), after=events.after)
-
-
-def _as_signal(turn: Turn, first: RequestEvent) -> Signal:
-    state = SignalState.PROMOTED
-    return Signal(
-        first.id,
-        turn.id,
-        SignalKind.EVENT,
-        first.text,
-        state,
-        turn.created_at,
-        first.attachments,
-        event=first.event,
-    )
-
-
-def add_prune_notice(opening: CommitContent, policy: PrunePolicy, blocks: Sequence[Block]) -> CommitContent:
-    """Add a notice after the header if the earlier `blocks` are to be shown shortened from now on."""
-    notice = try_draft_prune(policy, blocks, opening.drafts)
-    if notice is None:
-        return opening
-    header, *others = opening.drafts
-    return replace(opening, drafts=(header, notice, *others))
-
-
-def _draft(turn: Turn, kind: BlockType, what: str, body: Body, now: str) -> BlockDraft:
-    return BlockDraft(turn.id, 0, kind, round_ref(turn.id, 0, what), body, now)
-
-
-def _feedback_body(item: Feedback) -> FeedbackBody:
-    return FeedbackBody(
-        turn_id=item.turn_id,
-        origin=item.origin,
-        reaction=item.reaction.value if item.reaction else None,
-        text=item.text,
-    )

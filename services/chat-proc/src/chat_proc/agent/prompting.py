@@ -170,11 +170,11 @@ class TurnPrompts:
         self._media = media
         self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
         """The round and its files for which `media` was loaded last."""
-        kept = turn.rendering
-        if kept is None or kept.renderer.renders_for != (kit.system_prompt, self._traits):
-            kept = Rendering(PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits), Present())
-        self._rendering = kept
-        self._renderer = kept.renderer
+        rendering = turn.rendering
+        if rendering is None or rendering.renderer.renders_for != (kit.system_prompt, self._traits):
+            rendering = Rendering(PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits), Present())
+        self._rendering = rendering
+        self._renderer = rendering.renderer
         self._workspace = WorkspaceSection(kit.history, turn)
         self._tail: tuple[str, str] = ("", "")
         self._tail_of: tuple[RoundContext, int] | None = None
@@ -264,7 +264,7 @@ class TurnPrompts:
             return
         self._rendering.present.extend(new_blocks)
         size = sum(len(block.body_json) for block in new_blocks)
-        # A cancelled call leaves its thread running, so the rendering must not be kept.
+        # A rendering that failed halfway must not be kept.
         self._turn.rendering = None
         for each in await call_sized(size, lambda: self._renderer.take(new_blocks)):
             PROMPT_BREAKS.labels(each.reason.value).inc()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer
 from everturn.core.ids import ConversationId
-from everturn.core.metrics import TIMELINES_LOADED
+from everturn.core.metrics import TIMELINES
 from everturn.timeline.blocks import Block
 
 KEPT_S: Final = 300.0
@@ -43,13 +44,6 @@ class KeptTimeline:
     blocks: tuple[Block, ...]
     rendering: Rendering | None = None
 
-    @property
-    def size(self) -> int:
-        """Approximate memory use, in bytes; too large for texts with many brackets and commas."""
-        texts = [block.body_json for block in self.blocks]
-        values = sum(text.count(",") + text.count("[") + text.count("{") for text in texts)
-        return BLOCK_BYTES * len(texts) + COPIES_OF_TEXT * sum(map(getsizeof, texts)) + VALUE_BYTES * values
-
 
 class KeptTimelines:
     """Timelines of conversations with a turn that recently ended on this worker, at most `max_bytes` in total; the
@@ -71,14 +65,14 @@ class KeptTimelines:
         kept = self.forget(conversation_id)
         if kept is not None and kept.last_hash != last_hash:
             kept = None
-        TIMELINES_LOADED.labels("cold" if kept is None else "warm").inc()
+        TIMELINES.labels("cold" if kept is None else "warm").inc()
         return kept
 
     def keep(self, conversation_id: ConversationId, kept: KeptTimeline) -> None:
-        """Keep a timeline whose turn has ended under this worker's lease, unless it is too large."""
+        """Keep a timeline whose turn has ended under this worker's lease, unless it takes a quarter of the memory."""
         self.forget(conversation_id)
-        size = kept.size
-        if size > self._max_bytes:
+        size = try_estimate_bytes(kept.blocks, max_bytes=self._max_bytes // 4)
+        if size is None:
             return
         if kept.rendering is not None:
             kept.rendering.renderer.drop_media()
@@ -95,3 +89,13 @@ class KeptTimelines:
         if timer is not None:
             timer.cancel()
         return kept
+
+
+def try_estimate_bytes(blocks: Sequence[Block], *, max_bytes: int) -> int | None:
+    """Approximate memory use of blocks and their rendering; None above `max_bytes`. Too large for texts with many
+    brackets and commas."""
+    texts = [block.body_json for block in blocks]
+    size = BLOCK_BYTES * len(texts) + COPIES_OF_TEXT * sum(map(getsizeof, texts))
+    if size <= max_bytes:
+        size += VALUE_BYTES * sum(text.count(",") + text.count("[") + text.count("{") for text in texts)
+    return size if size <= max_bytes else None

@@ -319,6 +319,7 @@ class LeasedTurn:
         approvals: Approvals,
         activity: TurnActivity,
         retries: RetryPolicy,
+        rendering: Rendering | None = None,
     ) -> None:
         self._claim = claim
         self._timelines = timelines
@@ -326,10 +327,8 @@ class LeasedTurn:
         self._clock = clock
         turn = start.turn
         self._blocks = list(start.blocks)
-        self.turn_start = len(self._blocks)
+        self.turn_start = _find_turn_start(self._blocks, turn.id)
         """The index of the turn's first block in `blocks`."""
-        while self.turn_start and self._blocks[self.turn_start - 1].turn_id == turn.id:
-            self.turn_start -= 1
         self.progress = fold_progress(self.turn_blocks)
         """What the blocks of this turn say; only a commit changes it."""
         self._next_seq = claim.next_seq
@@ -355,7 +354,7 @@ class LeasedTurn:
         self._approvals = approvals
         self.activity = activity
         self.manifests = manifests
-        self.rendering: Rendering | None = None
+        self.rendering = rendering
         """The rendering of a leading part of `blocks`; None before the first request and while more are being
         rendered."""
         self.handover = False
@@ -564,6 +563,14 @@ class LeasedTurn:
             self._emitter.emit(data, last_round(blocks))
         for data, round_number in content.after:
             self._emitter.emit(data, round_number)
+
+
+def _find_turn_start(blocks: Sequence[Block], turn_id: TurnId) -> int:
+    """The blocks of an open turn are the last ones."""
+    start = len(blocks)
+    while start and blocks[start - 1].turn_id == turn_id:
+        start -= 1
+    return start
 
 
 def _find_age_s(turn: Turn) -> float:

@@ -114,7 +114,7 @@ class ManifestBuilder:
 
 @lru_cache(maxsize=64)
 def _describe_system(message: PromptMessage) -> tuple[str, ...]:
-    """A worker has as many system texts as kits."""
+    """A worker has one system text for each kit, so far fewer than are remembered."""
     return _describe_all(message.parts, "system")
 
 

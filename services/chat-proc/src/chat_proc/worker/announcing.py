@@ -22,7 +22,7 @@ from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter,
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.queue.model import Doorbells
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.model import Announced, Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
 _log = structlog.get_logger(__name__)
@@ -185,8 +185,8 @@ class Announcer:
         await self._note_ended(lease, cursor)
 
     async def _note_ended(self, lease: Lease, cursor: EventCursor) -> None:
-        """Record the end for trimming, which removes the turn's events after KEEP_ENDED_S. Until then, a worker that
-        takes over can find the end in the stream."""
+        """Record the end for trimming. Only once the end is saved as announced: until then, a worker that takes over
+        searches the stream for it."""
         if self._memory is None:
             return
         try:
@@ -197,22 +197,27 @@ class Announcer:
                 "Could not record that the end was announced", conversation_id=lease.conversation_id, error=str(error)
             )
 
-    async def release(
-        self, lease: Lease, *, requeue: bool, ring_own: bool = True, announced: Announced | None = None
-    ) -> None:
-        """Release the lease. With `ring_own`, ring for what is left to do in its conversation. With `announced`, first
-        save that the end was announced; raises StaleFence then."""
-        if announced is not None:
-            # Before the next turn adds to the same account.
-            await self._note_ended(lease, announced.cursor)
+    async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
+        """Release the lease. With `ring_own`, ring for what is left to do in its conversation."""
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
-        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue, announced=announced))
+        has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
         if has_work and ring_own:
-            try:
-                await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
-            except Unavailable as error:
-                # The row stays; the sweeper rings for it.
-                _log.warning("Could not ring the doorbell", error=str(error))
+            await self._ring_own(lease)
+
+    async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        """Release the lease of a turn whose end was published, save that, and ring for what is left to do in its
+        conversation. Raises StaleFence."""
+        has_work = await self._retries.call(lambda: self._leases.release_announced(lease, turn_id, cursor))
+        await self._note_ended(lease, cursor)
+        if has_work:
+            await self._ring_own(lease)
+
+    async def _ring_own(self, lease: Lease) -> None:
+        try:
+            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+        except Unavailable as error:
+            # The row stays; the sweeper rings for it.
+            _log.warning("Could not ring the doorbell", error=str(error))
 
     async def ring_next(self, conversation_id: ConversationId) -> None:
         """Ring for the next turns of the conversation's tenant, after one was claimed and left its place on the

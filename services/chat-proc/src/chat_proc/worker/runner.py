@@ -13,10 +13,11 @@ from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, add_prune_notice, draft_opening, round_limit
+from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, round_limit
+from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.kept import KeptTimeline, KeptTimelines
+from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, TurnInbox
 from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
 from chat_proc.turn.titling import run_title_call
@@ -36,7 +37,7 @@ from everturn.events.turn_view import build_signal_event, build_signal_view, bui
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
-from everturn.turns.model import Announced, Claim, Lease, TurnStart
+from everturn.turns.model import Claim, Lease, TurnStart
 from everturn.turns.ports import Approvals, Leases, Timelines
 
 _log = structlog.get_logger(__name__)
@@ -181,8 +182,8 @@ class ClaimedTurn:
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
         self._left_behind = False
-        self._announced: Announced | None = None
-        """Set once the turn's end is published; the release saves it."""
+        self._announced: EventCursor | None = None
+        """The last event id, once the turn's end is published."""
 
     @property
     def fence(self) -> int:
@@ -272,17 +273,18 @@ class ClaimedTurn:
 
     async def _hand_back(self, result: "_Result", *, all_announced: bool) -> bool:
         """Park the turn, or release the lease. Return whether the turn has ended."""
-        # An end that can't be announced is left to the sweeper, which backs off; our own doorbell would not.
-        has_progress = all_announced or self._claim.turn_id is not None
-        requeue = result in (_Result.OPEN, _Result.WAITING)
+        lease, turn_id = self._claim.lease, self._claim.turn_id
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
             return False
-        await self._parts.announcer.release(
-            self._claim.lease, requeue=requeue, ring_own=has_progress, announced=self._announced
-        )
-        if self._announced is not None:
+        if turn_id is not None and self._announced is not None:
+            await self._parts.announcer.release_announced(lease, turn_id, self._announced)
             self._parts.loop.failpoints.hit("turn.announced")
+            return True
+        # An end that can't be announced is left to the sweeper, which backs off; our own doorbell would not.
+        has_progress = all_announced or turn_id is not None
+        requeue = result in (_Result.OPEN, _Result.WAITING)
+        await self._parts.announcer.release(lease, requeue=requeue, ring_own=has_progress)
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
@@ -423,9 +425,7 @@ class ClaimedTurn:
             raise
         if start.may_have_next:
             tasks.create_task(ring_next())
-        turn = self._build_turn(start, emitter, manifests)
-        if kept is not None:
-            turn.rendering = kept.rendering
+        turn = self._build_turn(start, emitter, manifests, None if kept is None else kept.rendering)
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
@@ -481,7 +481,9 @@ class ClaimedTurn:
             raise StaleFence(lease.conversation_id)
         return start if kept is None else replace(start, blocks=kept.blocks)
 
-    def _build_turn(self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
+    def _build_turn(
+        self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper, rendering: Rendering | None
+    ) -> LeasedTurn:
         timelines, who = self._parts.timelines, self._claim.lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
         self._inbox = TurnInbox(
@@ -506,6 +508,7 @@ class ClaimedTurn:
             claimed_at_s=self._held_at,
             approvals=self._parts.approvals,
             retries=self._parts.retries,
+            rendering=rendering,
         )
         self._turn.handover = self._handover
         return self._turn
@@ -534,7 +537,7 @@ class ClaimedTurn:
         self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
             self._parts.loop.failpoints.hit("turn.published")
-            self._announced = Announced(turn_id, emitter.seal())
+            self._announced = emitter.seal()
 
 
 async def _clear_erased(parts: RunnerDependencies, lease: Lease) -> bool:

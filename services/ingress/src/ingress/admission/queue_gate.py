@@ -250,7 +250,7 @@ class WorkGate:
         if self._monotonic() < self._has_memory_until:
             await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
             return
-        use = await self._memory.load_use(principal)
+        use = await self._memory.probe(principal)
         if use.share < MEMORY_SCARCE:
             self._has_memory_until = self._monotonic() + MEMORY_KEEP_S
         if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:

@@ -265,11 +265,11 @@ class ChatService:
 
     async def _notify_accepted(self, receipt: Receipt) -> None:
         hint = Hint("signal" if receipt.signal_id else "status", receipt.conversation_id, receipt.signal_id or "")
-        await self._notify(hint, doorbell=receipt.lane if receipt.ring else None)
+        await self._notify(hint, ring_lane=receipt.lane if receipt.ring else None)
 
-    async def _notify(self, hint: Hint, *, doorbell: Lane | None = None) -> None:
+    async def _notify(self, hint: Hint, *, ring_lane: Lane | None = None) -> None:
         """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
-        for what, why in (await self._notifications.send(hint, doorbell=doorbell)).items():
+        for what, why in (await self._notifications.send(hint, ring_lane=ring_lane)).items():
             self._metrics.notifications_failed.inc()
             _log.warning("Could not send a notification", what=what, error=why)
 
