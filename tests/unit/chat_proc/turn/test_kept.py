@@ -1,7 +1,8 @@
 import asyncio
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from turn_harness.harness import Bench
@@ -9,8 +10,9 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.timeline.present import Present
-from chat_proc.timeline.view import PromptRenderer
+from chat_proc.timeline.view import Break, PromptRenderer
 from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering, try_estimate_bytes
+from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import TIMELINES
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits
@@ -24,7 +26,7 @@ from everturn.timeline.blocks import (
     chain_blocks,
     parse_body,
 )
-from everturn.timeline.turns import SignalKind
+from everturn.timeline.turns import SignalKind, TurnStatus
 from everturn_testing.models.scripted_model import ScriptedModel
 from everturn_testing.timeline import TimelineBuilder, build_file
 
@@ -147,6 +149,36 @@ class TirelessModel(ScriptedModel):
         if len(self.requests) >= len(self._scripts):
             self.add(answer("Done. " + "word " * 300))
         return super().generate(request)
+
+
+async def test_a_rendering_that_failed_halfway_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(*, keeps: bool) -> ModelRequest:
+        bench = Bench(model=TirelessModel(), tools=[DemoTool()])
+        worker = bench.hire()
+        worker.may_crash = True
+        await bench.say("First.")
+        await worker.work()
+        bench.model.add(call("demo.echo", {"text": "x"}))
+        broken_turn = await bench.say("Second.")
+        real = PromptRenderer.take
+
+        def take_one(self: PromptRenderer, blocks: Sequence[Block]) -> tuple[Break, ...]:
+            if not any(block.round and block.turn_id == broken_turn for block in blocks):
+                return real(self, blocks)
+            self.view.items.clear()
+            raise RuntimeError("broken")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(PromptRenderer, "take", take_one)
+            for _ in range(MAX_ATTEMPTS + 1):
+                await worker.run_one()
+                bench.expire_lease()
+        assert bench.turn_rows[-1].status is TurnStatus.FAILED
+        await bench.say("Third.")
+        await (worker if keeps else bench.hire()).work()
+        return bench.model.requests[-1]
+
+    assert await play(keeps=True) == await play(keeps=False)
 
 
 TURN = st.tuples(
