@@ -28,6 +28,8 @@ SAMPLE_S = 10.0
 _PARTS = {"redis": "Redis", "ingress": "the ingress", "worker": "the workers"}
 _ENCODERS = "the encoders"
 MAX_GROWTH = 1.1
+MAX_REDIS_GROWTH = 1.25
+"""Redis keeps the emptied stream of a conversation for an hour after its last event, so in the first hour it grows."""
 MAX_SLOWDOWN = 1.2
 
 
@@ -71,7 +73,7 @@ async def measure_in(folder: Path, minutes: int) -> list[Goal]:
                 f"memory of {part}, last third vs second, MiB",
                 statistics.mean(last.memory_mib[part]),
                 statistics.mean(middle.memory_mib[part]),
-                MAX_GROWTH,
+                MAX_REDIS_GROWTH if part == "Redis" else MAX_GROWTH,
             )
             for part in middle.memory_mib
         ),
