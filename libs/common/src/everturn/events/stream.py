@@ -24,7 +24,8 @@ class EncodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Several events sent at once. `prev` is the id before the first; a reader with another cursor has a gap."""
+    """Several events sent at once. `prev` is the id before the first; a reader whose cursor is before it
+    has a gap."""
 
     prev: EventCursor
     events: tuple[EncodedEvent, ...]
@@ -47,7 +48,7 @@ class EventWriter(Protocol):
     """Writing: the holder of the lease publishes; erasing a conversation also erases its stream."""
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
-        """The newest id in the stream; None when the stream is empty or gone."""
+        """The last id appended, even if all entries were removed since; None if there is no stream."""
         ...
 
     async def load_newest(
@@ -68,8 +69,8 @@ class EventWriter(Protocol):
 
         The entry's id is that of its last event. If it is already the last one, it is not appended again. Raises
         StaleFence when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when Redis
-        is down. The stream keeps about 2,000 entries for an hour. The bytes of a stream, and of all streams of its
-        owner and the owner's tenant, are limited: older entries are removed.
+        is down. The stream keeps about 2,000 entries, and expires an hour after the last. Above the byte limits, this
+        stream or the largest other streams of its owner or the owner's tenant are emptied.
         """
         ...
 
@@ -97,11 +98,11 @@ class EventReader(Protocol):
     """The client-facing side."""
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
-        """The newest id in the stream; None when the stream is empty or gone."""
+        """The last id appended, even if all entries were removed since; None if there is no stream."""
         ...
 
     async def load_last_of(self, conversation_ids: Sequence[ConversationId]) -> Mapping[ConversationId, EventCursor]:
-        """The newest id of each of these streams, without those that are empty or gone; any number of streams."""
+        """The same for each of these streams, without those that do not exist; any number of streams."""
         ...
 
     async def load_after(
@@ -151,8 +152,8 @@ class InboxBells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedisUse:
-    """Bytes: used in total, the limit (0: unlimited), the events of one user. `probe` fills
-    the last two: `refusal` says why Redis did not store a value, for example because it is out of memory."""
+    """`used`, `limit` (0: unlimited) and `of_user` are bytes. Only `probe` fills `of_user` and `refusal`, which says
+    why Redis did not store a value, for example because it is out of memory."""
 
     used: int
     limit: int

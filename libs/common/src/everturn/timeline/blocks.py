@@ -323,7 +323,8 @@ class FeedbackBody(TextBody):
 class ExitBody(Body):
     """The terminal block of a turn. Exactly one of `outcome` and `error` is set.
 
-    `cut_reason` is set when the answer is incomplete: always with the outcome `cut`, sometimes with `capped`.
+    `cut_reason` is set when the answer is incomplete: always with the outcome `cut`, sometimes with `capped`
+    or `stopped`.
     """
 
     outcome: Outcome | None = None

@@ -31,7 +31,7 @@ from everturn.turns.model import (
 )
 
 MAX_RESULT_CHARS = 64 * 1024
-"""Limit for a reply stored for a repetition."""
+"""Maximum length of a stored reply, which is returned if the call is repeated."""
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
@@ -42,10 +42,10 @@ BLOCK_PAGE_BYTES = 2 * 1024 * 1024
 
 
 class Approvals(Protocol):
-    """Timelines.commit writes the questions, Inbox.accept_signal the answers; Sweeps expires them."""
+    """Timelines.commit writes the approval requests, Inbox.accept_signal the answers; Sweeps expires them."""
 
     async def load_deadline(self, *, timeout_s: float) -> datetime:
-        """When a question asked now expires, by the database's clock."""
+        """When an approval requested now expires, by the database's clock."""
         ...
 
     async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
@@ -111,8 +111,9 @@ class Leases(Protocol):
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         """Claim the lease with the next fence. None when another worker holds it, or there is nothing to do.
 
-        The fence grows in the conversation's row, which every append also locks. The conversation becomes running, and
-        an open turn becomes RUNNING; if it was RUNNING already (its worker died), `attempt` grows by one.
+        The fence grows in the conversation's row, which every append also locks. If a turn is queued
+        or running, it and its conversation become running; if it was running already (its worker died), `attempt` grows
+        by one.
         """
         ...
 
@@ -176,21 +177,22 @@ class Sweeps(Protocol):
     """
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
-        """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended
-        turns that are neither announced nor leased. Marks them as rung now, within each tenant's share of a lane.
+        """Turns to ring for, if not rung within 5 s (doubling to 60 s): queued turns with a place in their tenant's
+        share of a lane, open turns whose lease expired, and ended turns that are neither announced nor leased. Marks
+        them as rung now.
         Without `takeovers`, turns of expired leases are left out. A turn that waits for a person is skipped until its
         approval is due: the approval then expires here, and the doorbell is rung."""
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         """After a turn of this conversation was claimed: the tenant's next queued turn without a doorbell, marked as
-        rung. Needed only if TurnStart.may_have_next: later accepts ring for
-        themselves."""
+        rung. Needed only if TurnStart.may_have_next: a turn accepted later
+        rings its own doorbell."""
         ...
 
 
 class InboxMoved(Conflict):
-    """A signal arrived while the turn was ending."""
+    """The signals or approvals have changed since this worker read them; read them again."""
 
     def __init__(self, inbox_seq: int) -> None:
         super().__init__(f"The inbox is at {inbox_seq}.")
@@ -247,9 +249,8 @@ class Timelines(Protocol):
         Raises StaleFence. Raises InboxMoved when `commit.close` has seen less than the database, when a signal that the
         commit applies was edited or retracted meanwhile, or when an approval that it withdraws was settled. Raises
         OutOfOrder when the blocks don't follow the last stored one. After Unavailable a commit with blocks can be
-        retried: it is never written twice. A close withdraws pending approvals, sets the state of the turn and the
-        conversation, settles effects that are still intended and resets `attempt`; any other commit sets `attempt` to
-        0.
+        retried: it is never written twice. Every commit sets `attempt` to 0. A close also withdraws pending approvals,
+        sets the state of the turn and the conversation, and settles effects that are still intended.
         """
         ...
 
@@ -258,7 +259,7 @@ class Timelines(Protocol):
         ...
 
     async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        """Save how many attempts to announce the ended turn have begun; one less is how many workers died in one.
+        """Save how many attempts to announce the ended turn have begun; `tries - 1` workers have died in one.
 
         0 means that the last attempt failed, but its worker survived. It is an absolute number, so that saving can be
         retried after a lost answer. Raises StaleFence.

@@ -184,8 +184,8 @@ class AgentLoop:
         """
         if resumed:
             # Another worker decided on these calls, perhaps by other rules. They run in order, so only the first that
-            # has no result can have begun there. If that one has no question, its tool did not need approval then: a
-            # call that may already have run can't be approved any more.
+            # has no result can have begun on that worker. If no approval was requested for it, its tool needed none
+            # then, and it is not asked about now: it may already have run.
             await self._gate.ask(turn, step.calls[1:], self._context(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
@@ -219,7 +219,8 @@ class AgentLoop:
                 case MayRun():
                     self._failpoints.hit("turn.approved")
                     again = resumed and not fresh
-                    # Only calls that were not made are checked again: an error of this commit never repeats a call.
+                    # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
+                    # call again.
                     content = await self._tools.run(turn, pending, context, resumed=again, approved=True)
                     await self._commit_results(turn, content)
                     return True

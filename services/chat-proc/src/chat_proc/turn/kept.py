@@ -69,7 +69,8 @@ class KeptTimelines:
         return kept
 
     def keep(self, conversation_id: ConversationId, kept: KeptTimeline) -> None:
-        """Keep a timeline whose turn has ended under this worker's lease, unless it takes a quarter of the memory."""
+        """Keep a timeline whose turn has ended under this worker's lease, unless it may need more than a
+        quarter of `max_bytes`."""
         self.forget(conversation_id)
         size = try_estimate_bytes(kept.blocks, max_bytes=self._max_bytes // 4)
         if size is None:

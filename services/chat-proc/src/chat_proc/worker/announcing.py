@@ -32,8 +32,8 @@ PUBLISH_S = 5.0
 SCAN_PAGE_ENTRIES = 50
 """Stream entries per page when checking whether an end was already published: mostly it is among the last."""
 MAX_READS = 3
-"""Reads of the stream per attempt, if it grows between the read and the publish: what another worker sent before it
-died can still arrive, once."""
+"""Maximum reads of the stream per attempt. It is read again if it grew before the publish, because an entry that a dead
+worker sent can still arrive."""
 MAX_DEATHS = 3
 """Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
 
@@ -89,8 +89,8 @@ class Announcer:
     async def _publish_end(
         self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor
     ) -> tuple[EventCursor, bool]:
-        """Return the new cursor and whether all was published; nothing is while it is unknown what was published
-        before."""
+        """Return the new cursor and whether all was published. Publishes nothing if it can't find out what was
+        published before."""
         conversation_id = claim.lease.conversation_id
         try:
             for _ in range(MAX_READS):
@@ -166,7 +166,8 @@ class Announcer:
         return True
 
     async def _has_terminal_event(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
-        """Whether the stream has the turn's terminal event: its worker died after publishing it, before saving that.
+        """Whether the stream already has the turn's terminal event, for example because a worker died after publishing
+        it but before recording that.
 
         Raises Unavailable.
         """
@@ -205,7 +206,7 @@ class Announcer:
             await self._ring_own(lease)
 
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """Release the lease of a turn whose end was published, save that, and ring for what is left to do in its
+        """Record that the turn's end was published, release its lease, and ring for what is left to do in its
         conversation. Raises StaleFence."""
         has_work = await self._retries.call(lambda: self._leases.release_announced(lease, turn_id, cursor))
         await self._note_ended(lease, cursor)
