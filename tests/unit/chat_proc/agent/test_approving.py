@@ -11,8 +11,9 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.worker import runner
 from everturn.core.ids import ApprovalId
-from everturn.events.model import ChatApproval, ConvStatus
+from everturn.events.model import ChatApproval, ChatRewind, ConvStatus
 from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import IncomingSignal
@@ -89,6 +90,22 @@ async def test_clients_receive_the_question_and_the_waiting_state() -> None:
     (asked,) = [data for data in events if isinstance(data, ChatApproval)]
     assert (asked.tool_id, asked.state) == ("demo.send", "pending")
     assert events[-1] == ConvStatus(state="waiting", turn_id=bench.turn_rows[0].id)
+
+
+async def test_a_turn_whose_question_was_not_published_does_not_wait_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "FLUSH_S", 0.05)
+    bench, _ = build()
+    await bench.say("Send it.")
+    bench.events.down = True
+    await bench.hire().run_one()
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+
+    bench.events.down = False
+    await bench.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    rewinds = [event.data for event in await bench.published() if isinstance(event.data, ChatRewind)]
+    assert [each.state for each in rewinds[-1].turn.approvals] == ["pending"]
 
 
 async def test_a_denied_call_is_not_made_and_the_model_hears_why() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import Bench
+from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 from turn_harness.tools import DemoTool
@@ -135,6 +135,32 @@ async def test_a_steer_before_the_first_token_costs_no_round() -> None:
     await interrupt(bench, (STEER, "The other way."))
 
     assert bench.exits[0].rounds == 1
+    await check_conversation(bench)
+
+
+async def test_usage_is_not_written_without_blocks_because_that_could_be_written_twice() -> None:
+    echo = DemoTool()
+    echo.go_on.clear()
+    bench = Bench(call("demo.echo", {}), hanging(), answer("Right."), tools=[echo])
+    commits: list[Commit] = []
+
+    async def note(commit: Commit) -> None:
+        commits.append(commit)
+
+    worker = bench.hire()
+    worker.timelines.before_commit = note
+    await bench.say("Hello.")
+
+    task = asyncio.create_task(worker.work())
+    await echo.started.wait()
+    await bench.signal(FOLLOWUP, "And this.")
+    echo.go_on.set()
+    await until(lambda: len(bench.model.requests) == 2 and bench.model.unfinished == 1)
+    await bench.signal(STEER, "The other way.")
+    await task
+
+    assert all(commit.blocks for commit in commits if commit.usage)
+    assert len(bench.platform.usage) == 3
     await check_conversation(bench)
 
 

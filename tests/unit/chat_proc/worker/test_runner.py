@@ -16,10 +16,12 @@ from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.core.errors import DatabaseFault, StaleFence, Unavailable
 from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN
-from everturn.events.model import ChatStart, ConvStatus
+from everturn.events.model import TERMINAL_TYPES, ChatStart, ConvStatus
+from everturn.events.stream import Entry
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block, ExitBody, NoticeBody, PromptBody
 from everturn.timeline.forms import UNSEEN
@@ -493,3 +495,21 @@ async def test_after_the_stream_was_emptied_everybody_finds_a_gap() -> None:
     (first, *_) = await bench.events.load_after(bench.conversation_id, ORIGIN, max_entries=100)
     assert first.prev > cursor
     await check_conversation(bench, events_may_be_lost=True)
+
+
+async def test_an_erasure_after_the_end_is_noticed_although_the_turn_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(answer("Done."))
+    worker = bench.hire()
+    await bench.say("Hello.")
+    publish = bench.events.publish
+
+    async def erase_first(conversation_id: ConversationId, entry: Entry, **options: Any) -> None:
+        if any(event.type in TERMINAL_TYPES for event in entry.events):
+            await bench.events.erase(conversation_id)
+        await publish(conversation_id, entry, **options)
+
+    monkeypatch.setattr(bench.events, "publish", erase_first)
+
+    assert not await worker.run_one()
+    assert bench.exits
+    assert worker.parts.kept.forget(bench.conversation_id) is None

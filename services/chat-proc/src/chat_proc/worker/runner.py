@@ -371,9 +371,10 @@ class ClaimedTurn:
             if self._stop_reason is StopReason.LOST or self._left_behind:
                 raise StaleFence()
             if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
-                await emitter.flush(FLUSH_S)
+                is_flushed = await self._flush(emitter)
                 parked = not isinstance(ran, Stopped) and isinstance(ran.value, Parked)
-                return _Result.WAITING if parked else _Result.OPEN
+                # Nobody may have seen the question of a turn whose events were not sent: the next worker shows it.
+                return _Result.WAITING if parked and is_flushed else _Result.OPEN
             await self._announce(turn_id, emitter)
             return _Result.ENDED
         except (StaleFence, Unavailable) as error:
@@ -385,6 +386,13 @@ class ClaimedTurn:
                 return _Result.LOST
             _log.warning("Turn was interrupted", error=str(error))
             return _Result.CUT_OFF
+
+    async def _flush(self, emitter: Emitter) -> bool:
+        """Whether all events were sent. Raises StaleFence if the stream has a newer fence, as after an erasure."""
+        is_flushed = await emitter.flush(FLUSH_S)
+        if emitter.stale.is_set():
+            raise StaleFence(self._claim.lease.conversation_id)
+        return is_flushed
 
     async def _watch(self, emitter: Emitter) -> None:
         await emitter.stale.wait()
@@ -535,7 +543,7 @@ class ClaimedTurn:
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
         """Publish the end. The call that releases the lease records that."""
         self._parts.loop.failpoints.hit("turn.after_c3")
-        if await emitter.flush(FLUSH_S):
+        if await self._flush(emitter):
             self._parts.loop.failpoints.hit("turn.published")
             self._announced = emitter.seal()
 
