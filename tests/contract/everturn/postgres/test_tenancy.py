@@ -133,6 +133,7 @@ CASES: dict[str, Case] = {
     "Turns.load_ordinal": lambda port, ann, who: port.load_ordinal(who, ann.conversation_id, ann.turn_id),
     "Turns.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id, [1, 2]),
     "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
+    "Turns.load_status": lambda port, ann, who: port.load_status(who, ann.conversation_id),
     "FeedbackStore.save": lambda port, ann, who: port.save(
         who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)
     ),
