@@ -42,6 +42,7 @@ async def test_facts_of_a_very_long_conversation_are_found_by_few_reads(
 
     async with open_long_conversation(database, redis_url, tmp_path, models=models, tools=[ReportTool(world)]) as chat:
         samples = [await work_through(chat, model, world, turn) for turn in range(1, TURNS + 1)]
+        await chat.wait_for_index()
         searches = [await model.look_for(chat, fact, TURNS + n) for n, fact in enumerate(world.facts, start=1)]
 
     reads = [search.reads for search in searches]

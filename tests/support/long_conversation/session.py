@@ -12,6 +12,8 @@ from chat_proc.settings import WorkerSettings
 from everturn.core.identity import Principal
 from everturn.events.cursor import ORIGIN
 from everturn.events.model import TERMINAL_TYPES, parse_envelope
+from everturn.memory.postgres_search import PostgresMemorySearch
+from everturn.memory.search import Scope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
@@ -32,6 +34,7 @@ class LongConversation:
     def __init__(self, database: Database, redis_drivers: RedisDrivers) -> None:
         self._inbox = PostgresInbox(database)
         self._timelines = PostgresTimelines(database)
+        self._search = PostgresMemorySearch(database)
         self._redis = redis_drivers
         self._ids = SequentialIds()
         self._said = False
@@ -54,6 +57,13 @@ class LongConversation:
                 if any(event.type in TERMINAL_TYPES and event.turn_id == turn_id for event in events):
                     return await self._timelines.load_turn(ANN, turn_id)
         raise AssertionError("the stream ended before the turn")
+
+    async def wait_for_index(self, limit_s: float = 60.0) -> None:
+        """Turns end faster than the indexer, which rests while turns run, makes them searchable."""
+        async with asyncio.timeout(limit_s):
+            scope = Scope(self.conversation_id)
+            while await self._search.count_unindexed(ANN, scope):  # noqa: ASYNC110 - there is no event for the index
+                await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

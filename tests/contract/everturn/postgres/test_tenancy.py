@@ -188,6 +188,7 @@ CASES: dict[str, Case] = {
     "UserMemories.load_candidates": lambda port, ann, who: port.load_candidates(who, None),
     "MemoryBook.load_page": lambda port, ann, who: port.load_page(who, limit=9, after=None),
     "MemoryBook.erase": lambda port, ann, who: port.erase(who, remembered("secret").id),
+    "MemorySearch.count_unindexed": lambda port, ann, who: port.count_unindexed(who, Scope()),
     "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
 CASES |= {

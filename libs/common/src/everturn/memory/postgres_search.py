@@ -26,6 +26,7 @@ from everturn.memory.search import (
     EmbeddedSnippet,
     FoundSnippet,
     IndexJob,
+    Scope,
     Snippet,
     SnippetQuery,
     SnippetTarget,
@@ -67,6 +68,13 @@ SELECT id, conversation_id, ordinal, created_at, first_seq, {END_SEQ} AS end_seq
  ORDER BY created_at, id OFFSET $8 LIMIT $9
 """
 _TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, id DESC OFFSET")
+# Reads the partial index of unindexed turns, which is as long as the indexer's backlog.
+_UNINDEXED = """
+SELECT count(*) FROM turn
+ WHERE indexed_at IS NULL AND status IN ('completed', 'failed', 'cancelled')
+   AND tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
+   AND id IS DISTINCT FROM $5
+"""
 # Of a text only its beginning leaves the database. The body is canonical JSON, in which `text` is the last key, and
 # quotes inside texts are escaped: so the last `"text":"` is that of the body, not one inside an event's payload.
 _TEXTS = """
@@ -211,6 +219,11 @@ class PostgresMemorySearch:
             texts = await _load_texts(transaction, turns, query.targets)
         size = sum(len(row["begun"] or "") for row in texts)
         return CatalogPage(await call_sized(size, lambda: _read_turns(turns, texts, query.targets)), int(total))
+
+    async def count_unindexed(self, principal: Principal, scope: Scope) -> int:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            count = await transaction.fetchval(_UNINDEXED, *principal.owner, scope.conversation_id, scope.except_turn)
+        return int(count)
 
 
 async def _load_texts(

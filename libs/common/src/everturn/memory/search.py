@@ -225,6 +225,10 @@ class MemorySearch(Protocol):
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...
 
+    async def count_unindexed(self, principal: Principal, scope: Scope) -> int:
+        """How many ended turns `find_snippets` can't find yet."""
+        ...
+
 
 def describe_attachment(artifact: Artifact) -> str:
     """The text of an attached file in a catalog."""

@@ -129,6 +129,18 @@ class SnippetIndexContract:
             1,
         )
 
+    async def test_ended_turns_are_counted_until_they_are_indexed(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("zephyr"), None))
+        here, who = Scope(job.conversation_id), desk.harness.principal
+        assert await desk.search.count_unindexed(who, here) == 0
+        ended = await desk.end_turn(job.conversation_id)
+        await desk.harness.start_turn()
+
+        assert await desk.search.count_unindexed(who, here) == 1
+        assert await desk.search.count_unindexed(who, Scope(job.conversation_id, ended.turn_id)) == 0
+        assert await desk.search.count_unindexed(who, Scope()) >= 1
+        assert [await desk.search.count_unindexed(other, here) for other in desk.strangers] == [0, 0, 0]
+
     async def test_a_claimed_turn_is_not_claimed_again_at_once(self, desk: MemoryDesk) -> None:
         await desk.job_of(await desk.end_turn())
 

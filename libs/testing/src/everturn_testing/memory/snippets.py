@@ -125,6 +125,13 @@ class MemorySnippets:
             found.append(CatalogTurn(turn.conversation_id, turn.id, turn.ordinal, turn.created_at, texts))
         return CatalogPage(tuple(found), len(turns))
 
+    async def count_unindexed(self, principal: Principal, scope: Scope) -> int:
+        return sum(
+            not row.turn.status.is_open and row.turn.id not in self._indexed
+            for row in self._platform.turns.values()
+            if same_owner(row.principal, principal) and _in_scope(row.turn.conversation_id, row.turn.id, scope)
+        )
+
     def _waits(self, row: TurnRow, now: datetime) -> bool:
         ended = not row.turn.status.is_open
         return ended and row.turn.id not in self._indexed and self._due.get(row.turn.id, now) <= now

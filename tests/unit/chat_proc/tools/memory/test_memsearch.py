@@ -11,7 +11,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.memory.embedder import EmbedderUnavailable, Vector
 from everturn.memory.encoders.hashed import HashedEmbedder
-from everturn.memory.search import CatalogPage, CatalogQuery, FoundSnippet, SnippetQuery, SnippetTarget
+from everturn.memory.search import CatalogPage, CatalogQuery, FoundSnippet, Scope, SnippetQuery, SnippetTarget
 from everturn_testing.memory.search_contract import MemoryDesk, said
 
 
@@ -24,6 +24,9 @@ class Down:
         raise Unavailable("no database")
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage:
+        raise Unavailable("no database")
+
+    async def count_unindexed(self, principal: Principal, scope: Scope) -> int:
         raise Unavailable("no database")
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
@@ -63,6 +66,18 @@ async def test_a_lexical_encoder_adds_a_warning(desk, tool, call) -> None:
     head, _ = read(await call(tool, {"query": "zephyr"}, job.conversation_id))
 
     assert head["ranking"] == "lexical"
+
+
+async def test_turns_that_a_query_cannot_find_yet_are_counted(desk, tool, call) -> None:
+    job = await remember(desk, "zephyr")
+    await desk.end_turn(job.conversation_id)
+    current = await desk.end_turn(job.conversation_id)
+
+    head, _ = read(await call(tool, {"query": "zephyr"}, job.conversation_id, current.turn_id))
+
+    assert head["warnings"] == [
+        'Turns not indexed yet: 1. A query can\'t find them; list the newest turns with {"order": "desc"} and no query.'
+    ]
 
 
 async def test_the_current_turn_is_not_found(desk, tool, call) -> None:

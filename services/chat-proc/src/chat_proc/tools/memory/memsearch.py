@@ -273,6 +273,11 @@ class MemsearchTool:
         )
         found = await self._search.find_snippets(context.principal, query)
         answer.hits = [build_found_hit(each, context.conversation_id) for each in found]
+        if unindexed := await self._search.count_unindexed(context.principal, query.scope):
+            answer.warnings.append(
+                f"Turns not indexed yet: {unindexed}. A query can't find them; list the newest turns with "
+                '{"order": "desc"} and no query.'
+            )
         return answer
 
     async def _embed(self, text: str, answer: _Answer) -> QueryVector | None:
