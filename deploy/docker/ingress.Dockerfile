@@ -23,7 +23,7 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
 # contains the library for C programs again.
 FROM ${PYTHON_BUILD_IMAGE} AS libraries
 WORKDIR /build
-COPY deploy/docker/select_libraries.py requirements.lock libs/common/src/everturn/memory/encoders/convert_minilm.py ./
+COPY deploy/docker/select_libraries.py requirements.lock deploy/docker/convert_minilm.py ./
 COPY libs/common/pyproject.toml libs/common/
 COPY services/ingress/pyproject.toml services/ingress/
 RUN python3 -I -m venv --without-pip /opt/everturn \

@@ -32,7 +32,7 @@ MEMBERS = (
 )
 SANDBOX_MEMBERS = ("libs/common", "services/executor")
 STAMP = "everturn-setup.json"
-CONVERTER = ROOT / "libs/common/src/everturn/memory/encoders/convert_minilm.py"
+CONVERTER = ROOT / "deploy/docker/convert_minilm.py"
 MIN_VERSION = (3, 11)
 PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
 APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"

@@ -72,6 +72,11 @@ class GatedLeases(MemoryLeases):
         super().__init__(platform, owner=owner, ttl_s=ttl_s)
         self._gate = gate
 
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        await self._gate.cross()
+        await super().save_announced(lease, turn_id, cursor)
+        await self._gate.cross()
+
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
         await self._gate.cross()
         has_work = await super().release_announced(lease, turn_id, cursor)
@@ -136,17 +141,6 @@ class GatedTimelines:
         self._after_commit()
         await self._gate.cross()
         return inbox_seq
-
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        return await self._inner.load_announcing(lease, turn_id)
-
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        await self._inner.save_announcing(lease, turn_id, tries)
-
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        await self._gate.cross()
-        await self._inner.save_announced(lease, turn_id, cursor)
-        await self._gate.cross()
 
 
 class GatedEvents:

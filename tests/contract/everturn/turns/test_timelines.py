@@ -11,7 +11,7 @@ from everturn.turns.model import Effect, EffectChange, EffectState, Promotion, U
 from everturn.turns.ports import InboxMoved
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
-from everturn_testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
+from everturn_testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 
@@ -140,13 +140,13 @@ async def test_turns_start_while_a_migration_adds_columns(postgres_harness: Harn
     assert await postgres_harness.timelines.load_recent_blocks(ANN, conversation_id) == blocks
 
 
-class TestPostgresTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):
+class TestPostgresTimelines(TimelinesContract, RecentBlocksContract):
     @pytest.fixture
     def harness(self, postgres_harness: Harness) -> Harness:
         return postgres_harness
 
 
-class TestMemoryTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):
+class TestMemoryTimelines(TimelinesContract, RecentBlocksContract):
     @pytest.fixture
     def harness(self, memory_harness: Harness) -> Harness:
         return memory_harness

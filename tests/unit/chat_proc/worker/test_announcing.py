@@ -20,11 +20,10 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Lease
-from everturn.turns.ports import Ring, Timelines
+from everturn.turns.ports import Ring
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.timelines import MemoryTimelines
 
 
 async def end_unannounced(bench: Bench, failpoint: str = "turn.after_c3") -> None:
@@ -244,7 +243,7 @@ async def test_an_end_whose_answer_was_lost_is_sent_again_as_it_is() -> None:
     assert row.announced
 
 
-class LosingTimelines(MemoryTimelines):
+class LosingLeases(MemoryLeases):
     """Each note of a try is written, and its answer is lost the first time."""
 
     answers: bool = False
@@ -265,7 +264,7 @@ async def test_a_retried_save_of_an_attempt_counts_once() -> None:
     claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
     assert claim is not None
 
-    announcer = build_announcer(bench, NoSweeps(), LosingTimelines(bench.platform))
+    announcer = build_announcer(bench, NoSweeps(), leases=LosingLeases(bench.platform))
     await announcer.announce_ended(claim, row.turn.id, claim.cursor)
 
     assert row.turn.attempt == MAX_DEATHS
@@ -395,11 +394,11 @@ class WaitingElsewhere(NoSweeps):
 
 
 def build_announcer(
-    bench: Bench, sweeps: NoSweeps, timelines: Timelines | None = None, writer: MemoryEvents | None = None
+    bench: Bench, sweeps: NoSweeps, leases: MemoryLeases | None = None, writer: MemoryEvents | None = None
 ) -> Announcer:
     return Announcer(
-        leases=MemoryLeases(bench.platform),
-        timelines=timelines or bench.hire().timelines,
+        leases=leases or MemoryLeases(bench.platform),
+        timelines=bench.hire().timelines,
         turns=bench.turns,
         writer=writer or bench.events,
         sweeps=sweeps,

@@ -133,8 +133,28 @@ class Leases(Protocol):
         """
         ...
 
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        """The last number saved since the turn ended, 0 if there is none. Raises StaleFence."""
+        ...
+
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        """Save how many attempts to announce the ended turn have begun; `tries - 1` workers have died in one.
+
+        0 means that the last attempt failed, but its worker survived. It is an absolute number, so that saving can be
+        retried after a lost answer. Raises StaleFence.
+        """
+        ...
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        """Record that the turn's terminal event was published. `cursor` is the last id issued, which clients can have
+        seen.
+
+        It must outlive the stream: a Redis that restarts without its last second has lost the event.
+        """
+        ...
+
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        """Do what Timelines.save_announced does, and then `release` without `requeue`, in one transaction.
+        """Do what `save_announced` does, and then `release` without `requeue`, in one transaction.
 
         Raises StaleFence if the fence is stale and the end is not saved as announced yet.
         """
@@ -251,26 +271,6 @@ class Timelines(Protocol):
         OutOfOrder when the blocks don't follow the last stored one. After Unavailable a commit with blocks can be
         retried: it is never written twice. Every commit sets `attempt` to 0. A close also withdraws pending approvals,
         sets the state of the turn and the conversation, and settles effects that are still intended.
-        """
-        ...
-
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        """The last number saved since the turn ended, 0 if there is none. Raises StaleFence."""
-        ...
-
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        """Save how many attempts to announce the ended turn have begun; `tries - 1` workers have died in one.
-
-        0 means that the last attempt failed, but its worker survived. It is an absolute number, so that saving can be
-        retried after a lost answer. Raises StaleFence.
-        """
-        ...
-
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """Record that the turn's terminal event was published. `cursor` is the last id issued, which clients can have
-        seen.
-
-        It must outlive the stream: a Redis that restarts without its last second has lost the event.
         """
         ...
 

@@ -292,6 +292,32 @@ class PostgresLeases:
                 "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
             )
 
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+            tries = await transaction.fetchval(_ANNOUNCING, turn_id, lease.conversation_id, lease.fence)
+        if tries is None:
+            raise StaleFence(lease.conversation_id)
+        return int(tries)
+
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            done = await transaction.execute(_SAVE_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, tries)
+        if done != "UPDATE 1":
+            raise StaleFence(lease.conversation_id)
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        async with self._database.connection() as connection:
+            is_saved = await connection.fetchval(
+                "SELECT save_announced($1, $2, $3, $4, $5, $6, $7)",
+                *lease.principal.owner,
+                lease.conversation_id,
+                turn_id,
+                lease.fence,
+                str(cursor),
+            )
+        if not is_saved:
+            raise StaleFence(lease.conversation_id)
+
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
         async with self._database.connection() as connection:
             has_work = await connection.fetchval(
@@ -426,32 +452,6 @@ class PostgresTimelines:
                     return await _save_commit(connection, lease, commit)
         except OutOfOrder:
             return await self._check_written(lease, commit)
-
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        async with self._database.transaction(lease.principal, readonly=True) as transaction:
-            tries = await transaction.fetchval(_ANNOUNCING, turn_id, lease.conversation_id, lease.fence)
-        if tries is None:
-            raise StaleFence(lease.conversation_id)
-        return int(tries)
-
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        async with self._database.transaction(lease.principal) as transaction:
-            done = await transaction.execute(_SAVE_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, tries)
-        if done != "UPDATE 1":
-            raise StaleFence(lease.conversation_id)
-
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        async with self._database.connection() as connection:
-            is_saved = await connection.fetchval(
-                "SELECT save_announced($1, $2, $3, $4, $5, $6, $7)",
-                *lease.principal.owner,
-                lease.conversation_id,
-                turn_id,
-                lease.fence,
-                str(cursor),
-            )
-        if not is_saved:
-            raise StaleFence(lease.conversation_id)
 
     async def _check_written(self, lease: Lease, commit: Commit) -> int:
         """A commit is retried when its answer was lost: an equal last hash proves that its blocks are already

@@ -71,6 +71,20 @@ class MemoryLeases:
             row.state = ConversationState.QUEUED
         return any(self._find_work(lease.conversation_id))
 
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        return self._ended(lease, turn_id).turn.attempt
+
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        turn = self._ended(lease, turn_id)
+        turn.turn = replace(turn.turn, attempt=tries)
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        row = self._platform.conversations.get(lease.conversation_id)
+        if row is None or row.fence != lease.fence:
+            raise StaleFence(lease.conversation_id)
+        self._platform.turn(lease.principal, turn_id).announced = True
+        row.cursor = cursor
+
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
         row, ended = self._platform.conversations.get(lease.conversation_id), self._platform.turns.get(turn_id)
         if row is None or ended is None or (row.fence != lease.fence and not ended.announced):
@@ -97,6 +111,13 @@ class MemoryLeases:
             attempt=turn.attempt + (turn.status is TurnStatus.RUNNING),
             started_at=turn.started_at or self._platform.clock.now(),
         )
+
+    def _ended(self, lease: Lease, turn_id: TurnId) -> TurnRow:
+        row = self._platform.conversations.get(lease.conversation_id)
+        turn = self._platform.turn(lease.principal, turn_id)
+        if row is None or row.fence != lease.fence or turn.turn.status.is_open:
+            raise StaleFence(lease.conversation_id)
+        return turn
 
     def _holds(self, row: ConversationRow, fence: int) -> bool:
         return row.lease_owner == self._owner and row.fence == fence

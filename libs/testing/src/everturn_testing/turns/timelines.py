@@ -6,7 +6,6 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import Block, EventBody, FeedbackBody, RangeSummaryBody, SignalBody, parse_body
@@ -121,27 +120,6 @@ class MemoryTimelines:
         self._check(row, commit)
         self._write(row, commit)
         return row.inbox_seq
-
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        return self._ended(lease, turn_id).turn.attempt
-
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        turn = self._ended(lease, turn_id)
-        turn.turn = replace(turn.turn, attempt=tries)
-
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        row = self._platform.conversations.get(lease.conversation_id)
-        if row is None or row.fence != lease.fence:
-            raise StaleFence(lease.conversation_id)
-        self._platform.turn(lease.principal, turn_id).announced = True
-        row.cursor = cursor
-
-    def _ended(self, lease: Lease, turn_id: TurnId) -> TurnRow:
-        row = self._platform.conversations.get(lease.conversation_id)
-        turn = self._platform.turn(lease.principal, turn_id)
-        if row is None or row.fence != lease.fence or turn.turn.status.is_open:
-            raise StaleFence(lease.conversation_id)
-        return turn
 
     def _find(self, principal: Principal, conversation_id: ConversationId) -> ConversationRow | None:
         try:

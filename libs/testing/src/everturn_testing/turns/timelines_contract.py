@@ -40,7 +40,7 @@ class TimelinesContract:
             await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert claim.turn_id is not None
         with pytest.raises(StaleFence):
-            await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+            await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
 
         assert await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id) == ()
 
@@ -99,7 +99,7 @@ class TimelinesContract:
         assert [artifact.filename for artifact in turn.request.attachments] == ["sales.csv"]
         signal = await harness.inbox.load_signal(harness.principal, turn.conversation_id, followup.signal_id)
         assert (signal.state, signal.promoted_to) == (SignalState.PROMOTED, promotion.turn_id)
-        await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+        await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
         await harness.leases.release(claim.lease, requeue=False)
         assert (await harness.claim(turn.conversation_id)).turn_id == promotion.turn_id
 
@@ -226,30 +226,6 @@ class TimelinesContract:
                 await harness.timelines.load_start(stranger, claim.lease.conversation_id, claim.turn_id)
             with pytest.raises(NotFound):
                 await harness.timelines.load_title(stranger, claim.lease.conversation_id)
-
-
-class AnnouncingContract:
-    """Tests need a fixture `harness`."""
-
-    async def test_announcement_attempts_are_saved_under_the_fence(self, harness: Harness) -> None:
-        claim = await harness.start_turn()
-        assert claim.turn_id is not None
-        lease, turn_id = claim.lease, claim.turn_id
-        with pytest.raises(StaleFence):
-            await harness.timelines.save_announcing(lease, turn_id, 1)
-        await harness.timelines.commit(lease, closing(claim, seen_inbox=claim.inbox_seq))
-
-        noted = [await harness.timelines.load_announcing(lease, turn_id)]
-        for tries in (2, 2, 0):
-            await harness.timelines.save_announcing(lease, turn_id, tries)
-            noted.append(await harness.timelines.load_announcing(lease, turn_id))
-
-        assert noted == [0, 2, 2, 0]
-        zombie = replace(lease, fence=lease.fence - 1)
-        with pytest.raises(StaleFence):
-            await harness.timelines.load_announcing(zombie, turn_id)
-        with pytest.raises(StaleFence):
-            await harness.timelines.save_announcing(zombie, turn_id, 1)
 
 
 class RecentBlocksContract:

@@ -83,7 +83,7 @@ class Announcer:
             # No worker died of it: it is retried however often it fails.
             ANNOUNCEMENTS_FAILED.inc()
             _log.warning("Could not publish the end of a turn", turn_id=turn_id)
-            await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
+            await self._retries.call(lambda: self._leases.save_announcing(lease, turn_id, 0))
         return cursor
 
     async def _publish_end(
@@ -109,8 +109,8 @@ class Announcer:
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
         """Return the number of this attempt. It is saved as an absolute number, so a save that is retried counts
         once."""
-        tries = 1 + await self._retries.call(lambda: self._timelines.load_announcing(lease, turn_id))
-        await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
+        tries = 1 + await self._retries.call(lambda: self._leases.load_announcing(lease, turn_id))
+        await self._retries.call(lambda: self._leases.save_announcing(lease, turn_id, tries))
         return tries
 
     async def _skip_to_snapshot(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
@@ -182,7 +182,7 @@ class Announcer:
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Save that the end was announced to clients, and the last event id that they may have received. Raises
         StaleFence."""
-        await self._retries.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
+        await self._retries.call(lambda: self._leases.save_announced(lease, turn_id, cursor))
         await self._note_ended(lease, cursor)
 
     async def _note_ended(self, lease: Lease, cursor: EventCursor) -> None:
