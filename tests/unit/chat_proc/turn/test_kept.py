@@ -1,6 +1,7 @@
 import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -195,22 +196,23 @@ TURN = st.tuples(
         max_size=3,
     ),
     st.sampled_from([1, 400]),
-    st.booleans(),
+    st.sampled_from([None, "", "photo-1", "photo-2"]),
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TURN, min_size=2, max_size=4))
-async def test_requests_do_not_depend_on_what_is_kept(turns: list[tuple[list[str], int, bool]]) -> None:
+async def test_requests_do_not_depend_on_what_is_kept(turns: list[tuple[list[str], int, str | None]]) -> None:
     async def play(*, keeps: bool) -> list[ModelRequest]:
         bench = Bench(model=TirelessModel(), tools=[DemoTool()])
         worker = bench.hire()
-        for replies, pause_s, steered in turns:
+        for replies, pause_s, photo in turns:
             bench.model.add(*replies)
             bench.clock.advance(pause_s)
             await bench.say("Go on.")
-            if steered:
-                await bench.signal(SignalKind.FOLLOWUP, "And this.")
+            if photo is not None:
+                uploads = (replace(bench.upload("a.png", photo.encode()), mime="image/png"),) if photo else ()
+                await bench.signal(SignalKind.FOLLOWUP, "And this.", uploads=uploads)
             await (worker if keeps else bench.hire()).work()
         return bench.model.requests
 
