@@ -14,6 +14,7 @@ from everturn.events.model import ChatComplete, ConvTitle
 from everturn.models.port import ModelFailed, ModelRequest, ModelTraits, ModelUsage, PromptMessage, TextPart
 from everturn.timeline.blocks import CompletionBody, TitleBody
 from everturn.timeline.turns import Outcome, TurnStatus
+from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 
 PROMPT = "please look at the attached numbers and tell me how sales went in March compared to the year before"
@@ -105,6 +106,22 @@ async def test_the_block_of_the_gate_has_the_announced_title(title: str) -> None
 
     announced = [event.data.title for event in await bench.published() if isinstance(event.data, ConvTitle)]
     assert gates(bench) == announced == [titled.title]
+
+
+async def test_a_title_that_is_saved_just_before_the_end_is_announced_last() -> None:
+    bench = Bench(answer("Done."))
+    worker = bench.hire()
+
+    async def rename(commit: Commit) -> None:
+        if commit.close is not None:
+            bench.platform.conversations[bench.conversation_id].title = "A person's title"
+
+    worker.timelines.before_commit = rename
+    await bench.say(PROMPT)
+    await worker.work()
+
+    announced = [event.data.title for event in await bench.published() if isinstance(event.data, ConvTitle)]
+    assert announced == ["A person's title"]
 
 
 async def test_a_late_title_delays_nothing_and_its_cost_is_estimated() -> None:

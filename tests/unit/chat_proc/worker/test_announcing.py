@@ -205,6 +205,9 @@ async def test_a_growing_stream_leaves_the_end_to_the_sweeper(
 
     assert reads == [1, 2, 3]
     assert failed() == before + 1
+    assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) is None, (
+        "the sweeper rings, and backs off"
+    )
     assert not bench.platform.turns[bench.turn_rows[0].id].announced
 
 
@@ -235,12 +238,13 @@ async def test_an_end_whose_answer_was_lost_is_sent_again_as_it_is() -> None:
     claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
     assert claim is not None
 
-    cursor = await build_announcer(bench, NoSweeps(), writer=events).announce_ended(claim, row.turn.id, claim.cursor)
+    announcer = build_announcer(bench, NoSweeps(), writer=events)
+    cursor, announced = await announcer.announce_ended(claim, row.turn.id, claim.cursor)
 
     (entry,) = await events.load_newest(bench.conversation_id, max_entries=9)
     assert [event.type for event in entry.events] == ["chat.rewind", "conv.title", "chat.complete", "conv.status"]
     assert entry.events[-1].id == cursor
-    assert row.announced
+    assert announced and row.announced
 
 
 class LosingLeases(MemoryLeases):

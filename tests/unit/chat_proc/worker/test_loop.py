@@ -12,6 +12,7 @@ from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
+from everturn.core.metrics import TURNS_GIVEN_BACK
 from everturn.events.cursor import ORIGIN
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
@@ -155,12 +156,19 @@ class Bells:
 
 
 class QuickDoorbells(MemoryDoorbells):
-    """Waits shorter, so that a drain is noticed soon; keeps the lanes it was asked for."""
+    """Waits shorter, so that a drain is noticed soon; keeps the lanes it was asked for. Can fail to ring."""
 
     def __init__(self) -> None:
         super().__init__()
         self.orders: list[tuple[Lane, ...]] = []
         self.waiting = 0
+        self.failures = 0
+
+    async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("no Redis")
+        await super().ring(lane, conversation_id)
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
         self.orders.append(tuple(lanes))
@@ -329,6 +337,22 @@ async def test_a_turn_interrupted_by_an_outage_is_requeued(desk: Desk, error: Ex
     await desk.until(lambda: desk.leases.released == [conversation(1)])
     # Its doorbell is rung too, so it runs again.
     await desk.until_running(1)
+
+
+async def test_a_turn_is_requeued_once_even_if_its_doorbell_fails(desk: Desk) -> None:
+    await desk.ring(1)
+    await desk.until_running(1)
+    desk.leases.away = True
+    await desk.heartbeat.beat()
+    desk.leases.away, desk.doorbells.failures = False, 2
+    before = TURNS_GIVEN_BACK._value.get()  # pyright: ignore[reportPrivateUsage]
+    desk.runner.turns[0].error = Unavailable()
+
+    desk.runner.turns[0].ends.set()
+
+    await desk.until(lambda: len(desk.runner.turns) == 2)
+    assert desk.leases.released == [conversation(1)]
+    assert TURNS_GIVEN_BACK._value.get() == before + 1  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("left_behind", [True, False])

@@ -304,7 +304,7 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
 async def test_an_unannounced_end_does_not_block_the_next_turn() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await bench.say("First.")
-    # The first turn ends, and its worker dies before it has reported anybody.
+    # The first turn ends, and its worker dies before it announces the end.
     await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
     bench.expire_lease()
     first = bench.turn_rows[0].id

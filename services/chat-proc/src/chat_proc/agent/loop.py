@@ -125,7 +125,9 @@ class AgentLoop:
                 return await self._close_once(turn, end, await _load_new_signals(turn, end))
             except InboxMoved:
                 continue
-        raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
+        raise Conflict(
+            f"The inbox changed during each of {MAX_TRIES} attempts to end the turn. Another worker tries again."
+        )
 
     async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
         ready = await compaction.finish()
@@ -262,7 +264,9 @@ class AgentLoop:
                     if ready.drafts:
                         await turn.commit(ready)
                     return None
-        raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
+        raise Conflict(
+            f"The inbox changed during each of {MAX_TRIES} attempts to end the turn. Another worker tries again."
+        )
 
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, late_signals: tuple[Signal, ...]) -> TurnEnd:
         context = self._context(turn, _last_round(turn, end))

@@ -223,7 +223,7 @@ class TurnActivity:
     """When a turn last made progress, and which calls of models and tools it has open.
 
     An open call can last as long as its own limits allow. All other waits of a turn end within seconds: a turn without
-    progress and without an open call is stuck, and its worker releases it.
+    progress and without an open call is stuck: its worker stops it, and another one takes over when its lease expires.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -445,7 +445,7 @@ class LeasedTurn:
 
         Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned.
         """
-        called, title = await self.title.settle()
+        present, title = await self.title.settle()
         if (usage_of_title := self.title.take_usage()) is not None:
             self.record_usage(usage_of_title)
         content = CommitContent(usage=self._recorded_usage).plus(end.content)
@@ -459,7 +459,7 @@ class LeasedTurn:
             elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
         )
-        blocks = self._chain((*self._with_gate(self._sources.accept_drafts(content.drafts), called), exit_draft))
+        blocks = self._chain((*self._with_gate(self._sources.accept_drafts(content.drafts), present), exit_draft))
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -476,7 +476,8 @@ class LeasedTurn:
         self._apply(commit, content, promote)
         self._emit_committed(content, blocks)
         if title is not None and title != self.title.given:
-            self.emit(ConvTitle(title=title))
+            # The model's title, or a person's, can have been saved just before the commit: then the commit kept it.
+            self.emit(ConvTitle(title=await self.title.load()))
         if terminal := try_build_terminal_event(await self._build_view()):
             self.emit(terminal)
         self.emit(build_status_after(self.turn.status, promote))

@@ -167,17 +167,21 @@ class TurnTitle:
         its first turn."""
         if self._turn.ordinal != 1:
             return "", None
-        where = self._lease.principal, self._lease.conversation_id
-        try:
-            present = await self._retries.call(lambda: self._timelines.load_title(*where))
-        except NotFound as erased:
-            raise StaleFence(self._lease.conversation_id) from erased
+        present = await self.load()
         better = self._call.try_title() if self._call else None
         if present:
             # The call may have been cancelled between saving its title and announcing it.
             return present, (present if present == better else None)
         title = better or make_title(title_source(self._turn.request))
         return title, title
+
+    async def load(self) -> str:
+        """The saved title; empty if there is none yet."""
+        where = self._lease.principal, self._lease.conversation_id
+        try:
+            return await self._retries.call(lambda: self._timelines.load_title(*where))
+        except NotFound as erased:
+            raise StaleFence(self._lease.conversation_id) from erased
 
     def take_usage(self) -> UsageEvent | None:
         """The cost of the call, once; None if it has none. The call may still be running: it ends with the turn, so its

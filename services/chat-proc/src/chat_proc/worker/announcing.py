@@ -66,15 +66,16 @@ class Announcer:
         self._publish_s = publish_s
         self._retries = retries
 
-    async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
+    async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """Publish the state and the terminal event of a turn from its rows; the sweeper retries if that fails.
 
-        `cursor` is the last event id issued under this fence or an earlier one; returns the new one.
+        `cursor` is the last event id issued under this fence or an earlier one; returns the new one, and whether the
+        end is announced.
         """
         lease = claim.lease
         who = lease.principal
         if await self._begin(lease, turn_id) > MAX_DEATHS:
-            return await self._skip_to_snapshot(claim, turn_id, cursor)
+            return await self._skip_to_snapshot(claim, turn_id, cursor), True
         page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         cursor, sent = await self._publish_end(claim, page, turn_id, cursor)
         if sent:
@@ -84,7 +85,7 @@ class Announcer:
             ANNOUNCEMENTS_FAILED.inc()
             _log.warning("Could not publish the end of a turn", turn_id=turn_id)
             await self._retries.call(lambda: self._leases.save_announcing(lease, turn_id, 0))
-        return cursor
+        return cursor, sent
 
     async def _publish_end(
         self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor

@@ -161,7 +161,7 @@ class Heartbeat:
         for conversation_id, turn in stalled.items():
             TURNS_STALLED.inc()
             _log.error(
-                "Turn made no progress; released it",
+                "Turn made no progress; stopped it, its lease will expire",
                 conversation_id=conversation_id,
                 stalled_for_s=round(turn.stalled_for_s()),
                 tasks=tasks,

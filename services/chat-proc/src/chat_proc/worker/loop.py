@@ -391,15 +391,18 @@ class ClaimLoop:
         release.
         """
         give_up_at = asyncio.get_running_loop().time() + REQUEUE_S
+        is_queued = False
         while True:
             try:
-                if await self._leases.release(lease, requeue=True):
+                if not is_queued:
+                    if not await self._leases.release(lease, requeue=True):
+                        return
+                    is_queued = True
                     TURNS_GIVEN_BACK.inc()
                     _log.info("Released a turn to other workers", conversation_id=lease.conversation_id)
-                    await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
+                await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
                 return
             except Unavailable as error:
-                # This also covers a failed ring: then the second release has nothing to do.
                 if self._draining.is_set() or asyncio.get_running_loop().time() > give_up_at:
                     _log.warning("Could not release a turn", conversation_id=lease.conversation_id, error=str(error))
                     return

@@ -52,7 +52,7 @@ MAX_CLOSINGS = 3
 """Attempts to end a given-up turn using its blocks. After that the blocks may be unreadable, and it is ended without
 them."""
 MAX_ENDS_ANNOUNCED = 10
-"""Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
+"""Ends of earlier turns announced under one claim; the next claim announces further ones."""
 DEFECTS = (
     ArithmeticError,
     AssertionError,
@@ -311,13 +311,11 @@ class ClaimedTurn:
         """Return the new cursor, and whether it succeeded: an ended turn that can't be announced never blocks an open
         one."""
         try:
-            with guarded("announcement", passing=(StaleFence, NotFound), turn_id=ended_id) as guard:
-                cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
+            with guarded("announcement", passing=(StaleFence, NotFound), turn_id=ended_id):
+                return await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
         except NotFound as error:
             # As in _load_start: only an erasure removes the rows of an ended turn.
             raise StaleFence(self._claim.lease.conversation_id) from error
-        if guard.error is None:
-            return cursor, True
         ANNOUNCEMENTS_FAILED.inc()
         return max(cursor, await self._find_cursor()), False
 

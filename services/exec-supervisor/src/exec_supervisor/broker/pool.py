@@ -166,4 +166,6 @@ def check_warm_fits(profiles: Profiles, max_pairs: int) -> None:
     """Raise Invalid if the warm pairs leave no room for a run without one."""
     warm = sum(profile.warm for profile in profiles.values())
     if warm >= max_pairs:
-        raise Invalid(f"EXECUTION_PROFILES keep {warm} pairs warm; BROKER_MAX_PAIRS={max_pairs} must be more")
+        raise Invalid(
+            f"EXECUTION_PROFILES keeps {warm} pairs warm, so BROKER_MAX_PAIRS={max_pairs} must be at least {warm + 1}."
+        )

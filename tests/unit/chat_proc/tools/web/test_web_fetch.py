@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
-from chat_proc.tools.web.web_fetch import MAX_SHOWN_CHARS, WebFetchTool
+from chat_proc.tools.web.web_fetch import MAX_SHOWN_CHARS, MAX_SHOWN_LINKS, VALUE_KEYS, WebFetchTool
 from everturn.turns.model import Effect
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.web_site import Site, open_site
@@ -34,7 +34,7 @@ def tool(guard: AddressGuard, reader: PageReader) -> WebFetchTool:
     return WebFetchTool(WebClient(guard), reader)
 
 
-async def test_fetching_finds_out_does_no_harm_and_can_be_cancelled(tool: WebFetchTool) -> None:
+async def test_web_fetch_is_pure_exploratory_and_cancellable(tool: WebFetchTool) -> None:
     spec = tool.spec
 
     assert (spec.tool_id, spec.effect, spec.strategy) == ("web_tools.web_fetch", Effect.PURE, "exploration")
@@ -78,6 +78,8 @@ async def test_an_unavailable_page_does_not_affect_the_others(
 
     assert outcome.status == "ok"
     assert [row.url for row in pool.rows] == [good]
+    assert {tuple(page) for page in outcome.value} == {VALUE_KEYS}
+    assert [page["text"] for page in outcome.value] == ["", "", "", "good", ""]
     for reason in (
         "not on the public internet",
         "answered 404",
@@ -128,6 +130,20 @@ async def test_the_links_of_a_page_are_shown_and_kept_as_seen(
     assert outcome.data == {"addresses": [url, site.url("/b?x=1")]}
     assert f": {site.url('/b?x=1')}" in outcome.text
     assert outcome.value[0]["links"] == [{"url": site.url("/b?x=1"), "text": "Next [[S:9]]"}]
+
+
+async def test_the_first_links_of_all_pages_are_shown_each_once(
+    site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
+) -> None:
+    def page(path: str, *links: str) -> str:
+        anchors = " ".join(f"<a href='{link}'>Link</a>" for link in links)
+        return site.page(path, f"<html><body><main><p>Words. {anchors}</p></main></body></html>")
+
+    others = [f"/n{n}" for n in range(MAX_SHOWN_LINKS + 5)]
+    outcome = await call_tool(tool, {"urls": [page("/a", "/first", *others), page("/b", "/first")]})
+
+    shown = [line.rsplit(": ", 1)[-1] for line in outcome.text.partition("--- links")[2].splitlines()[1:]]
+    assert shown == [site.url(link) for link in ("/first", *others)][:MAX_SHOWN_LINKS]
 
 
 async def test_a_long_address_is_refused_before_it_is_parsed(tool: WebFetchTool, call_tool) -> None:

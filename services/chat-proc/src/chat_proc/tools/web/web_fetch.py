@@ -2,6 +2,7 @@
 
 import asyncio
 from importlib.resources import files
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,6 +31,8 @@ MAX_SHOWN_LINK_CHARS = 300
 RESULT_CHARS = MAX_SHOWN_CHARS + 18_000
 """Including the heads of the pages, and the links."""
 TIMEOUT_S = 60.0
+VALUE_KEYS = ("url", "sid", "title", "published", "mime", "text", "links", "cut", "error")
+"""Of a page as a program gets it. A page that was not read has an `error` and an empty text."""
 
 
 class WebFetchParams(BaseModel):
@@ -56,7 +59,7 @@ class WebFetchTool:
             timeout_s=TIMEOUT_S,
             result_chars=RESULT_CHARS,
             in_programs=in_programs,
-            returns="a list of {url, sid, title, published, mime, text, links, cut, error}, one for each address",
+            returns=f"a list of {{{', '.join(VALUE_KEYS)}}}, one for each address",
             untrusted=True,
             addresses=("urls",),
         )
@@ -106,7 +109,7 @@ def _draft(page: Page) -> SourceDraft:
 
 def _value(url: str, result: Page | str, sid: int | None) -> dict[str, Any]:
     if isinstance(result, str):
-        return {"url": url, "error": result}
+        return {**dict.fromkeys(VALUE_KEYS), "url": url, "text": "", "links": [], "cut": False, "error": result}
     return {
         "url": result.url,
         "sid": sid,
@@ -136,9 +139,12 @@ def _render(row: Source, page: Page, cap: int) -> str:
 
 def _render_links(links: list[Link]) -> str:
     """The first links, each address once."""
-    shown = {link.url: link.anchor for link in reversed(links) if len(link.url) <= MAX_SHOWN_LINK_CHARS}
+    anchors: dict[str, str] = {}
+    for link in links:
+        if len(link.url) <= MAX_SHOWN_LINK_CHARS:
+            anchors.setdefault(link.url, link.anchor)
     lines = [
         f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"
-        for url, anchor in list(reversed(shown.items()))[:MAX_SHOWN_LINKS]
+        for url, anchor in islice(anchors.items(), MAX_SHOWN_LINKS)
     ]
-    return "\n".join(["--- links of this page; use their addresses unchanged ---", *lines]) if lines else ""
+    return "\n".join(["--- links of what was read; use their addresses unchanged ---", *lines]) if lines else ""
