@@ -1,14 +1,21 @@
 """The converted model against a plain one that multiplies number by number, on small weights made up here."""
 
+import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from everturn.memory.encoders.convert_minilm import HEADS, LARGEST, build_model, quantize
 from everturn.memory.encoders.minilm_model import open_session
+from everturn_local.settings import REPOSITORY
+
+SPEC = importlib.util.spec_from_file_location("convert_minilm", REPOSITORY / "deploy" / "docker" / "convert_minilm.py")
+assert SPEC is not None and SPEC.loader is not None
+script: Any = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(script)
 
 SIZE, WIDE, WORDS, PLACES, LAYERS = 24, 48, 30, 16, 2
 
@@ -36,7 +43,7 @@ def weights() -> dict[str, np.ndarray]:
 
 def test_the_model_gives_nearly_what_plain_arithmetic_gives(weights: dict[str, np.ndarray], tmp_path: Path) -> None:
     ids = [3, 17, 29, 4, 4, 11]
-    (tmp_path / "model.onnx").write_bytes(build_model(weights).SerializeToString())
+    (tmp_path / "model.onnx").write_bytes(script.build_model(weights).SerializeToString())
     session = open_session(tmp_path / "model.onnx")
 
     ((found,),) = session.run(None, {"ids": np.array([ids])})
@@ -48,9 +55,9 @@ def test_the_model_gives_nearly_what_plain_arithmetic_gives(weights: dict[str, n
 def test_a_number_of_eight_bits_is_off_by_at_most_half_a_step() -> None:
     rows = np.random.default_rng(7).normal(size=(5, 40)).astype(np.float32)
 
-    numbers, scales = quantize(rows)
+    numbers, scales = script.quantize(rows)
 
-    assert np.abs(numbers).max() == LARGEST
+    assert np.abs(numbers).max() == script.LARGEST
     assert (np.abs(numbers * scales[:, None] - rows) <= 0.501 * scales[:, None]).all()
 
 
@@ -72,9 +79,9 @@ def encode_plainly(weights: dict[str, np.ndarray], ids: Sequence[int]) -> list[f
 
     def attend(rows, name):
         query, key, value = (dense(rows, f"{name}.{part}") for part in ("query", "key", "value"))
-        width = SIZE // HEADS
+        width = SIZE // script.HEADS
         out = [[0.0] * SIZE for _ in rows]
-        for head in range(HEADS):
+        for head in range(script.HEADS):
             part = range(head * width, (head + 1) * width)
             for i in range(len(rows)):
                 scores = [sum(query[i][d] * key[j][d] for d in part) / math.sqrt(width) for j in range(len(rows))]
