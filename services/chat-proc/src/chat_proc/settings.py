@@ -136,7 +136,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",
         validation_alias="AI_REACT_AGENT_VERSION",
-        description="v2 accepts exactly one thinking channel and one action per round.",
+        description="v3 accepts any number of thinking channels in a reply; v2 exactly one, and only one action.",
     )
     multi_action: Literal["off", "safe_fanout"] = Field(
         default="off",
