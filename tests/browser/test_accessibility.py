@@ -90,7 +90,7 @@ async def test_running_turn_with_a_queued_message_and_a_rejected_file(person: Pe
     await person.send("script:gate please")
     await expect(person.reply).to_contain_text("before the gate first")
     await person.send("And mind the south.")
-    await expect(person.page.get_by_role("group", name="You added a message")).to_contain_text("Queued")
+    await expect(person.page.get_by_role("group", name="You added a message")).to_contain_text("Sent")
     await person.attach("holiday.png", b"This is no picture.", "image/png")
     await person.offer("Look at this.")
     await expect(person.page.get_by_role("alert")).to_contain_text("holiday.png")

@@ -47,8 +47,8 @@ async def test_queue_redirect_and_stop_fit_into_one_row(users: BrowserUsers, gat
     assert all(is_inside for _, is_inside in places)
     # A page wider than the screen would widen the window.
     assert await person.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [320, 320]
-    await person.button("Queue").tap()
-    await expect(person.page.get_by_role("group", name="You added a message")).to_contain_text("Queued")
+    await person.button("Add").tap()
+    await expect(person.page.get_by_role("group", name="You added a message")).to_contain_text("Sent")
     (gates / "first").touch()
     await person.finish()
 

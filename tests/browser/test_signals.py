@@ -37,7 +37,7 @@ async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, harnes
 
     receipt = person.page.get_by_role("group", name="You added a message", exact=True)
     await expect(receipt).to_contain_text("And mind the south.")
-    await expect(receipt).to_contain_text("Queued")
+    await expect(receipt).to_contain_text("Sent")
     (gates / "first").touch()
     await expect(receipt).to_contain_text("Delivered")
     await expect(person.reply).to_contain_text("It heeds what was added.")
@@ -63,7 +63,7 @@ async def test_a_message_delivered_with_a_stop_says_so_after_a_reload(person: Pe
     await begin_waiting(person)
     await person.send("And mind the south.")
     receipt = person.page.get_by_role("group", name="You added a message", exact=True)
-    await expect(receipt).to_contain_text("Queued")
+    await expect(receipt).to_contain_text("Sent")
 
     await person.button("Stop").click()
 

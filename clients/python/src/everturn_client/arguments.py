@@ -132,7 +132,12 @@ def _add_chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)")
     place = chat.add_mutually_exclusive_group()
     place.add_argument("--conversation", metavar="ID", help="continue this conversation")
-    place.add_argument("--continue", action="store_true", dest="go_on", help="continue your most recent conversation")
+    place.add_argument(
+        "--continue",
+        action="store_true",
+        dest="go_on",
+        help="continue the last conversation you used with this command on this machine",
+    )
     chat.add_argument("--json", action="store_true", dest="as_json", help="print the events as JSON lines")
     chat.add_argument("--download", type=Path, metavar="DIR", help="download the turn's files into this folder")
     chat.add_argument("--no-thinking", action="store_true", help="don't show the model's thinking")

@@ -1,4 +1,4 @@
-/** The buttons below the field: attach, and send, or while the agent works queue, redirect and stop. */
+/** The buttons below the field: attach, and send, or while the agent works add, redirect and stop. */
 import { ArrowUp, CornerUpRight, Paperclip, Plus, Square, X } from "lucide-react";
 import { useRef } from "react";
 import type { JSX } from "react";
@@ -22,7 +22,7 @@ export function ComposerButtons(props: ComposerButtonsProps): JSX.Element {
   return (
     <div className={styles.buttons}>
       <AttachButton onAttach={onAttach} isDisabled={isSending} />
-      <span className={styles.hint} aria-hidden>{isBusy ? "Enter to queue · Esc to stop" : "Enter to send · Shift+Enter for a new line"}</span>
+      <span className={styles.hint} aria-hidden>{isBusy ? "Enter to add · Esc to stop" : "Enter to send · Shift+Enter for a new line"}</span>
       {isSending && <Button onClick={onAbort}><X aria-hidden /> Cancel sending</Button>}
       {isBusy ? <BusyButtons {...props} /> : <IconButton label="Send" icon={<ArrowUp aria-hidden />} variant="primary" type="submit" disabled={!canSend} />}
     </div>
@@ -34,7 +34,7 @@ function BusyButtons({ canSend, isStopping, onSteer, onStop }: ComposerButtonsPr
     <>
       {canSend && (
         <>
-          <Button type="submit" className={styles.compact} title="The agent reads it before its next step"><Plus aria-hidden /> <span>Queue</span></Button>
+          <Button type="submit" className={styles.compact} title="The agent reads it before its next step"><Plus aria-hidden /> <span>Add</span></Button>
           <Button onClick={onSteer} className={styles.compact} title="The agent stops what it is doing and follows this message instead"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
         </>
       )}

@@ -65,7 +65,7 @@ async def test_a_rejected_message_does_not_end_the_prompt(
 
     assert running.returncode == 0
     assert "Refused on purpose (422)." in err
-    assert err.count("if the agent is working, the message is queued") == 2
+    assert err.count("if the agent is working, it is added to the running turn") == 2
 
 
 async def test_leaving_the_prompt_leaves_the_turn_running(

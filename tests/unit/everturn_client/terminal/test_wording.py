@@ -171,7 +171,7 @@ def test_a_signal_and_a_conversation_are_one_line() -> None:
 @pytest.mark.parametrize(
     ("kind", "state", "text", "expected"),
     [
-        ("followup", "accepted", "And the south", "· Queued: And the south"),
+        ("followup", "accepted", "And the south", "· Sent: And the south"),
         ("followup", "retracted", "And the south", "· Retracted: And the south"),
         ("steer", "applied", "", ""),
         ("cancel", "accepted", "", ""),

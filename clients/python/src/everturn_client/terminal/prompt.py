@@ -14,7 +14,7 @@ from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.wording import render_file
 
 HELP = (
-    "Type a message; if the agent is working, the message is queued. Answer an approval request with y or n. "
+    "Type a message; if the agent is working, it is added to the running turn. Answer an approval request with y or n. "
     "Commands: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
 
@@ -180,7 +180,7 @@ class Prompt:
                     if accepted.signal_id is None:
                         self._next_turn = accepted.turn_id
                     elif self._chat.pending_approval:
-                        self._chat.say("Your message is queued. The tool call still needs a y or n.")
+                        self._chat.say("Your message was sent. The tool call still needs a y or n.")
                 case Steer(text=text):
                     await self._client.send_signal(self._chat.conversation_id, "steer", text)
                 case Cancel():

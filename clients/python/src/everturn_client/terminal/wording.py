@@ -72,7 +72,7 @@ def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
 
 
 _SIGNAL_STATES = {
-    "accepted": "Queued",
+    "accepted": "Sent",
     "queued": "Queued for the next answer",
     # It is on the timeline. If a stop followed at once, no model call has seen it, so this does not say "read".
     "applied": "Delivered",

@@ -4,9 +4,9 @@ import { buildSignal } from "../../testing/builders";
 import { describeReceipt, describeSignal } from "./receipts";
 
 test("a receipt describes the state of its message", () => {
-  expect(describeReceipt(buildSignal())).toBe("Queued");
+  expect(describeReceipt(buildSignal())).toBe("Sent");
   expect(describeReceipt(buildSignal({ state: "applied", round: 2 }))).toBe("Delivered");
-  expect(describeReceipt(buildSignal({ kind: "steer", text: "Only the south." }))).toBe("Redirect · Queued");
+  expect(describeReceipt(buildSignal({ kind: "steer", text: "Only the south." }))).toBe("Redirect · Sent");
   expect(describeReceipt(buildSignal({ state: "retracted" }))).toBe("Retracted");
 });
 

@@ -29,7 +29,7 @@ export function describeSignal(signal: SignalView): string {
 }
 
 const STATES: Readonly<Record<SignalView["state"], string>> = {
-  accepted: "Queued",
+  accepted: "Sent",
   queued: "Queued for the next answer",
   // It is on the timeline. If a stop followed directly, no model call has seen it, so this does not say "read".
   applied: "Delivered",
