@@ -52,7 +52,7 @@ class LongConversation:
         await self._redis.doorbells.ring(receipt.lane, self.conversation_id)
         async with asyncio.timeout(limit_s), aclosing(self._redis.event_reader.follow(self._follows)) as entries:
             async for _, entry in entries:
-                self._follows.cursors[self.conversation_id] = entry.events[-1].id
+                self._follows.followed[self.conversation_id] = entry.events[-1].id
                 events = [parse_envelope(event.payload) for event in entry.events]
                 if any(event.type in TERMINAL_TYPES and event.turn_id == turn_id for event in events):
                     return await self._timelines.load_turn(ANN, turn_id)

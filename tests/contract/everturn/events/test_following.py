@@ -39,7 +39,7 @@ async def test_a_conversation_added_before_the_first_wait_is_read(redis_drivers:
         assert await anext(following) == (conversation_id, entry(1, 1, 1))
 
 
-async def test_a_conversation_added_again_is_read_from_its_new_position(redis_drivers: RedisDrivers) -> None:
+async def test_a_conversation_added_again_is_read_from_its_new_cursor(redis_drivers: RedisDrivers) -> None:
     ids = SequentialIds()
     conversation_id, other = ids.conversation(), ids.conversation()
     await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
@@ -49,7 +49,7 @@ async def test_a_conversation_added_again_is_read_from_its_new_position(redis_dr
 
     async with asyncio.timeout(10), aclosing(redis_drivers.event_reader.follow(follows)) as following:
         assert await anext(following) == (conversation_id, entry(1, 2, 2))
-        del follows.cursors[conversation_id]
+        del follows.followed[conversation_id]
         follows.add(other, ORIGIN)
         assert await anext(following) == (other, entry(1, 1, 1))
         follows.add(conversation_id, ORIGIN)
@@ -73,10 +73,10 @@ async def test_more_entries_than_one_read_returns_are_read_before_new_ones(redis
 
 
 async def test_nothing_is_missed_or_doubled_while_conversations_come_and_go(redis_drivers: RedisDrivers) -> None:
-    """Like a hub: what was yielded moves the position, and a conversation that returns continues there."""
+    """Like a hub: what was yielded moves the cursor, and a conversation that returns continues there."""
     ids, dice = SequentialIds(), random.Random()
     conversations = [ids.conversation() for _ in range(30)]
-    follows, positions = Follows(), dict.fromkeys(conversations, ORIGIN)
+    follows, cursors = Follows(), dict.fromkeys(conversations, ORIGIN)
     written = dict.fromkeys(conversations, 0)
 
     async def write() -> None:
@@ -88,11 +88,11 @@ async def test_nothing_is_missed_or_doubled_while_conversations_come_and_go(redi
     async def come_and_go(writing: asyncio.Task[None]) -> None:
         while not writing.done():
             conversation_id = dice.choice(conversations)
-            if follows.cursors.pop(conversation_id, None) is None:
-                follows.add(conversation_id, positions[conversation_id])
+            if follows.followed.pop(conversation_id, None) is None:
+                follows.add(conversation_id, cursors[conversation_id])
             await asyncio.sleep(0.001)
-        for conversation_id in set(conversations) - follows.cursors.keys():
-            follows.add(conversation_id, positions[conversation_id])
+        for conversation_id in set(conversations) - follows.followed.keys():
+            follows.add(conversation_id, cursors[conversation_id])
 
     async with (
         asyncio.timeout(60),
@@ -101,10 +101,10 @@ async def test_nothing_is_missed_or_doubled_while_conversations_come_and_go(redi
     ):
         writing = group.create_task(write())
         group.create_task(come_and_go(writing))
-        while not writing.done() or any(at.n < written[each] for each, at in positions.items()):
+        while not writing.done() or any(at.n < written[each] for each, at in cursors.items()):
             conversation_id, read = await anext(following)
-            assert read.events[0].id.n == positions[conversation_id].n + 1
-            positions[conversation_id] = follows.cursors[conversation_id] = read.events[-1].id
+            assert read.events[0].id.n == cursors[conversation_id].n + 1
+            cursors[conversation_id] = follows.followed[conversation_id] = read.events[-1].id
 
 
 async def test_entries_of_a_newer_version_are_skipped_however_many_there_are(

@@ -267,7 +267,7 @@ class StreamWorld(RuleBasedStateMachine):
         self.truth: list[EventCursor] = []
         self.buffer: list[Batch] = []
         self.committed = ORIGIN
-        self.position = ORIGIN
+        self.reader_at = ORIGIN
         self.client = ClientCursor(None, max_bytes=150)
         self.known: list[EventCursor] = []
         self.place: EventCursor | None = None
@@ -286,12 +286,12 @@ class StreamWorld(RuleBasedStateMachine):
         if stored:
             self.buffer.append(entry)
         if stored and seen:
-            self.position = entry.last
+            self.reader_at = entry.last
             self.client.offer(entry)
 
     @rule()
     def reader_recovers(self) -> None:
-        self.position = self.last()
+        self.reader_at = self.last()
         self.client.lose("outage")
 
     @rule()
@@ -314,7 +314,7 @@ class StreamWorld(RuleBasedStateMachine):
         for entry in found:
             self.client.feed(entry)
         if len(found) < page:
-            self.client.reach_end(self.position, found_any=bool(found))
+            self.client.reach_end(self.reader_at, found_any=bool(found))
 
     @rule()
     def take(self) -> None:

@@ -71,7 +71,7 @@ class OvertakenEvents(MemoryEvents):
         late, self.late = self.late, None
         if late is not None and self.hub is not None:
             await self.publish(conversation_id, late, after=late.prev)
-            while self.hub.positions()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - there is no event for it
+            while self.hub.cursors()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         return found
 
@@ -368,7 +368,7 @@ class Waiting:
         """Returns once the hub has offered the entry."""
         published = Entry(at(n - 1), (EncodedEvent(at(n), "chat.delta", payload),))
         await self.events.publish(CONVERSATION, published, after=at(n - 1))
-        while self.client.stream.position < at(n):  # noqa: ASYNC110 - there is no event for it
+        while self.client.stream.cursor < at(n):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
 

@@ -13,7 +13,7 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.queue.model import Owned, QueuePosition, WaitingTurn
 from everturn_testing.core import FixedClock
 from ingress.stream.frames import ClientCursor, build_batch
-from ingress.stream.hub import BATCH, ConversationStream, Positions, Subscription
+from ingress.stream.hub import BATCH, ConversationStream, QueuePositions, Subscription
 from ingress.stream.rows import StreamRows
 
 ANN = Principal("t", "p", "ann")
@@ -21,7 +21,7 @@ START = EventCursor(1, 1)
 
 
 class World:
-    """Positions over a queue that holds what `places` says."""
+    """`QueuePositions` over a queue that holds what `places` says."""
 
     def __init__(self) -> None:
         self.places: dict[ConversationId, QueuePosition] = {}
@@ -31,7 +31,7 @@ class World:
         nothing: Any = None
         queue: Any = self
         rows = StreamRows(conversations=nothing, turns=nothing, inbox=nothing, queue=queue, clock=FixedClock())
-        self.positions = Positions(rows)
+        self.positions = QueuePositions(rows)
 
     async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         if self.gone:

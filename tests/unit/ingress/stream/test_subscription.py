@@ -42,7 +42,7 @@ async def test_an_entry_reaches_all_clients_as_the_same_bytes() -> None:
 
     stream.offer(batch)
 
-    assert stream.position == EventCursor(1, 2)
+    assert stream.cursor == EventCursor(1, 2)
     assert stream.version == 1
     assert all(client.wakeup.is_set() and client.cursor.take() is batch.joined for client in stream.clients)
 
@@ -135,7 +135,7 @@ class Outage(Beginning):
         return {each: self._all[each] for each in conversation_ids if each in self._all}
 
     async def follow(self, hub: Hub) -> AsyncGenerator[Any]:
-        self.followed.put_nowait(hub.positions())
+        self.followed.put_nowait(hub.cursors())
         if self.followed.qsize() == 1 and not self.reads:
             raise Unavailable("away")
         await asyncio.Event().wait()
@@ -152,7 +152,7 @@ async def test_after_an_outage_all_streams_are_read_in_one_step_and_resync() -> 
     hub = Hub(reader=outage, hints=outage, rows=outage, metrics=IngressMetrics(), queue_bytes=1000)
     who = Principal("t", "p", "u")
     clients = [await hub.open(who, each, ORIGIN, None) for each in conversations]
-    before = hub.positions()
+    before = hub.cursors()
     running = asyncio.create_task(hub.run())
     try:
         async with asyncio.timeout(30):

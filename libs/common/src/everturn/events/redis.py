@@ -193,7 +193,7 @@ class RedisEventReader:
     async def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
         """One connection for all of them, on which an entry costs the same however many there are.
 
-        Once a channel is subscribed, its stream is read from the position on. What is published from then on arrives
+        Once a channel is subscribed, its stream is read from the cursor on. What is published from then on arrives
         by itself; what both bring is yielded once.
         """
         pubsub = self._client.pubsub()
@@ -266,9 +266,9 @@ async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
     """Subscribe to each conversation that is added, also if it is added again, and unsubscribe from those that are no
     longer followed."""
     subscribed: set[ConversationId] = set()
-    added: Collection[ConversationId] = conversations.positions().keys()
+    added: Collection[ConversationId] = conversations.cursors().keys()
     while True:
-        left = subscribed - conversations.positions().keys()
+        left = subscribed - conversations.cursors().keys()
         for change, names in ((pubsub.unsubscribe, left), (pubsub.subscribe, added)):
             keys = [stream_key(each) for each in names]
             for first in range(0, len(keys), STREAMS_AT_ONCE):
@@ -282,23 +282,23 @@ async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
 
 
 class _Unread:
-    """Which entries the reader has not had: those after its position in the set, and after the last one read."""
+    """Which entries the reader has not had: those after its cursor in the set, and after the last one read."""
 
     def __init__(self, conversations: FollowSet) -> None:
         self._conversations = conversations
         self._read: dict[ConversationId, EventCursor] = {}
 
     def restart(self, conversation_id: ConversationId) -> None:
-        """Only the position in the set counts, because the conversation was added, or left the set."""
+        """Only the cursor in the set counts, because the conversation was added, or left the set."""
         self._read.pop(conversation_id, None)
 
     def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
         """The last id that was read; None if the conversation is not followed."""
-        position = self._conversations.find_position(conversation_id)
-        if position is None:
+        cursor = self._conversations.find_cursor(conversation_id)
+        if cursor is None:
             self._read.pop(conversation_id, None)
             return None
-        return max(position, self._read.get(conversation_id, position))
+        return max(cursor, self._read.get(conversation_id, cursor))
 
     def is_after_gap(self, conversation_id: ConversationId, entry: Entry) -> bool:
         """Whether entries before it were not read: they came while nobody followed, before the conversation was added

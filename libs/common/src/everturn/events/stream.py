@@ -80,11 +80,11 @@ class EventWriter(Protocol):
 
 
 class FollowSet(Protocol):
-    """The conversations that a reader follows, and their positions; shared by a hub and its reader."""
+    """The conversations that a reader follows, and the reader's cursor in each; shared by a hub and its reader."""
 
-    def positions(self) -> dict[ConversationId, EventCursor]: ...
+    def cursors(self) -> dict[ConversationId, EventCursor]: ...
 
-    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
+    def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
         """That of one conversation; None if it is not followed."""
         ...
 

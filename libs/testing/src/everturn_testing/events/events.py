@@ -81,11 +81,11 @@ class MemoryEvents:
             while True:
                 self._check()
                 seen = self._changes
-                positions = conversations.positions()
-                sent = {conversation: at for conversation, at in sent.items() if conversation in positions}
+                cursors = conversations.cursors()
+                sent = {conversation: at for conversation, at in sent.items() if conversation in cursors}
                 found = [
                     (conversation, entry)
-                    for conversation, cursor in positions.items()
+                    for conversation, cursor in cursors.items()
                     for entry in self._entries.get(conversation, ())
                     if entry.events[-1].id > max(cursor, sent.get(conversation, cursor))
                 ]

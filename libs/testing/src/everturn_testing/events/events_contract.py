@@ -27,22 +27,22 @@ class Events:
 
 @dataclass(slots=True)
 class Follows:
-    """Implements FollowSet; a test adds conversations and moves positions itself."""
+    """Implements FollowSet; a test adds conversations and moves the cursors itself."""
 
-    cursors: dict[ConversationId, EventCursor] = field(default_factory=dict[ConversationId, EventCursor])
+    followed: dict[ConversationId, EventCursor] = field(default_factory=dict[ConversationId, EventCursor])
     added: asyncio.Queue[ConversationId] = field(default_factory=asyncio.Queue[ConversationId])
 
-    def positions(self) -> dict[ConversationId, EventCursor]:
-        return dict(self.cursors)
+    def cursors(self) -> dict[ConversationId, EventCursor]:
+        return dict(self.followed)
 
-    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
-        return self.cursors.get(conversation_id)
+    def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
+        return self.followed.get(conversation_id)
 
     async def changed(self) -> list[ConversationId]:
         return [await self.added.get()]
 
     def add(self, conversation_id: ConversationId, cursor: EventCursor) -> None:
-        self.cursors[conversation_id] = cursor
+        self.followed[conversation_id] = cursor
         self.added.put_nowait(conversation_id)
 
 
@@ -189,7 +189,7 @@ class EventsContract:
 
         async with asyncio.timeout(_LIMIT_S), aclosing(events.reader.follow(follows)) as following:
             await anext(following)
-            follows.cursors[conversation_id] = EventCursor(1, 2)
+            follows.followed[conversation_id] = EventCursor(1, 2)
             await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
             await events.writer.publish(conversation_id, entry(1, 3, 3), after=EventCursor(1, 2))
 

@@ -214,7 +214,7 @@ class Feed:
             return False
         if not is_large:
             client.release_snapshot()
-        self._hub.waiting.note(client.stream, queued=snapshot.queued)
+        self._hub.queue_positions.note(client.stream, queued=snapshot.queued)
         client.cursor.rebase(snapshot.cursor, gap + snapshot.frame)
         client.stream.note_read(client)
         if gap:
@@ -245,15 +245,15 @@ class Feed:
     async def _catch_up(self, client: Subscription) -> None:
         """Read a page of the missed events; a client that reaches the end of the stream becomes live."""
         stream, cursor = client.stream, client.cursor
-        position = stream.position
+        known = stream.cursor
         entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
         for entry in entries:
             cursor.feed(build_batch(entry, stream.terminals.find_repeated_ends(entry)))
         stream.note_read(client)
         # Entries that the hub received meanwhile can be missing from this page, and a client that is BEHIND was not
         # offered them.
-        if len(entries) < PAGE_ENTRIES and stream.position == position:
-            cursor.reach_end(stream.position, found_any=bool(entries))
+        if len(entries) < PAGE_ENTRIES and stream.cursor == known:
+            cursor.reach_end(known, found_any=bool(entries))
 
     async def _send_head(self, client: Subscription) -> None:
         client.cursor.stale_hints = False
@@ -266,7 +266,7 @@ class Feed:
                 client.cursor.stale_hints = True
                 raise
             frame = head.frame
-            self._hub.waiting.note(client.stream, queued=head.queued)
+            self._hub.queue_positions.note(client.stream, queued=head.queued)
             if client.stream.version == version:
                 break
         client.cursor.offer_hint(frame)

@@ -289,15 +289,15 @@ class ClientCursor:
         else:
             self._put(frame)
 
-    def reach_end(self, position: EventCursor, *, found_any: bool) -> None:
-        """Record that the stream was read to its end, which the reader knows as `position`.
+    def reach_end(self, end: EventCursor, *, found_any: bool) -> None:
+        """Record that the stream was read to its end; `end` is the last id that the reader has seen.
 
-        If nothing was found although `position` is ahead, the stream lost what this client needs. After a fresh
+        If nothing was found although `end` is ahead, the stream lost what this client needs. After a fresh
         snapshot the client becomes live anyway, because nothing newer is available.
         """
         if self.phase is not Phase.BEHIND:
             return
-        if self._at >= position or (self._fresh and not found_any):
+        if self._at >= end or (self._fresh and not found_any):
             self.phase = Phase.LIVE
         elif not found_any:
             self.lose("stream_lost")

@@ -87,11 +87,11 @@ class Subscription:
 
 @dataclass(slots=True, eq=False)
 class ConversationStream:
-    """A conversation with at least one client. `position` is the id of the last entry that the reader has seen."""
+    """A conversation with at least one client. `cursor` is the id of the last event that the reader has seen."""
 
     conversation_id: ConversationId
     principal: Principal
-    position: EventCursor
+    cursor: EventCursor
     snapshots: SharedRead[Snapshot]
     heads: SharedRead[Head]
     clients: set[Subscription] = field(default_factory=set[Subscription])
@@ -110,7 +110,7 @@ class ConversationStream:
 
     def offer(self, batch: Batch) -> None:
         """Offer an entry to all clients."""
-        self.position = batch.last
+        self.cursor = batch.last
         self.version += 1
         for client in self.clients:
             client.cursor.offer(batch)
@@ -146,7 +146,7 @@ class ConversationStream:
             client.end()
 
 
-class Positions:
+class QueuePositions:
     """Publishes to waiting clients how many turns are ahead of theirs, whenever that number changes.
 
     Owns the set of this process's streams that wait in the queue; `run` is a task of its own.
@@ -219,7 +219,7 @@ class Hub:
         self.rows = rows
         self.reader = reader
         self.metrics = metrics
-        self.waiting = Positions(rows)
+        self.queue_positions = QueuePositions(rows)
         self.draining = False
         self._hints = hints
         self._queue_bytes = queue_bytes
@@ -234,7 +234,7 @@ class Hub:
         async with asyncio.TaskGroup() as group:
             group.create_task(run_guarded("hub_events", self._run_follow))
             group.create_task(run_guarded("hub_hints", self._run_hints))
-            group.create_task(run_guarded("hub_positions", self.waiting.run))
+            group.create_task(run_guarded("hub_positions", self.queue_positions.run))
             for _ in range(HINT_READERS):
                 group.create_task(run_guarded("hub_hint_rows", self._run_hint_reads))
 
@@ -294,16 +294,16 @@ class Hub:
         self.metrics.streams.dec()
         if not stream.clients and self._streams.get(stream.conversation_id) is stream:
             del self._streams[stream.conversation_id]
-            self.waiting.forget(stream)
+            self.queue_positions.forget(stream)
 
-    def positions(self) -> dict[ConversationId, EventCursor]:
-        """The reader's position in each conversation."""
-        return {conversation_id: stream.position for conversation_id, stream in self._streams.items()}
+    def cursors(self) -> dict[ConversationId, EventCursor]:
+        """The reader's cursor in each conversation."""
+        return {conversation_id: stream.cursor for conversation_id, stream in self._streams.items()}
 
-    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
-        """The reader's position in one conversation; None if nobody follows it."""
+    def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
+        """The reader's cursor in one conversation; None if nobody follows it."""
         stream = self._streams.get(conversation_id)
-        return None if stream is None else stream.position
+        return None if stream is None else stream.cursor
 
     async def changed(self) -> Collection[ConversationId]:
         """Return the conversations that were added since the last call, once there are any."""
@@ -312,11 +312,11 @@ class Hub:
         added, self._added = self._added, set()
         return added
 
-    def _add(self, principal: Principal, conversation_id: ConversationId, position: EventCursor) -> ConversationStream:
+    def _add(self, principal: Principal, conversation_id: ConversationId, cursor: EventCursor) -> ConversationStream:
         stream = ConversationStream(
             conversation_id,
             principal,
-            position,
+            cursor,
             SharedRead(partial(self._load_snapshot, principal, conversation_id)),
             SharedRead(partial(self.rows.load_head, principal, conversation_id)),
         )
@@ -344,11 +344,11 @@ class Hub:
 
     def _dispatch(self, conversation_id: ConversationId, entry: Entry) -> None:
         stream = self._streams.get(conversation_id)
-        if stream is None or not entry.events or entry.events[-1].id <= stream.position:
+        if stream is None or not entry.events or entry.events[-1].id <= stream.cursor:
             return
         stream.offer(build_batch(entry, stream.terminals.find_repeated_ends(entry)))
         if (state := try_last_state(entry)) is not None:
-            self.waiting.note(stream, queued=state == "queued")
+            self.queue_positions.note(stream, queued=state == "queued")
 
     async def _wait_for_redis(self) -> None:
         """Wait until Redis answers again, then resync all clients, because what Redis has lost is unknown."""
@@ -360,9 +360,9 @@ class Hub:
             except Unavailable:
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
                 continue
-            # A stream that was added meanwhile has read its own position; its clients resync all the same.
+            # A stream that was added meanwhile has read its own cursor; its clients resync all the same.
             for stream in self._streams.values():
-                stream.position = last.get(stream.conversation_id, stream.position)
+                stream.cursor = last.get(stream.conversation_id, stream.cursor)
                 stream.lose_all()
             return
 
@@ -421,7 +421,7 @@ class Hub:
             if hint.kind == "status":
                 head = await self.rows.load_status(stream.principal, stream.conversation_id)
                 frame = head.frame
-                self.waiting.note(stream, queued=head.queued)
+                self.queue_positions.note(stream, queued=head.queued)
             else:
                 signal_id = SignalId(hint.signal_id)
                 frame = await self.rows.load_signal(stream.principal, stream.conversation_id, signal_id)
