@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from everturn.execution.broker_messages import Attach, Attached, KillPair, ListPairs, PairEnded, RemovePair, StartPair
 from everturn.execution.framing import encode_frame
 from exec_supervisor.broker.connection import BrokerConnection
+from exec_supervisor.broker.container_pair import BootedPair
 from exec_supervisor.broker.docker_engine import EngineRefused
-from exec_supervisor.broker.pairs import BootedPair, Pairs
+from exec_supervisor.broker.pairs import Pairs
 
 
 class ColdSource:

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from everturn.execution.broker_messages import PairSummary
+from exec_supervisor.broker.container_pair import StartFailed
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
-from exec_supervisor.broker.pair import StartFailed
 from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 

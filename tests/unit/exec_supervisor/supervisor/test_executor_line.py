@@ -7,7 +7,7 @@ import pytest
 from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
 from everturn.execution.messages import PIPE_FRAME_BYTES, Booted, OutputsEnd, Report, Stop
 from everturn.execution.records import build_message
-from exec_supervisor.supervisor.run import ExecutorLine, Silent, parse
+from exec_supervisor.supervisor.run import ExecutorFailed, ExecutorLine, parse
 
 REPORT = Report(0, None, None, "", "", 0, 0)
 
@@ -39,13 +39,13 @@ async def test_a_booted_executor_names_its_runtime_and_then_reports():
 
 
 async def test_an_unconfined_executor_does_not_boot():
-    with pytest.raises(Silent, match="not isolated: it runs as root"):
+    with pytest.raises(ExecutorFailed, match="not isolated: it runs as root"):
         await line_of(Booted("cpython", ("it runs as root",))).boot()
 
 
 @pytest.mark.parametrize("said", [b"", encode_raw(b"x"), b"\xff" * 9, encode_frame(build_message(OutputsEnd()))])
 async def test_an_invalid_report_ends_the_executor(said):
-    with pytest.raises(Silent):
+    with pytest.raises(ExecutorFailed):
         await line_of(said).receive_report()
 
 

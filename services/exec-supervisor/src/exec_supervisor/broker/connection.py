@@ -22,8 +22,8 @@ from everturn.execution.broker_messages import (
 )
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
+from exec_supervisor.broker.container_pair import LIFELINE_S, Pair, StartFailed
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
-from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
 from exec_supervisor.broker.pairs import Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 from exec_supervisor.broker.pool import Pool
 
@@ -151,9 +151,9 @@ class BrokerConnection:
             pair.pair_id,
             warm,
             pair.plan.profile.limits,
-            booted.booted.posture,
-            booted.booted.executor_image,
-            booted.booted.supervisor_image,
+            booted.posture,
+            booted.executor_image,
+            booted.supervisor_image,
         )
 
     async def _try_attach(self, request: Attach) -> bool:

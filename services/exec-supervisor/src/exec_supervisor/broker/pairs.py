@@ -7,7 +7,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -18,10 +17,10 @@ from everturn.execution.broker_messages import MAX_LISTED, BrokerRefusal, PairLi
 from everturn.execution.messages import LimitName, UidRange
 from everturn.execution.profiles import ExecutionProfile, Profiles
 from exec_supervisor.broker.bodies import PairLabels
+from exec_supervisor.broker.container_pair import BootedPair, Pair, PairPlan
 from exec_supervisor.broker.docker_engine import Engine, EngineDown, ImageMissing
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
-from exec_supervisor.broker.pair import Booted, Pair, PairPlan
 
 _log = structlog.stdlib.get_logger()
 
@@ -43,14 +42,6 @@ class UnknownPair(NotFound):
 
 class Busy(Conflict):
     """All pairs are in use."""
-
-
-@dataclass(frozen=True, slots=True)
-class BootedPair:
-    """A pair that is ready to be attached."""
-
-    pair: Pair
-    booted: Booted
 
 
 class Pairs:
@@ -117,7 +108,7 @@ class Pairs:
             self._metrics.failures.labels(_name_reason(error)).inc()
             raise
         pair.state = "started" if run_id else "warm"
-        return BootedPair(pair, booted)
+        return booted
 
     def find(self, pair_id: str) -> Pair:
         """Raises UnknownPair, also for one that has ended."""

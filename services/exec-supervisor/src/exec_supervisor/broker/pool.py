@@ -15,10 +15,10 @@ import structlog
 
 from everturn.core.errors import Invalid
 from everturn.execution.profiles import Profiles
+from exec_supervisor.broker.container_pair import BootedPair, StartFailed
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.metrics import BrokerMetrics
-from exec_supervisor.broker.pair import StartFailed
-from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs
+from exec_supervisor.broker.pairs import Busy, Pairs
 
 _log = structlog.stdlib.get_logger()
 

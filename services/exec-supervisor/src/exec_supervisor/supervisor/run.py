@@ -115,7 +115,7 @@ async def _boot_and_run(line: WorkerLine, sandbox: Sandbox) -> Finished:
     executor = ExecutorLine(sandbox.line)
     try:
         posture = dataclasses.replace(sandbox.posture, runtime=await executor.boot())
-    except (Silent, TimeoutError) as error:
+    except (ExecutorFailed, TimeoutError) as error:
         return Finished("not_started", str(error) or "the executor did not boot in time", 0, sandbox.posture)
     sandbox.protect_runner()
     await line.send(Ready(posture))
@@ -132,8 +132,8 @@ async def _boot_and_run(line: WorkerLine, sandbox: Sandbox) -> Finished:
         return finished
 
 
-class Silent(Exception):
-    """The executor has ended, or sent an invalid message."""
+class ExecutorFailed(Exception):
+    """The executor has ended, is not isolated, or sent something that it may not send."""
 
 
 class ExecutorLine:
@@ -143,15 +143,16 @@ class ExecutorLine:
         self._stream = stream
 
     async def boot(self) -> str:
-        """Wait for the executor inside its sandbox; returns the runtime it reports. Raises Silent, TimeoutError."""
+        """Wait for the executor inside its sandbox; returns the runtime it reports. Raises ExecutorFailed and
+        TimeoutError."""
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             booted = await self.receive(Booted)
         if booted.failures:
-            raise Silent(f"the sandbox is not isolated: {', '.join(booted.failures)}")
+            raise ExecutorFailed(f"the sandbox is not isolated: {', '.join(booted.failures)}")
         return booted.python
 
     async def receive_report(self) -> Report:
-        """Wait for the end of the program or of the executor. Raises Silent."""
+        """Wait for the end of the program or of the executor. Raises ExecutorFailed."""
         return await self.receive(Report)
 
     async def send(self, message: MessageClass) -> None:
@@ -163,42 +164,42 @@ class ExecutorLine:
         await self._stream.send_raw(data)
 
     async def receive(self, kind: type[MessageT]) -> MessageT:
-        """Return the next frame, which must be a message of this kind. Raises Silent."""
+        """Return the next frame, which must be a message of this kind. Raises ExecutorFailed."""
         frame = await self.receive_frame()
         if isinstance(frame, bytes):
-            raise Silent("raw bytes instead of a message")
+            raise ExecutorFailed("raw bytes instead of a message")
         return parse(frame, kind)
 
     async def receive_frame(self) -> Frame:
-        """The next frame. Raises Silent."""
+        """The next frame. Raises ExecutorFailed."""
         try:
             frame = await self._stream.receive()
         except FrameError as error:
-            raise Silent(str(error)) from error
+            raise ExecutorFailed(str(error)) from error
         except OSError as error:
-            raise Silent("the connection to the executor was lost") from error
+            raise ExecutorFailed("the connection to the executor was lost") from error
         if frame is None:
-            raise Silent("the executor ended")
+            raise ExecutorFailed("the executor ended")
         return frame
 
 
 def parse(frame: dict[str, object], kind: type[MessageT]) -> MessageT:
-    """Parse the message in a frame. Raises Silent."""
+    """Parse the message in a frame. Raises ExecutorFailed."""
     try:
         return parse_message(frame, kind)
     except BadMessage as error:
-        raise Silent(str(error)) from error
+        raise ExecutorFailed(str(error)) from error
 
 
-async def _try_receive_report(executor: ExecutorLine) -> Report | Silent:
+async def _try_receive_report(executor: ExecutorLine) -> Report | ExecutorFailed:
     """Receive the report. Started at boot, so that an executor which dies before its run is noticed."""
     try:
         return await executor.receive_report()
-    except Silent as ended:
+    except ExecutorFailed as ended:
         return ended
 
 
-async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | Silent]") -> Launch | None:
+async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | ExecutorFailed]") -> Launch | None:
     """Wait for the one run, without a time limit; None when the executor ends first. Raises LifelineCut, BadMessage."""
     launching = asyncio.create_task(line.receive_launch())
     try:
@@ -223,7 +224,7 @@ class Run:
         sandbox: Sandbox,
         executor: ExecutorLine,
         *,
-        reporting: "asyncio.Task[Report | Silent]",
+        reporting: "asyncio.Task[Report | ExecutorFailed]",
         posture: Posture,
     ) -> None:
         self._launch = launch
@@ -253,7 +254,7 @@ class Run:
         self._started = time.monotonic()
         try:
             verdict, report = await self._wait_for_report()
-        except Silent as error:
+        except ExecutorFailed as error:
             return self._end("died", str(error))
         finished = self._end(verdict, "", report)
         if report is None:
@@ -262,7 +263,7 @@ class Run:
             )
         try:
             await self._forward_outputs()
-        except (Silent, TimeoutError) as error:
+        except (ExecutorFailed, TimeoutError) as error:
             return dataclasses.replace(finished, detail=f"the output files are incomplete: {error}")
         return finished
 
@@ -285,7 +286,8 @@ class Run:
             await self._executor.send(InputsEnd())
 
     async def _wait_for_report(self) -> tuple[Verdict, Report | None]:
-        """Wait for the report of a program that ended or was stopped; None if it ignores the stop. Raises Silent."""
+        """Wait for the report of a program that ended or was stopped; None if it ignores the stop. Raises
+        ExecutorFailed."""
         stopping = asyncio.create_task(self._wait_for_stop())
         try:
             await asyncio.wait((self._reporting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -297,13 +299,13 @@ class Run:
             await asyncio.wait((self._reporting,), timeout=SILENCE_S)
             return reason, self._get_report() if self._reporting.done() else None
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise Silent("the executor ended while it was being stopped") from error
+            raise ExecutorFailed("the executor ended while it was being stopped") from error
         finally:
             await _cancel(stopping)
 
     def _get_report(self) -> Report:
         report = self._reporting.result()
-        if isinstance(report, Silent):
+        if isinstance(report, ExecutorFailed):
             raise report
         return report
 
@@ -339,7 +341,7 @@ class Run:
                 left -= len(frame)
                 if left < 0:
                     self._limits.append("output")
-                    raise Silent("more bytes than may leave the sandbox")
+                    raise ExecutorFailed("more bytes than may leave the sandbox")
                 await self._line.send_raw(frame)
         parse(frame, OutputsEnd)
 

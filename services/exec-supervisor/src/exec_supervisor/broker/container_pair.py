@@ -75,9 +75,10 @@ class PairPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Booted:
-    """The details of a pair that has booted."""
+class BootedPair:
+    """A pair that is ready to be attached, how it is confined, and the engine's names of its images."""
 
+    pair: "Pair"
     posture: Posture
     executor_image: str
     supervisor_image: str
@@ -114,7 +115,7 @@ class Pair:
             raise StartFailed
         return self._stdio
 
-    async def boot(self) -> Booted:
+    async def boot(self) -> BootedPair:
         """Create and start both halves concurrently. Raises EngineDown, EngineRefused, StartFailed; then end the
         pair."""
         try:
@@ -128,7 +129,7 @@ class Pair:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         self._next_read = asyncio.create_task(self.stdio.read())
-        return Booted(posture, self._images["executor"], self._images["supervisor"])
+        return BootedPair(self, posture, self._images["executor"], self._images["supervisor"])
 
     @property
     def is_unusable(self) -> bool:

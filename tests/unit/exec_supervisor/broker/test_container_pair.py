@@ -10,8 +10,8 @@ from everturn.execution.messages import Finished
 from everturn.execution.profiles import ExecutionProfile
 from everturn.execution.records import build_message
 from exec_supervisor.broker.bodies import PairLabels, name_container
+from exec_supervisor.broker.container_pair import PairPlan, StartFailed
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, NotThere
-from exec_supervisor.broker.pair import PairPlan, StartFailed
 from exec_supervisor.broker.pairs import Pairs
 from exec_supervisor.broker.seccomp_profile import build_profile
 
@@ -21,9 +21,9 @@ FINISHED = Finished("ended", "", 1, None)
 async def test_a_pair_is_booted_when_its_supervisor_is_ready(engine, pairs: Pairs):
     started = await pairs.boot("default", "run_1")
 
-    assert started.booted.posture.launcher == "containers"
-    assert started.booted.executor_image == "sha256:executor"
-    assert started.booted.supervisor_image == "sha256:supervisor"
+    assert started.posture.launcher == "containers"
+    assert started.executor_image == "sha256:executor"
+    assert started.supervisor_image == "sha256:supervisor"
     assert started.pair.state == "started"
     assert sorted(engine.calls[1:]) == sorted(
         ["create", "create", "attach", "start", "start", "load_image", "load_image"]
