@@ -10,7 +10,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn

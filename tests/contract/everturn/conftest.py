@@ -16,7 +16,7 @@ from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases

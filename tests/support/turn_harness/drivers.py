@@ -18,7 +18,7 @@ from everturn.turns.model import Commit, Lease, TurnStart
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines
 

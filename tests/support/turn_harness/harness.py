@@ -48,7 +48,7 @@ from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.models.scripted_model import Script, ScriptedModel
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.turns.approvals import MemoryApprovals

@@ -10,7 +10,7 @@ from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from everturn.turns.model import Effect
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.effects import MemoryEffects
 

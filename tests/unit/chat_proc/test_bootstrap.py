@@ -28,7 +28,7 @@ from everturn.core.settings import BadConfig
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.timelines import MemoryTimelines
 

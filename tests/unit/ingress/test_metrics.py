@@ -8,7 +8,7 @@ from prometheus_client import Gauge, generate_latest
 
 from everturn.core.ttl_cache import TtlCache
 from everturn_testing.core import FixedClock
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from ingress.health import QueueWatch, ReadyOut, get_metrics
 from ingress.metrics import IngressMetrics

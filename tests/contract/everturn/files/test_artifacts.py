@@ -8,7 +8,7 @@ from everturn.files.postgres import PostgresArtifacts
 from everturn_testing.database_roles import Roles
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.artifacts_contract import ArtifactsContract, build_row
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import ANN, Harness, commit, think
 
 

@@ -8,6 +8,7 @@ from everturn.core.identity import Principal
 from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes
 from everturn.memory.search import Scope
 from everturn_testing.database_roles import Roles
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.memory.search_contract import (
     ENCODER,
     CatalogContract,
@@ -19,7 +20,6 @@ from everturn_testing.memory.search_contract import (
     said,
 )
 from everturn_testing.memory.snippets import MemorySnippets
-from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 
 

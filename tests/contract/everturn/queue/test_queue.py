@@ -10,7 +10,7 @@ from everturn.queue.postgres import PostgresQueue
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_timelines import PostgresSweeps
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
 from everturn_testing.queue.queue_scenario import SHARE, Action, QueueScenario

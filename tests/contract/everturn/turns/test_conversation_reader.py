@@ -4,7 +4,7 @@ import pytest
 
 from everturn.turns.postgres_reading import PostgresConversationReader
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import Harness

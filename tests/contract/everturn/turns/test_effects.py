@@ -6,7 +6,7 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.turns.model import Effect, EffectState
 from everturn.turns.postgres_effects import PostgresEffects
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract, build_key
 from everturn_testing.turns.harness import ANN, Harness

@@ -12,7 +12,7 @@ from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyRe
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox, claim_key, save_response
 from everturn_testing.database_roles import Roles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.harness import ANN, Harness, closing
 from everturn_testing.turns.inbox import MemoryInbox

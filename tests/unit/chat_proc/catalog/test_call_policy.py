@@ -31,7 +31,7 @@ from everturn.timeline.blocks import (
 from everturn.turns.model import Effect
 from everturn.turns.ports import BlockPage
 from everturn_testing.core import FixedClock
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 

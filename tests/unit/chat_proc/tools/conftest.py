@@ -17,7 +17,7 @@ from everturn.timeline.blocks import CheckoutBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER, StoredFiles
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder
 from everturn_testing.turns.conversation_reader import MemoryConversationReader

@@ -12,7 +12,7 @@ from everturn.core.ids import TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Approval, Lease
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals
 
 

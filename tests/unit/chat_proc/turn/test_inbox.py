@@ -11,7 +11,7 @@ from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.model import Promotion, SignalChange
 from everturn_testing.core import BEGINNING
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 ANN, TURN = Principal("acme", "main", "ann"), TurnId("turn_1")

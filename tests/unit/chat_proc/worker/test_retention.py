@@ -14,7 +14,7 @@ from everturn.lifecycle.erasure import Expired
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 IDS = SequentialIds()

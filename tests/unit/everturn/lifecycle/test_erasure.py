@@ -9,7 +9,7 @@ from everturn.lifecycle.erasure import delete_erased_objects
 from everturn_testing.core import FixedClock
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 MINE, FORK = ConversationId("conv_mine"), ConversationId("conv_fork")

@@ -7,7 +7,7 @@ from everturn.core.ids import ConversationId
 from everturn.files.model import Artifact
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.artifacts_contract import ArtifactsContract
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 
 

@@ -6,7 +6,7 @@ from everturn_testing.core import SequentialIds
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.scans import MemoryScans
 from everturn_testing.files.scans_contract import ScansContract
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases

@@ -7,9 +7,9 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, SnippetQuery
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
 from everturn_testing.memory.snippets import MemorySnippets
-from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 
 

@@ -8,7 +8,7 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.queue.model import QueueDepth
 from everturn_testing.core import FixedClock, SequentialIds
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
 from everturn_testing.turns.harness import Harness

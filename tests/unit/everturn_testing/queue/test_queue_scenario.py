@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from everturn.core.ids import ConversationId
 from everturn_testing.core import SequentialIds
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from everturn_testing.queue.queue_scenario import SHARE, Action, QueueScenario, Step
 from everturn_testing.turns.harness import Harness

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.turns.model import Lease
 from everturn_testing.core import FixedClock, SequentialIds
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.approvals_contract import ApprovalsContract
 from everturn_testing.turns.harness import Harness

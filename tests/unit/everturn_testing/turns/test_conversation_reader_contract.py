@@ -5,7 +5,7 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import ANN, Harness

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.turns.model import Commit, Lease
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.timelines import MemoryTimelines

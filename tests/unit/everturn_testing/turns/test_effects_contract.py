@@ -4,7 +4,7 @@ import pytest
 
 from everturn.turns.model import Effect, Lease
 from everturn.turns.ports import EffectKey
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract
 from everturn_testing.turns.harness import Harness

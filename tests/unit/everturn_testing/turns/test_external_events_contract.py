@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.timeline.turns import ExternalEvent
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox

@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.turns.model import Claim
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.leases_contract import LeasesContract

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.timeline.turns import SignalState
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.receipts_contract import ReceiptsContract

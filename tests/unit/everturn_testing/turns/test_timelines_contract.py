@@ -8,7 +8,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.timeline.blocks import Block
 from everturn.turns.model import Commit, Lease
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.timelines import MemoryTimelines
 from everturn_testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract

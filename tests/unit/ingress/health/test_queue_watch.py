@@ -6,7 +6,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.model import LaneDepth
 from everturn_testing.core import FixedClock
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue
 from ingress.health import KEEP_S, QueueWatch
 from ingress.metrics import IngressMetrics

@@ -7,7 +7,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId, TurnId
 from everturn.files.model import Artifact, ArtifactKind, Rn
 from everturn.files.ports import Revoked, WorkspaceTurn, check_page, end_of_prefix
-from everturn_testing.memory_rows import MemoryPlatform, same_owner
+from everturn_testing.in_memory_platform import MemoryPlatform, same_owner
 
 
 class MemoryArtifacts:

@@ -6,7 +6,7 @@ from everturn.core.errors import NotFound
 from everturn.core.ids import ArtifactId
 from everturn.files.model import Artifact
 from everturn.files.ports import MAX_TARGETS, REVOKED, ScanTarget
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 
 
 class MemoryScans:

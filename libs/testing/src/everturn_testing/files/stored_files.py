@@ -5,7 +5,7 @@ from everturn.core.ids import ConversationId
 from everturn.files.model import Artifact, ArtifactKind
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.timeline import build_file
 
 OWNER = Principal("acme", "main", "ann")

@@ -27,7 +27,7 @@ from everturn.memory.search import (
 )
 from everturn.memory.words import find_words
 from everturn.timeline.blocks import AttachmentBody, Block
-from everturn_testing.memory_rows import MemoryPlatform, TurnRow, same_owner
+from everturn_testing.in_memory_platform import MemoryPlatform, TurnRow, same_owner
 
 RANK_K = 60
 COMMON_ROWS = 50

@@ -6,7 +6,7 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.queue.model import MAX_AHEAD, LaneDepth, Owned, QueueDepth, QueuePosition, WaitingTurn, build_position
 from everturn.timeline.turns import TurnStatus
-from everturn_testing.memory_rows import MemoryPlatform, TurnRow, same_owner
+from everturn_testing.in_memory_platform import MemoryPlatform, TurnRow, same_owner
 
 
 class MemoryQueue:

@@ -10,7 +10,7 @@ from everturn.core.ids import ApprovalId, ConversationId, TurnId
 from everturn.timeline.turns import ANSWER_KINDS, CONTROL_KINDS, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import IncomingSignal, Receipt
 from everturn.turns.model import Approval, ApprovalState, Lease
-from everturn_testing.memory_rows import MemoryPlatform, same_owner
+from everturn_testing.in_memory_platform import MemoryPlatform, same_owner
 
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
 

@@ -7,7 +7,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block, BlockType, PlanBody
 from everturn.turns.ports import BLOCK_PAGE_BYTES, BlockPage
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 
 
 class MemoryConversationReader:

@@ -3,7 +3,7 @@
 from everturn.core.errors import StaleFence
 from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import EffectKey, EffectRecord
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 
 
 class MemoryEffects:

@@ -42,7 +42,7 @@ from everturn.turns.inbox import (
     UploadTooLate,
     check_reason,
 )
-from everturn_testing.memory_rows import (
+from everturn_testing.in_memory_platform import (
     ConversationRow,
     MemoryPlatform,
     SignalRow,

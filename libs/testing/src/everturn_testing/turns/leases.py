@@ -10,7 +10,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform, TurnRow
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform, TurnRow
 
 
 class MemoryLeases:

@@ -23,7 +23,7 @@ from everturn.turns.model import (
     TurnStart,
 )
 from everturn.turns.ports import InboxMoved
-from everturn_testing.memory_rows import (
+from everturn_testing.in_memory_platform import (
     ApprovalRow,
     ConversationRow,
     MemoryPlatform,

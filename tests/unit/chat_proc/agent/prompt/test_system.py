@@ -25,8 +25,8 @@ from everturn.execution.messages import Posture
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.memory.snippets import MemorySnippets
-from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.timelines import MemoryTimelines
 

@@ -18,7 +18,7 @@ from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, PromptBody, chain_blocks
 from everturn.turns.ports import EffectKey
 from everturn_testing.files.stored_files import OWNER
-from everturn_testing.memory_rows import MemoryPlatform
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.conversation_reader import MemoryConversationReader

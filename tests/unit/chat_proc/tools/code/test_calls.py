@@ -15,7 +15,7 @@ from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
 from everturn.timeline.blocks import ToolCallBody, ToolResultBody
 from everturn.turns.model import Effect
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn

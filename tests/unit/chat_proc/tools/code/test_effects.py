@@ -9,7 +9,7 @@ from everturn.core.lease_timing import LeaseTiming
 from everturn.execution.messages import ToolReply
 from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.live_turn import RecordingTurn
 

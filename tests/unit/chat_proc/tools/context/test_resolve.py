@@ -34,7 +34,7 @@ from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 from everturn.timeline.sources import Source
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.stored_files import OWNER, StoredFiles
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.conversation_reader import MemoryConversationReader

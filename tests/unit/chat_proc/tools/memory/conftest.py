@@ -7,9 +7,9 @@ import pytest
 from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolOutcome
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.memory.search_contract import MemoryDesk
 from everturn_testing.memory.snippets import MemorySnippets
-from everturn_testing.memory_rows import MemoryPlatform
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.harness import Harness

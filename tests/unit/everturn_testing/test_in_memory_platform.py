@@ -8,7 +8,7 @@ from everturn.core.errors import NotFound
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import ConversationId
 from everturn.timeline.blocks import GENESIS_HASH
-from everturn_testing.memory_rows import ConversationRow, MemoryPlatform
+from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 CONVERSATION = ConversationId("conv_1")
