@@ -81,9 +81,9 @@ async def check_blocks(database: DatabaseUrls, tenant: str, conversation_id: str
 
 
 def check_rows(postgres: EmbeddedPostgres, conversation_id: str) -> None:
-    """I4 to I6: an irreversible call has one result, which says of it what the ledger says; all rows belong to who owns
-    the conversation; what a turn says it has used is the sum of its model calls. In one question: psql takes long to
-    start."""
+    """I4 to I6: an irreversible call has one result, which says of it what the effect ledger says; all rows belong to
+    who owns the conversation; what a turn says it has used is the sum of its model calls. In one question: psql takes
+    long to start."""
     wrong = " UNION ALL ".join(f"({query})" for query in (_REPEATED, _FOREIGN, _LEDGER))
     assert postgres.run_sql(wrong.format(conversation_id=conversation_id), database=DATABASE) == ""
 

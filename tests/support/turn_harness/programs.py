@@ -18,7 +18,7 @@ Act = Callable[[ToolCall], ToolOutcome]
 
 
 def build_parts(platform: MemoryPlatform | None = None) -> ProgramDependencies:
-    """Over an empty ledger; calls that are not pure need the platform of their lease."""
+    """Over an empty effect ledger; calls that are not pure need the platform of their lease."""
     platform = platform or MemoryPlatform()
     return ProgramDependencies(MemoryEffects(platform), CallPolicy(AddressRules(), MemoryConversationReader(platform)))
 

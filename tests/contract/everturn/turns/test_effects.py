@@ -1,4 +1,4 @@
-"""The ledgers of effects in memory and in Postgres keep one contract; erasure reaches both kinds of rows."""
+"""The effect ledgers in memory and in Postgres keep one contract; erasure reaches both kinds of rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A ledger that lets a call begin twice breaks the contract."""
+"""An effect ledger that lets a call begin twice breaks the contract."""
 
 import pytest
 

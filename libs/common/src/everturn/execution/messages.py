@@ -368,7 +368,7 @@ def hash_arguments(arguments: Mapping[str, object]) -> str:
 
     Bytes are encoded as in frames, so equal arguments have one hash in any spelling.
 
-    The supervisor's audit and the worker's ledger use the same hash.
+    The supervisor's audit and the worker's effect ledger use the same hash.
     """
     sent: object = json.loads(encode_frame(arguments, 2 * GATEWAY_FRAME_BYTES)[_LENGTH_BYTES:])
     return hashlib.sha256(json.dumps(sent, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

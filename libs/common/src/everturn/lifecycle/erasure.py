@@ -114,5 +114,6 @@ class Retention(Protocol):
         ...
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
-        """Remove expired idempotency rows and, unless `days` is 0, older rows of the ledgers; counts by table."""
+        """Remove expired idempotency rows and, unless `days` is 0, older rows of the ledger and of the effect
+        ledger; counts by table."""
         ...
