@@ -34,7 +34,7 @@ logs: setup ## Follow the logs of the containers; SERVICE=ingress shows only tha
 	@$(LOCAL) logs --services "$(SERVICE)"
 
 test: setup ## Run the tests in parallel groups; ALL=1 adds browser and compose; TESTS=tests/unit ARGS='-k name -x' select some
-	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec $(BIN)/python -P -m everturn_local.suite $(if $(ALL),--all) $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_FLAKY),--max-flaky $(MAX_FLAKY)))
+	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec env PYTHONPATH=tests/support $(BIN)/python -P -m suite $(if $(ALL),--all) $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_FLAKY),--max-flaky $(MAX_FLAKY)))
 
 compose-test: setup ## Start the platform as `make up` does, but without a registry, and run a turn; takes minutes
 	@$(BIN)/pytest -q --durations=5 $(ARGS) tests/compose

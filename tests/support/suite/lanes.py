@@ -13,8 +13,8 @@ from pathlib import Path
 
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group
-from everturn_local.suite.groups import Group, build_selection
-from everturn_local.suite.outcomes import GroupRun, count_to_repeat, try_find_last_file
+from suite.groups import Group, build_selection
+from suite.outcomes import GroupRun, count_to_repeat, try_find_last_file
 
 PYTEST_CRASHED = 3
 STOP_LIMIT_S = 20.0

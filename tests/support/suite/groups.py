@@ -59,7 +59,8 @@ def check_every_test_has_a_group(files: Iterable[str], groups: Sequence[Group] =
     """`files` are paths from the top of the repository. Raises TestsWithoutGroup."""
     lost = [file for file in files if try_find_group(file, groups) is None]
     if lost:
-        raise TestsWithoutGroup(f"{', '.join(sorted(lost))}. Name a folder above in {__name__}.GROUPS.")
+        names = ", ".join(sorted(lost))
+        raise TestsWithoutGroup(f"{names}. Name a folder above in tests/support/suite/groups.py:GROUPS.")
 
 
 def try_find_group(file: str, groups: Sequence[Group] = GROUPS) -> Group | None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from suite.groups import Group
+from suite.lanes import Suite, run_groups
+from suite.outcomes import GroupRun, is_good, render_progress
 
 from everturn_local.processes import try_record
 from everturn_local.settings import load_environment
-from everturn_local.suite.groups import Group
-from everturn_local.suite.lanes import Suite, run_groups
-from everturn_local.suite.outcomes import GroupRun, is_good, render_progress
 
 MakeSuite = Callable[..., Suite]
 ENVIRONMENT = {**load_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they start in half the time

@@ -5,9 +5,9 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from everturn_local.suite.groups import check_every_test_has_a_group, load_test_files
-from everturn_local.suite.lanes import Suite, repeat_failed, run_groups
-from everturn_local.suite.outcomes import (
+from suite.groups import check_every_test_has_a_group, load_test_files
+from suite.lanes import Suite, repeat_failed, run_groups
+from suite.outcomes import (
     GroupRun,
     is_flaky,
     is_good,

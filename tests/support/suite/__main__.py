@@ -1,4 +1,4 @@
-"""The command `python -m everturn_local.suite`, which `make test` runs."""
+"""The command `PYTHONPATH=tests/support python -m suite`, which `make test` runs."""
 
 import argparse
 import asyncio
@@ -7,13 +7,13 @@ import sys
 
 from everturn.core.errors import EverturnError
 from everturn_local.settings import REPOSITORY, load_environment
-from everturn_local.suite.groups import GROUPS
-from everturn_local.suite.lanes import Suite
-from everturn_local.suite.run import run_suite
+from suite.groups import GROUPS
+from suite.lanes import Suite
+from suite.run import run_suite
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="everturn_local.suite", description="Run all tests in parallel groups.")
+    parser = argparse.ArgumentParser(prog="suite", description="Run all tests in parallel groups.")
     parser.add_argument("--lanes", type=int, default=count_lanes(), help="number of groups to run at a time")
     parser.add_argument("--limit-s", type=float, default=2400.0, help="time limit of the whole run in seconds")
     parser.add_argument("--max-flaky", type=int, default=0, help="how many failed tests may pass when run again")
@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
         logs=REPOSITORY / ".pytest_cache" / "groups",
         lanes=chosen.lanes,
         limit_s=chosen.limit_s,
-        env=load_environment(),
+        # pytest finds tests/support by itself; the services that tests start must not.
+        env={name: value for name, value in load_environment().items() if name != "PYTHONPATH"},
         max_flaky=chosen.max_flaky,
         on_request=chosen.all,
     )

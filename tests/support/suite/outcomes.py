@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from everturn_local.suite.groups import Group
+from suite.groups import Group
 
 MAX_SHOWN_LINES = 1_200
 TAIL_LINES, INTERRUPTED_TAIL_LINES = 120, 40

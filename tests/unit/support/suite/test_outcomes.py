@@ -1,9 +1,8 @@
 import re
 
 import pytest
-
-from everturn_local.suite.groups import Group
-from everturn_local.suite.outcomes import (
+from suite.groups import Group
+from suite.outcomes import (
     MAX_SHOWN_LINES,
     TAIL_LINES,
     Counts,

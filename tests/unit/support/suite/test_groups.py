@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-
-from everturn_local.suite.groups import (
+from suite.groups import (
     GROUPS,
     Group,
     TestsWithoutGroup,
@@ -18,7 +17,7 @@ UNIT, DEEPER, OTHER = Group("tests/unit"), Group("tests/unit/chat"), Group("test
 def test_every_test_file_of_this_repository_has_a_group(repository: Path):
     files = load_test_files(repository)
 
-    assert f"tests/unit/everturn_local/suite/{Path(__file__).name}" in files
+    assert f"tests/unit/support/suite/{Path(__file__).name}" in files
     check_every_test_has_a_group(files)
 
 

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from suite.groups import Group, TestsWithoutGroup
+from suite.lanes import Suite
+from suite.run import run_suite
 
 from everturn_local.settings import load_environment
-from everturn_local.suite.groups import Group, TestsWithoutGroup
-from everturn_local.suite.lanes import Suite
-from everturn_local.suite.run import run_suite
 
 GOOD, BAD = "def test_a(): pass\n", "def test_b(): assert 'the reason' == 0\n"
 
