@@ -28,7 +28,8 @@ from everturn.timeline.blocks import (
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.model import Claim, Commit
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
 

@@ -37,7 +37,7 @@ from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.inbox import IncomingMessage, Receipt
 from everturn.turns.model import Claim
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresLeases
+from everturn.turns.postgres_leases import PostgresLeases
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.core import SequentialIds

@@ -12,7 +12,8 @@ from everturn.feedback.postgres import PostgresFeedback
 from everturn.postgres.pool import open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.database_roles import Roles

@@ -9,7 +9,8 @@ from everturn.postgres.pool import Database
 from everturn.timeline.blocks import ApprovalRequestBody
 from everturn.turns.model import ApprovalRequest, approval_id_of
 from everturn.turns.postgres_approvals import PostgresApprovals
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_testing.turns.harness import commit, write
 
 

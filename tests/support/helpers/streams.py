@@ -15,7 +15,8 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers
 from everturn.turns.model import Claim, Commit
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 
 @dataclass(frozen=True)

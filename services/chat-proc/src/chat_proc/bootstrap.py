@@ -89,8 +89,9 @@ from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_effects import PostgresEffects
+from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
 from everturn.turns.postgres_reading import PostgresConversationReader, PostgresTurns
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresSweeps, PostgresTimelines
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 _log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.queue.postgres import PostgresQueue
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresSweeps
+from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
 from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.queue.queue import MemoryQueue

@@ -12,7 +12,7 @@ from everturn.turns.inbox import Receipt
 from everturn.turns.model import ApprovalState
 from everturn.turns.ports import Approvals, Ring
 from everturn.turns.postgres_approvals import PostgresApprovals
-from everturn.turns.postgres_timelines import PostgresSweeps
+from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
 from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.approvals import MemoryApprovals, expire_approvals

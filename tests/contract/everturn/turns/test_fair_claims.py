@@ -15,7 +15,8 @@ from everturn.core.ids import ConversationId
 from everturn.postgres.pool import open_database
 from everturn.turns.model import Claim, ClaimBounds, Deferred, SlotKind
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
 from everturn_testing.turns.harness import Harness, closing

@@ -173,7 +173,7 @@ def test_a_worker_does_not_load_what_only_the_ingress_needs() -> None:
     program = (
         "import sys\n"
         "from everturn.files import postgres\n"
-        "from everturn.turns import postgres_reading, postgres_timelines\n"
+        "from everturn.turns import postgres_leases, postgres_reading, postgres_timelines\n"
         "sys.exit('sqlalchemy' in sys.modules)"
     )
 

@@ -11,7 +11,8 @@ from everturn.core.refs import call_ref, round_ref
 from everturn.postgres.pool import Database
 from everturn.timeline.blocks import BlockDraft, BlockType, ToolCallBody, ToolCodeBody, chain_blocks
 from everturn.turns.ports import PAGE_BYTES
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_testing.turns.harness import closing, commit
 
 BASE = "/conversations/default/default"

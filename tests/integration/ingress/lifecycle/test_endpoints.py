@@ -12,7 +12,8 @@ from helpers.questions import ask_a_person
 from everturn.events.cursor import EventCursor
 from everturn.lifecycle.export_check import check_export
 from everturn.postgres.pool import Database
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_testing.turns.harness import closing
 
 BASE = "/conversations/default/default"

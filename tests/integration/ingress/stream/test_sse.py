@@ -12,7 +12,8 @@ from everturn.events.model import ChatComplete
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers
 from everturn.timeline.turns import TurnUsage
-from everturn.turns.postgres_timelines import PostgresLeases, PostgresTimelines
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_testing.turns.harness import closing
 from ingress.stream.rows import SNAPSHOT_BYTES
 

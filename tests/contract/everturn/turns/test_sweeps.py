@@ -14,7 +14,7 @@ from everturn.postgres.pool import Connection, Database
 from everturn.turns.model import Claim
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_inbox import PostgresInbox
-from everturn.turns.postgres_timelines import PostgresSweeps
+from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing
 
