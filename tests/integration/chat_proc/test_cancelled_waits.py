@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from faults.proxy import FaultProxy
 
-from chat_proc.turn.leased import TurnInbox
+from chat_proc.turn.inbox import TurnInbox
 from everturn.core.cancellation import Ran, Stragglers, run_until
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId

@@ -9,7 +9,7 @@ from turn_harness.tools import DeafTool, DemoTool
 
 from chat_proc.agent.tool_calls import MAX_ERROR_CHARS, effect_change
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome
-from chat_proc.turn.leased import TurnInbox
+from chat_proc.turn.inbox import TurnInbox
 from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId
 from everturn.core.logging import Redactor

@@ -5,7 +5,8 @@ from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.agent.opening import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage
+from chat_proc.turn.inbox import TurnInbox
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
@@ -192,7 +193,3 @@ async def test_a_rewind_shows_the_committed_state_with_the_signals() -> None:
 
     rewind = (await bench.published())[-1].data.model_dump()
     assert [signal["text"] for signal in rewind["turn"]["signals"]] == ["more"]
-
-
-def test_usage_adds_up() -> None:
-    assert add_usage(TurnUsage(input_tokens=1), [USAGE, USAGE]).input_tokens == 21

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.turn.leased import TurnInbox
+from chat_proc.turn.inbox import TurnInbox
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId

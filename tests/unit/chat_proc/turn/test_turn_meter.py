@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.meter import TurnMeter, count_usage
+from chat_proc.turn.meter import TurnMeter, add_usage, count_usage
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatDelta, ConvStatus
-from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
+from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import Claim, Lease, UsageEvent
 from everturn_testing.core import FixedClock
 
@@ -129,3 +129,7 @@ def test_calls_without_a_known_price_are_counted() -> None:
 
     assert used.gained() == [100, 60, 30, 0.25, 1]
     assert REGISTRY.get_sample_value("everturn_cost_usd_total", {"model": "nobodys"}) is None
+
+
+def test_usage_adds_up() -> None:
+    assert add_usage(TurnUsage(input_tokens=1), [USAGE, USAGE]).input_tokens == 201

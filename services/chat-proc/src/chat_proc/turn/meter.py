@@ -1,6 +1,6 @@
-"""Metrics of a turn and of its usage."""
+"""The usage of a turn, and its metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -18,7 +18,7 @@ from everturn.core.metrics import (
     UNPRICED_CALLS,
 )
 from everturn.events.model import AnyEvent, ChatDelta
-from everturn.timeline.turns import Outcome, Turn
+from everturn.timeline.turns import Outcome, Turn, TurnUsage
 from everturn.turns.model import Claim, UsageEvent
 
 _log = structlog.get_logger(__name__)
@@ -65,6 +65,19 @@ class TurnMeter:
 
     def _age_s(self) -> float:
         return self._monotonic() - (self._accepted_s or 0.0)
+
+
+def add_usage(usage: TurnUsage, events: Sequence[UsageEvent]) -> TurnUsage:
+    """The sum with more model calls."""
+    if not events:
+        return usage
+    return TurnUsage(
+        input_tokens=usage.input_tokens + sum(event.input_tokens for event in events),
+        output_tokens=usage.output_tokens + sum(event.output_tokens for event in events),
+        cache_read_tokens=usage.cache_read_tokens + sum(event.cache_read_tokens for event in events),
+        cost_usd=usage.cost_usd + sum(event.cost_usd for event in events),
+        cost_known=usage.cost_known and all(event.cost_known for event in events),
+    )
 
 
 def count_usage(events: Iterable[UsageEvent]) -> None:

@@ -17,8 +17,9 @@ from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, round_limit
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering
-from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, TurnInbox
+from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
 from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer
