@@ -26,7 +26,7 @@ from turn_harness.harness import Bench
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
 from chat_proc.worker.presence import TurnDurationAverage
-from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
+from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from everturn.core.clock import SystemClock
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
@@ -74,7 +74,7 @@ class Started:
                 await self._changed.wait()
 
 
-class StartedTurn(ClaimedTurn):
+class StartOnlyRunner(TurnRunner):
     """Ends as soon as it begins to run. Its lease stays, so that nothing but starts is measured."""
 
     def __init__(self, parts: RunnerDependencies, started: Started, claim: Claim, requested_at_s: float) -> None:
@@ -215,7 +215,7 @@ def build_loop(leases: PostgresLeases, drivers: RedisDrivers, started: Started) 
         doorbells=drivers.doorbells,
         bells=drivers.inbox_bells,
         heartbeat=Heartbeat(leases, clock, lease_s=DEFAULT_LEASE_S),
-        claim_turn=lambda claim, requested_at_s: StartedTurn(parts, started, claim, requested_at_s),
+        build_runner=lambda claim, requested_at_s: StartOnlyRunner(parts, started, claim, requested_at_s),
         slots=Slots(SLOTS, extra=SLOTS),
         turn_average=TurnDurationAverage(),
         failpoints=Failpoints(""),

@@ -22,7 +22,7 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
-from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
+from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import iso
@@ -240,7 +240,7 @@ class BenchWorker:
         self.approvals = MemoryApprovals(bench.platform, owner=owner)
         self.timelines = GatedTimelines(MemoryTimelines(bench.platform), gate, bench.keep_snapshot)
         self.writer = GatedEvents(bench.events, gate, bench.note_published)
-        self.current: ClaimedTurn | None = None
+        self.current: TurnRunner | None = None
         self.may_crash = False
         self.deaf = False
         """Whether bells don't reach it."""
@@ -274,8 +274,8 @@ class BenchWorker:
         """Use these parts from the next claim on."""
         self.parts = replace(self.parts, **parts)
 
-    def claimed(self, claim: Claim, requested_at_s: float) -> ClaimedTurn:
-        return ClaimedTurn(self.parts, claim, requested_at_s)
+    def build_runner(self, claim: Claim, requested_at_s: float) -> TurnRunner:
+        return TurnRunner(self.parts, claim, requested_at_s)
 
     def ring(self) -> None:
         if self.current is not None and not self.deaf:
@@ -292,7 +292,7 @@ class BenchWorker:
         claim = await self.leases.try_claim(self.bench.conversation_id)
         if claim is None:
             return False
-        self.current = self.claimed(claim, requested_at_s)
+        self.current = self.build_runner(claim, requested_at_s)
         working = asyncio.create_task(self.current.run())
         dying = asyncio.create_task(self.gate.dead.wait())
         try:

@@ -54,7 +54,7 @@ from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
 from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
 from chat_proc.worker.readiness import ReadyPage, StartReport
 from chat_proc.worker.retention import OrphanSweep, RetentionJob
-from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
+from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
 from chat_proc.worker.worker import Worker
@@ -434,7 +434,7 @@ def build_worker(
         doorbells=redis.doorbells,
         bells=redis.inbox_bells,
         heartbeat=heartbeat,
-        claim_turn=partial(ClaimedTurn, parts),
+        build_runner=partial(TurnRunner, parts),
         slots=slots,
         bounds=lambda: build_claim_bounds(settings.user_running_max, *drivers.presence.slots),
         turn_average=drivers.turn_average,

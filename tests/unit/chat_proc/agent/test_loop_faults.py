@@ -8,7 +8,7 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
-from chat_proc.worker.runner import ClaimedTurn
+from chat_proc.worker.runner import TurnRunner
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
@@ -28,14 +28,14 @@ def build(*, effect: Effect = Effect.PURE) -> tuple[Bench, DemoTool]:
 async def run_claimed_for_cancel(bench: Bench) -> None:
     """Claim the turn as the control lane does."""
     worker = bench.hire()
-    claimed = worker.claimed
+    build_runner = worker.build_runner
 
-    def claim_for_cancel(claim: Claim, requested_at_s: float) -> ClaimedTurn:
-        turn = claimed(claim, requested_at_s)
-        turn.request_handover()
-        return turn
+    def claim_for_cancel(claim: Claim, requested_at_s: float) -> TurnRunner:
+        runner = build_runner(claim, requested_at_s)
+        runner.request_handover()
+        return runner
 
-    worker.claimed = claim_for_cancel
+    worker.build_runner = claim_for_cancel
     await worker.run_one()
 
 

@@ -213,7 +213,7 @@ class Desk:
             doorbells=self.doorbells,
             bells=self.bells,
             heartbeat=self.heartbeat,
-            claim_turn=self.runner.hold,
+            build_runner=self.runner.hold,
             slots=self.slots,
             turn_average=self.turn_average,
             failpoints=Failpoints(),

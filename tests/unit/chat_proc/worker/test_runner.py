@@ -170,12 +170,12 @@ async def test_a_lost_lease_raises_stale_fence() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
 
-    turn.lose_lease()
+    runner.lose_lease()
 
     with pytest.raises(StaleFence):
-        await turn.run()
+        await runner.run()
     assert bench.blocks == []
 
 
@@ -186,7 +186,7 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    running = asyncio.create_task(worker.claimed(claim, bench.clock.monotonic()).run())
+    running = asyncio.create_task(worker.build_runner(claim, bench.clock.monotonic()).run())
     await until(lambda: bench.model.unfinished == 1)
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
 
@@ -211,7 +211,7 @@ async def test_an_erasure_between_claim_and_load_is_a_normal_end() -> None:
 
     del bench.platform.conversations[bench.conversation_id]
     with capture_logs() as logs:
-        ended = await worker.claimed(claim, bench.clock.monotonic()).run()
+        ended = await worker.build_runner(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -240,13 +240,13 @@ async def test_a_turn_whose_database_is_away_is_cut_off_and_writes_nothing() -> 
     worker.change(timelines=AwayTimelines(worker.timelines), retries=RetryPolicy(()))
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
 
     with pytest.raises(Unavailable):
-        await turn.run()
+        await runner.run()
 
-    assert not turn.left_behind
-    assert not turn.is_releasing
+    assert not runner.left_behind
+    assert not runner.is_releasing
     assert bench.blocks == []
 
 
@@ -259,11 +259,11 @@ async def test_work_that_fails_as_an_erasure_takes_its_lease_leaves_no_objects()
     assert claim is not None
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
     del bench.platform.conversations[bench.conversation_id]
-    turn = worker.claimed(claim, bench.clock.monotonic())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
 
-    turn.lose_lease()
+    runner.lose_lease()
 
-    assert not await turn.run()
+    assert not await runner.run()
     assert list(bench.objects.stored) == ["conv_other/kept"]
 
 
@@ -273,13 +273,13 @@ async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> No
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
 
-    turn.lose_lease()
-    turn.interrupt()
+    runner.lose_lease()
+    runner.interrupt()
 
     with pytest.raises(StaleFence):
-        await turn.run()
+        await runner.run()
     assert bench.turn_rows[0].status is TurnStatus.RUNNING
 
 
@@ -289,12 +289,12 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
-    turn.ring_inbox()
-    turn.notice_inbox(9)
+    runner = worker.build_runner(claim, bench.clock.monotonic())
+    runner.ring_inbox()
+    runner.notice_inbox(9)
 
-    turn.request_handover()
-    await turn.run()
+    runner.request_handover()
+    await runner.run()
 
     assert bench.turn_rows[0].status is TurnStatus.QUEUED
     await bench.work()
@@ -337,7 +337,7 @@ async def test_an_erasure_while_an_end_is_published_is_a_normal_end() -> None:
 
     del bench.platform.conversations[bench.conversation_id], bench.platform.turns[bench.turn_rows[0].id]
     with capture_logs() as logs:
-        ended = await worker.claimed(claim, bench.clock.monotonic()).run()
+        ended = await worker.build_runner(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -444,13 +444,13 @@ async def test_a_stuck_turn_stalls_and_another_worker_ends_it_once() -> None:
     worker.change(timelines=stuck)
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
-    running = asyncio.create_task(turn.run())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
+    running = asyncio.create_task(runner.run())
     await stuck.entered.wait()
 
     bench.clock.advance(STALL_S + 1)
-    assert turn.stalled_for_s() > STALL_S
-    turn.lose_lease()
+    assert runner.stalled_for_s() > STALL_S
+    runner.lose_lease()
     with pytest.raises(StaleFence):
         await running
 
@@ -466,14 +466,14 @@ async def test_a_turn_that_waits_for_its_model_is_not_stalled() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.claimed(claim, bench.clock.monotonic())
-    running = asyncio.create_task(turn.run())
+    runner = worker.build_runner(claim, bench.clock.monotonic())
+    running = asyncio.create_task(runner.run())
     await until(lambda: bench.model.unfinished == 1)
 
     bench.clock.advance(10 * STALL_S)
 
-    assert turn.stalled_for_s() == 0
-    assert turn.describe() == f"{claim.turn_id}: model call for 1200 s; last progress 1200 s ago"
+    assert runner.stalled_for_s() == 0
+    assert runner.describe() == f"{claim.turn_id}: model call for 1200 s; last progress 1200 s ago"
     go_on.set()
     assert await running
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from chat_proc.worker.runner import ClaimedTurn
+from chat_proc.worker.runner import TurnRunner
 from everturn.core.cancellation import describe_tasks, end_tasks
 from everturn.core.clock import Clock
 from everturn.core.errors import Unavailable
@@ -34,47 +34,47 @@ class Heartbeat:
         self._every_s, self._give_up_s, self._lease_s = timing.renew_every_s, timing.give_up_s, lease_s
         self._stall_s = stall_s
         self._failed_at_s: float | None = None
-        self._held: dict[ConversationId, ClaimedTurn] = {}
+        self._held: dict[ConversationId, TurnRunner] = {}
         self._confirmed: dict[ConversationId, float] = {}
-        self._lost_in_outage: dict[ConversationId, ClaimedTurn] = {}
+        self._lost_in_outage: dict[ConversationId, TurnRunner] = {}
         """Turns that are winding up. This can outlast a lease if the server hangs."""
         self._renewing: set[asyncio.Task[Mapping[ConversationId, int | None]]] = set()
         """The current renewal, and timed-out ones that still clean up."""
 
-    def hold(self, conversation_id: ConversationId, turn: ClaimedTurn, requested_at_s: float) -> None:
+    def hold(self, conversation_id: ConversationId, runner: TurnRunner, requested_at_s: float) -> None:
         """Renew for this turn too. `requested_at_s` is the monotonic time before the claim was sent, so that the lease
         is never assumed to last longer than in the database, however late the answer arrived."""
-        self._held[conversation_id] = turn
+        self._held[conversation_id] = runner
         self._confirmed[conversation_id] = requested_at_s
-        turn.confirm_lease(requested_at_s)
+        runner.confirm_lease(requested_at_s)
 
-    def drop(self, conversation_id: ConversationId, turn: ClaimedTurn) -> None:
+    def drop(self, conversation_id: ConversationId, runner: TurnRunner) -> None:
         """Stop renewing for this turn. If it lost its lease and was slow to wind up, this worker may already hold the
         conversation again; that newer turn stays."""
-        if self._held.get(conversation_id) is turn:
+        if self._held.get(conversation_id) is runner:
             del self._held[conversation_id], self._confirmed[conversation_id]
-        if self._lost_in_outage.get(conversation_id) is turn:
+        if self._lost_in_outage.get(conversation_id) is runner:
             del self._lost_in_outage[conversation_id]
 
-    def saw_outage(self, conversation_id: ConversationId, turn: ClaimedTurn) -> bool:
+    def saw_outage(self, conversation_id: ConversationId, runner: TurnRunner) -> bool:
         """Whether the database left a renewal unanswered within one lease duration before this turn lost its lease, or
         before now. Valid only until the turn is dropped.
 
         Turns that fail in that time fail because of the outage, not through a fault of their own.
         """
-        return self._lost_in_outage.get(conversation_id) is turn or self._is_outage()
+        return self._lost_in_outage.get(conversation_id) is runner or self._is_outage()
 
     def _is_outage(self) -> bool:
         return self._failed_at_s is not None and self._clock.monotonic() - self._failed_at_s <= self._lease_s
 
     def ring_inbox(self, conversation_id: ConversationId) -> None:
         """Notify the conversation's turn, if it runs here, of a new signal."""
-        if (turn := self._held.get(conversation_id)) is not None:
-            turn.ring_inbox()
+        if (runner := self._held.get(conversation_id)) is not None:
+            runner.ring_inbox()
 
     def log_turns(self) -> None:
         """Log what each turn does and where each task waits, to find out why a turn is slow."""
-        turns = [f"{conversation_id} {turn.describe()}" for conversation_id, turn in self._held.items()]
+        turns = [f"{conversation_id} {runner.describe()}" for conversation_id, runner in self._held.items()]
         _log.warning("The turns of this worker and its tasks", turns=turns, tasks=describe_tasks())
 
     async def run(self) -> None:
@@ -93,7 +93,7 @@ class Heartbeat:
         """Renew all leases once; those that are gone, or unconfirmed for too long, are lost."""
         self._release_stalled()
         requested_at = self._clock.monotonic()
-        fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
+        fences = {conversation_id: runner.fence for conversation_id, runner in self._held.items()}
         if not fences:
             return
         limit_s = self._until_next_s()
@@ -106,17 +106,17 @@ class Heartbeat:
             self._give_up_unconfirmed()
             return
         for conversation_id, fence in fences.items():
-            turn = self._held.get(conversation_id)
-            if turn is None or turn.fence != fence:
+            runner = self._held.get(conversation_id)
+            if runner is None or runner.fence != fence:
                 continue
             if conversation_id in renewed:
                 # Without an inbox_seq the lease is held but was not renewed: its earlier expiry remains.
                 if (inbox_seq := renewed[conversation_id]) is not None:
                     self._confirmed[conversation_id] = requested_at
-                    turn.confirm_lease(requested_at)
-                    turn.notice_inbox(inbox_seq)
-            elif turn.is_releasing:
-                self.drop(conversation_id, turn)
+                    runner.confirm_lease(requested_at)
+                    runner.notice_inbox(inbox_seq)
+            elif runner.is_releasing:
+                self.drop(conversation_id, runner)
             else:
                 self._lose_lease(conversation_id, "taken over")
 
@@ -154,16 +154,16 @@ class Heartbeat:
             self._lose_lease(conversation_id, "not confirmed in time")
 
     def _release_stalled(self) -> None:
-        stalled = {c: turn for c, turn in self._held.items() if turn.stalled_for_s() > self._stall_s}
+        stalled = {c: runner for c, runner in self._held.items() if runner.stalled_for_s() > self._stall_s}
         if not stalled:
             return
         tasks = describe_tasks()
-        for conversation_id, turn in stalled.items():
+        for conversation_id, runner in stalled.items():
             TURNS_STALLED.inc()
             _log.error(
                 "Turn made no progress; stopped it, its lease will expire",
                 conversation_id=conversation_id,
-                stalled_for_s=round(turn.stalled_for_s()),
+                stalled_for_s=round(runner.stalled_for_s()),
                 tasks=tasks,
             )
             self._lose_lease(conversation_id, "stalled")
@@ -171,8 +171,8 @@ class Heartbeat:
     def _lose_lease(self, conversation_id: ConversationId, why: str) -> None:
         LEASES_LOST.inc()
         _log.warning("Lost a lease", conversation_id=conversation_id, why=why)
-        turn = self._held[conversation_id]
-        self.drop(conversation_id, turn)
+        runner = self._held[conversation_id]
+        self.drop(conversation_id, runner)
         if self._is_outage():
-            self._lost_in_outage[conversation_id] = turn
-        turn.lose_lease()
+            self._lost_in_outage[conversation_id] = runner
+        runner.lose_lease()

@@ -17,7 +17,7 @@ from structlog.contextvars import bind_contextvars
 from chat_proc.bounds import TENANT_PART
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.presence import TurnDurationAverage
-from chat_proc.worker.runner import ClaimedTurn
+from chat_proc.worker.runner import TurnRunner
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, StaleFence, Unavailable
@@ -180,7 +180,7 @@ class ClaimLoop:
         doorbells: Doorbells,
         bells: InboxBells,
         heartbeat: Heartbeat,
-        claim_turn: Callable[[Claim, float], ClaimedTurn],
+        build_runner: Callable[[Claim, float], TurnRunner],
         slots: Slots,
         turn_average: TurnDurationAverage,
         failpoints: Failpoints,
@@ -193,12 +193,12 @@ class ClaimLoop:
         self._doorbells = doorbells
         self._bells = bells
         self._heartbeat = heartbeat
-        self._claim_turn = claim_turn
+        self._build_runner = build_runner
         self._slots = slots
         self._turn_average = turn_average
         self._failpoints = failpoints
         self._ring_indexer = ring_indexer
-        self._turns: dict[asyncio.Task[None], ClaimedTurn] = {}
+        self._runners: dict[asyncio.Task[None], TurnRunner] = {}
         self._draining = asyncio.Event()
 
     async def run(self) -> None:
@@ -210,20 +210,20 @@ class ClaimLoop:
             extra = tasks.create_task(run_guarded("claims_extra", partial(self._claim_extra, tasks)))
             await self._draining.wait()
             await asyncio.gather(control, ordinary, extra)
-            if self._turns:
-                await asyncio.wait(self._turns)
+            if self._runners:
+                await asyncio.wait(self._runners)
             bells.cancel()
 
     def drain(self) -> None:
         """Stop claiming; ask running turns to stop before their next model call."""
         self._draining.set()
-        for turn in self._turns.values():
-            turn.request_handover()
+        for runner in self._runners.values():
+            runner.request_handover()
 
     def interrupt(self) -> None:
         """Interrupt running turns, even in the middle of a generation or a tool, and return them to the queue."""
-        for turn in self._turns.values():
-            turn.interrupt()
+        for runner in self._runners.values():
+            runner.interrupt()
 
     async def _claim_ordinary(self, tasks: asyncio.TaskGroup) -> None:
         orders = lane_orders()
@@ -283,7 +283,7 @@ class ClaimLoop:
 
     async def _start_extra(self, tasks: asyncio.TaskGroup) -> bool:
         """Whether a turn was started in an extra slot."""
-        idle = sum(turn.idle_s >= LEND_AFTER_S for turn in self._turns.values())
+        idle = sum(runner.idle_s >= LEND_AFTER_S for runner in self._runners.values())
         slot = SlotKind.LENT if idle > self._slots.beyond else SlotKind.RESERVED
         bounds = self._bounds()
         try:
@@ -342,40 +342,41 @@ class ClaimLoop:
             _log.warning("Could not claim a conversation", conversation_id=conversation_id, error=str(error))
             return None
 
-    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, requested_at_s: float) -> ClaimedTurn:
+    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, requested_at_s: float) -> TurnRunner:
         conversation_id = claim.lease.conversation_id
         TURNS_CLAIMED.inc()
         if claim.turn_id is not None and claim.attempt:
             TURNS_TAKEN_OVER.inc()
         self._failpoints.hit("turn.claimed")
-        turn = self._claim_turn(claim, requested_at_s)
+        runner = self._build_runner(claim, requested_at_s)
         self._slots.acquire()
-        task = tasks.create_task(self._run(tasks, claim, turn, requested_at_s), name=f"turn {conversation_id}")
-        self._turns[task] = turn
+        task = tasks.create_task(self._run(tasks, claim, runner, requested_at_s), name=f"turn {conversation_id}")
+        self._runners[task] = runner
         if self._draining.is_set():
-            turn.request_handover()
-        task.add_done_callback(self._turns.pop)
-        return turn
+            runner.request_handover()
+        task.add_done_callback(self._runners.pop)
+        return runner
 
-    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: ClaimedTurn, requested_at_s: float) -> None:
+    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, runner: TurnRunner, requested_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         # This task's own context: every log line of the turn carries these fields.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
-        self._heartbeat.hold(conversation_id, turn, requested_at_s)
+        self._heartbeat.hold(conversation_id, runner, requested_at_s)
         try:
             # A hanging turn frees its slot too, after its lease has expired.
-            work = self._run_exclusively(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_measured(claim, turn)
+            is_suspect = claim.attempt >= SUSPECT_ATTEMPTS
+            work = self._run_exclusively(runner) if is_suspect else self._run_measured(claim, runner)
             # After an unexpected error the lease expires and another attempt is made, at most three in all.
             with guarded("turn", passing=(StaleFence, Unavailable), conversation_id=conversation_id):
-                if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
+                if isinstance(await run_until(runner.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
                     _log.error("Turn is still running after its lease was lost", conversation_id=conversation_id)
         except (StaleFence, Unavailable) as error:
             TURNS_LOST.inc()
             _log.warning("Lost a turn", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
-            if self._heartbeat.saw_outage(conversation_id, turn) and not turn.left_behind:
+            if self._heartbeat.saw_outage(conversation_id, runner) and not runner.left_behind:
                 tasks.create_task(self._requeue_bounded(claim.lease), name=f"requeue {conversation_id}")
         finally:
-            self._heartbeat.drop(conversation_id, turn)
+            self._heartbeat.drop(conversation_id, runner)
             self._slots.release()
             self._ring_indexer()
 
@@ -410,20 +411,20 @@ class ClaimLoop:
                 async with asyncio.timeout(RETRY_S):
                     await self._draining.wait()
 
-    async def _run_measured(self, claim: Claim, turn: ClaimedTurn) -> None:
+    async def _run_measured(self, claim: Claim, runner: TurnRunner) -> None:
         """Only turns that run from start to end in one attempt count for the average."""
         began = asyncio.get_running_loop().time()
-        if await turn.run() and claim.turn_id is not None and claim.attempt == 0:
+        if await runner.run() and claim.turn_id is not None and claim.attempt == 0:
             self._turn_average.note(asyncio.get_running_loop().time() - began)
 
-    async def _run_exclusively(self, turn: ClaimedTurn) -> None:
+    async def _run_exclusively(self, runner: TurnRunner) -> None:
         with self._slots.exclusive():
             if not isinstance(await run_until(self._draining.wait(), self._slots.wait_exclusive()), Stopped):
-                await turn.run()
+                await runner.run()
                 return
         # Released before it starts: an expired lease would count as one more dead worker.
-        turn.interrupt()
-        await turn.run()
+        runner.interrupt()
+        await runner.run()
 
     async def _listen_for_inbox(self) -> None:
         while True:

@@ -162,8 +162,8 @@ class StopReason(StrEnum):
     CUT = "cut"
 
 
-class ClaimedTurn:
-    """One claim that is being processed. Owned by the claim loop; the heartbeat and inbox notifications wake it.
+class TurnRunner:
+    """Processes one claim. Owned by the claim loop; the heartbeat and inbox notifications wake it.
 
     `requested_at_s` is the monotonic time before the claim was made.
     """
