@@ -512,4 +512,4 @@ async def test_an_erasure_after_the_end_is_noticed_although_the_turn_has_ended(m
 
     assert not await worker.run_one()
     assert bench.exits
-    assert worker.parts.kept.forget(bench.conversation_id) is None
+    assert worker.parts.timeline_cache.pop(bench.conversation_id, bench.blocks[-1].hash) is None

@@ -163,7 +163,7 @@ EVENTS_PUBLISHED = Counter("everturn_events_published", "Events passed to the ev
 REWINDS = Counter("everturn_rewinds", "Turns sent to clients again from their committed state.")
 TIMELINES = Counter(
     "everturn_timelines",
-    "Claimed turns, by kind of their timeline: warm (kept in memory from an earlier turn), or cold (otherwise).",
+    "Claimed turns, by kind of their timeline: warm (cached from an earlier turn), or cold (otherwise).",
     ["kind"],
 )
 TURNS_LOST = Counter("everturn_turns_lost", "Turns that a worker stopped because it lost its lease or the database.")

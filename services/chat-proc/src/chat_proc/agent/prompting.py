@@ -14,9 +14,9 @@ from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
-from chat_proc.turn.kept import Rendering
 from chat_proc.turn.leased import LeasedTurn
 from chat_proc.turn.manifests import RequestRecord
+from chat_proc.turn.timeline_cache import Rendering
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, complete_own
 from chat_proc.workspace.local import WorkspaceFold, describe_limits
@@ -264,7 +264,7 @@ class TurnPrompts:
             return
         self._rendering.present.extend(new_blocks)
         size = sum(len(block.body_json) for block in new_blocks)
-        # A rendering that failed halfway must not be kept.
+        # A rendering that failed halfway must not be cached.
         self._turn.rendering = None
         for each in await call_sized(size, lambda: self._renderer.take(new_blocks)):
             PROMPT_BREAKS.labels(each.reason.value).inc()

@@ -15,10 +15,10 @@ from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.inbox import TurnInbox
-from chat_proc.turn.kept import KeptTimeline, Rendering
 from chat_proc.turn.manifests import ManifestKeeper
 from chat_proc.turn.meter import TurnMeter, add_usage, count_usage
 from chat_proc.turn.sources import TurnSources
+from chat_proc.turn.timeline_cache import CachedTimeline, Rendering
 from chat_proc.turn.titling import TurnTitle, draft_gate
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import Problem
@@ -277,14 +277,14 @@ class LeasedTurn:
         """The blocks of this turn, in order."""
         return self._blocks[self.turn_start :]
 
-    def build_kept(self) -> KeptTimeline | None:
-        """The timeline to keep for the next turn. None if this turn wrote a history summary, because the next turn then
-        loads fewer blocks."""
+    def build_cached_timeline(self) -> CachedTimeline | None:
+        """The timeline to cache for the next turn. None if this turn wrote a history summary, because the next turn
+        then loads fewer blocks."""
         if any(
             isinstance(block.body, RangeSummaryBody) and block.body.scope == "history" for block in self.turn_blocks
         ):
             return None
-        return KeptTimeline(self._last_hash, tuple(self._blocks), self.rendering)
+        return CachedTimeline(self._last_hash, tuple(self._blocks), self.rendering)
 
     @property
     def spent(self) -> Spent:

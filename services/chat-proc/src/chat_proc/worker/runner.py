@@ -18,9 +18,9 @@ from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox
-from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
+from chat_proc.turn.timeline_cache import CachedTimeline, Rendering, TimelineCache
 from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer
 from everturn.core.cancellation import Stopped, run_until
@@ -142,7 +142,7 @@ class RunnerDependencies:
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     preambles: StoredPreambles = field(default_factory=StoredPreambles)
     manifests: ManifestBuilder = field(default_factory=ManifestBuilder)
-    kept: KeptTimelines = field(default_factory=KeptTimelines)
+    timeline_cache: TimelineCache = field(default_factory=TimelineCache)
 
 
 class _Result(Enum):
@@ -268,7 +268,7 @@ class TurnRunner:
             return await self._hand_back(result, all_announced=all_announced)
         except StaleFence:
             if await _clear_erased(self._parts, self._claim.lease):
-                self._parts.kept.forget(self._claim.lease.conversation_id)
+                self._parts.timeline_cache.discard(self._claim.lease.conversation_id)
                 return False
             raise
 
@@ -345,17 +345,17 @@ class TurnRunner:
                 manifests.close()
         if result is _Result.ENDED:
             manifests.share_preamble()
-            self._keep_timeline()
+            self._cache_timeline()
         return result
 
-    def _keep_timeline(self) -> None:
+    def _cache_timeline(self) -> None:
         if self._turn is None or self._blocks_unreadable:
             return
         conversation_id = self._claim.lease.conversation_id
         # No error may prevent the release of the lease.
-        with guarded("keep_timeline", conversation_id=conversation_id):
-            if (kept := self._turn.build_kept()) is not None:
-                self._parts.kept.keep(conversation_id, kept)
+        with guarded("cache_timeline", conversation_id=conversation_id):
+            if (timeline := self._turn.build_cached_timeline()) is not None:
+                self._parts.timeline_cache.put(conversation_id, timeline)
 
     async def _run_work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
@@ -421,18 +421,18 @@ class TurnRunner:
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
     ) -> TurnLeft:
         ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
-        kept = None
+        cached = None
         if not self._blocks_unreadable:
-            kept = self._parts.kept.take(self._claim.lease.conversation_id, self._claim.last_hash)
+            cached = self._parts.timeline_cache.pop(self._claim.lease.conversation_id, self._claim.last_hash)
         try:
-            start = await self._load_start(turn_id, kept)
+            start = await self._load_start(turn_id, cached)
         except EverturnError:
             # The claim has left a place in the queue in any case.
             tasks.create_task(ring_next())
             raise
         if start.may_have_next:
             tasks.create_task(ring_next())
-        turn = self._build_turn(start, emitter, manifests, None if kept is None else kept.rendering)
+        turn = self._build_turn(start, emitter, manifests, None if cached is None else cached.rendering)
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
@@ -474,10 +474,10 @@ class TurnRunner:
     def _loop(self, turn: LeasedTurn) -> AgentLoop:
         return AgentLoop(self._kit(turn), self._parts.loop)
 
-    async def _load_start(self, turn_id: TurnId, kept: KeptTimeline | None) -> TurnStart:
+    async def _load_start(self, turn_id: TurnId, cached: CachedTimeline | None) -> TurnStart:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
         where = lease.principal, lease.conversation_id, turn_id
-        with_blocks = kept is None and not self._blocks_unreadable
+        with_blocks = cached is None and not self._blocks_unreadable
         try:
             start = await ask(lambda: timelines.load_start(*where, with_blocks=with_blocks))
         except NotFound as error:
@@ -486,7 +486,7 @@ class TurnRunner:
         if not start.turn.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
             raise StaleFence(lease.conversation_id)
-        return start if kept is None else replace(start, blocks=kept.blocks)
+        return start if cached is None else replace(start, blocks=cached.blocks)
 
     def _build_turn(
         self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper, rendering: Rendering | None

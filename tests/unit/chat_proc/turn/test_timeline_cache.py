@@ -12,7 +12,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import Break, PromptRenderer
-from chat_proc.turn.kept import KeptTimeline, KeptTimelines, Rendering, try_estimate_bytes
+from chat_proc.turn.timeline_cache import CachedTimeline, Rendering, TimelineCache, try_estimate_bytes
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import TIMELINES
@@ -41,33 +41,33 @@ def build_blocks(text: str = "Hello.") -> tuple[Block, ...]:
     return tuple(timeline.blocks)
 
 
-def build_kept(last_hash: str = "a", text: str = "Hello.") -> KeptTimeline:
-    return KeptTimeline(last_hash, build_blocks(text))
+def build_timeline(last_hash: str = "a", text: str = "Hello.") -> CachedTimeline:
+    return CachedTimeline(last_hash, build_blocks(text))
 
 
-async def test_a_timeline_is_taken_once_and_only_with_its_last_hash() -> None:
-    timelines, kept = KeptTimelines(), build_kept("a")
-    timelines.keep(FIRST, kept)
-    timelines.keep(SECOND, build_kept("b"))
+async def test_a_timeline_is_returned_once_and_only_with_its_last_hash() -> None:
+    cache, timeline = TimelineCache(), build_timeline("a")
+    cache.put(FIRST, timeline)
+    cache.put(SECOND, build_timeline("b"))
 
-    assert timelines.take(FIRST, "a") is kept
-    assert timelines.take(FIRST, "a") is None
-    assert timelines.take(SECOND, "grown elsewhere") is None
-    assert timelines.take(SECOND, "b") is None, "it can't become current again"
+    assert cache.pop(FIRST, "a") is timeline
+    assert cache.pop(FIRST, "a") is None
+    assert cache.pop(SECOND, "grown elsewhere") is None
+    assert cache.pop(SECOND, "b") is None, "it can't become current again"
 
 
-async def test_all_kept_timelines_together_are_bounded() -> None:
-    size = try_estimate_bytes(build_kept().blocks, max_bytes=1_000_000)
+async def test_all_cached_timelines_together_are_bounded() -> None:
+    size = try_estimate_bytes(build_timeline().blocks, max_bytes=1_000_000)
     assert size is not None
-    timelines = KeptTimelines(max_bytes=5 * size)
+    cache = TimelineCache(max_bytes=5 * size)
     for n in range(6):
-        timelines.keep(ConversationId(f"conv_{n}"), build_kept())
-    timelines.keep(SECOND, build_kept(text="x" * size))
+        cache.put(ConversationId(f"conv_{n}"), build_timeline())
+    cache.put(SECOND, build_timeline(text="x" * size))
 
-    assert timelines.take(ConversationId("conv_0"), "a") is None
-    assert timelines.take(ConversationId("conv_1"), "a") is not None
-    assert timelines.take(ConversationId("conv_5"), "a") is not None
-    assert timelines.take(SECOND, "a") is None, "it alone is too large"
+    assert cache.pop(ConversationId("conv_0"), "a") is None
+    assert cache.pop(ConversationId("conv_1"), "a") is not None
+    assert cache.pop(ConversationId("conv_5"), "a") is not None
+    assert cache.pop(SECOND, "a") is None, "it alone is too large"
 
 
 def test_the_size_of_parsed_json_is_not_underestimated() -> None:
@@ -87,22 +87,22 @@ def test_the_size_of_parsed_json_is_not_underestimated() -> None:
     assert try_estimate_bytes([block], max_bytes=used) is None
 
 
-async def test_a_timeline_is_forgotten_after_a_while() -> None:
-    timelines = KeptTimelines(keep_s=0)
-    timelines.keep(FIRST, build_kept())
+async def test_a_timeline_expires() -> None:
+    cache = TimelineCache(ttl_s=0)
+    cache.put(FIRST, build_timeline())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
-    assert timelines.take(FIRST, "a") is None
+    assert cache.pop(FIRST, "a") is None
 
 
-async def test_a_timeline_is_kept_without_the_bytes_of_its_images() -> None:
+async def test_a_timeline_is_cached_without_the_bytes_of_its_images() -> None:
     renderer, blocks = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS), build_blocks()
     renderer.take(blocks)
     renderer.attach({media.sha256: b"png" for media in renderer.wanted_media})
     assert any(len(item.parts) > 1 for item in renderer.rendered)
 
-    KeptTimelines().keep(FIRST, KeptTimeline("a", blocks, Rendering(renderer, Present())))
+    TimelineCache().put(FIRST, CachedTimeline("a", blocks, Rendering(renderer, Present())))
 
     assert all(len(item.parts) == 1 for item in renderer.rendered)
 
@@ -122,7 +122,7 @@ async def test_the_next_turn_on_the_same_worker_reads_no_blocks() -> None:
         await each.work()
 
     assert count_loaded("warm") == before + 1, (
-        "after the turn of the other worker, what this one kept is not the newest"
+        "after the turn of the other worker, what this one cached is not the newest"
     )
 
 
@@ -152,8 +152,8 @@ class TirelessModel(ScriptedModel):
         return super().generate(request)
 
 
-async def test_a_rendering_that_failed_halfway_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play(*, keeps: bool) -> ModelRequest:
+async def test_a_rendering_that_failed_halfway_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(*, uses_cache: bool) -> ModelRequest:
         bench = Bench(model=TirelessModel(), tools=[DemoTool()])
         worker = bench.hire()
         worker.may_crash = True
@@ -176,10 +176,10 @@ async def test_a_rendering_that_failed_halfway_is_not_kept(monkeypatch: pytest.M
                 bench.expire_lease()
         assert bench.turn_rows[-1].status is TurnStatus.FAILED
         await bench.say("Third.")
-        await (worker if keeps else bench.hire()).work()
+        await (worker if uses_cache else bench.hire()).work()
         return bench.model.requests[-1]
 
-    assert await play(keeps=True) == await play(keeps=False)
+    assert await play(uses_cache=True) == await play(uses_cache=False)
 
 
 TURN = st.tuples(
@@ -202,8 +202,8 @@ TURN = st.tuples(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TURN, min_size=2, max_size=4))
-async def test_requests_do_not_depend_on_what_is_kept(turns: list[tuple[list[str], int, str | None]]) -> None:
-    async def play(*, keeps: bool) -> list[ModelRequest]:
+async def test_requests_do_not_depend_on_the_cache(turns: list[tuple[list[str], int, str | None]]) -> None:
+    async def play(*, uses_cache: bool) -> list[ModelRequest]:
         bench = Bench(model=TirelessModel(), tools=[DemoTool()])
         worker = bench.hire()
         for replies, pause_s, photo in turns:
@@ -213,7 +213,7 @@ async def test_requests_do_not_depend_on_what_is_kept(turns: list[tuple[list[str
             if photo is not None:
                 uploads = (replace(bench.upload("a.png", photo.encode()), mime="image/png"),) if photo else ()
                 await bench.signal(SignalKind.FOLLOWUP, "And this.", uploads=uploads)
-            await (worker if keeps else bench.hire()).work()
+            await (worker if uses_cache else bench.hire()).work()
         return bench.model.requests
 
-    assert await play(keeps=True) == await play(keeps=False)
+    assert await play(uses_cache=True) == await play(uses_cache=False)
