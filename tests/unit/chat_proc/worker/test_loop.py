@@ -12,7 +12,7 @@ from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.metrics import TURNS_GIVEN_BACK
+from everturn.core.metrics import TURNS_REQUEUED
 from everturn.events.cursor import ORIGIN
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
@@ -345,14 +345,14 @@ async def test_a_turn_is_requeued_once_even_if_its_doorbell_fails(desk: Desk) ->
     desk.leases.away = True
     await desk.heartbeat.beat()
     desk.leases.away, desk.doorbells.failures = False, 2
-    before = TURNS_GIVEN_BACK._value.get()  # pyright: ignore[reportPrivateUsage]
+    before = TURNS_REQUEUED._value.get()  # pyright: ignore[reportPrivateUsage]
     desk.runner.turns[0].error = Unavailable()
 
     desk.runner.turns[0].ends.set()
 
     await desk.until(lambda: len(desk.runner.turns) == 2)
     assert desk.leases.released == [conversation(1)]
-    assert TURNS_GIVEN_BACK._value.get() == before + 1  # pyright: ignore[reportPrivateUsage]
+    assert TURNS_REQUEUED._value.get() == before + 1  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("left_behind", [True, False])

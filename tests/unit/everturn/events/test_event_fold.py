@@ -231,7 +231,7 @@ def test_the_receipt_of_an_event_says_what_sort_it_is() -> None:
     assert (signal.kind, signal.event) == ("event", EventView(kind="form", reactive=True))
 
 
-def test_a_turn_given_back_by_its_worker_is_queued_again() -> None:
+def test_a_turn_returned_by_its_worker_is_queued_again() -> None:
     scenario = Scenario()
     turn_id = scenario.start_turn("Hello")
     state = fold(empty(scenario), scenario.events)

@@ -167,7 +167,7 @@ TIMELINES = Counter(
     ["kind"],
 )
 TURNS_LOST = Counter("everturn_turns_lost", "Turns that a worker stopped because it lost its lease or the database.")
-TURNS_GIVEN_BACK = Counter("everturn_turns_given_back", "Lost turns returned to the queue after an outage.")
+TURNS_REQUEUED = Counter("everturn_turns_requeued", "Lost turns returned to the queue after an outage.")
 LEASES_LOST = Counter("everturn_leases_lost", "Leases a worker lost while it ran a turn.")
 LEASES_ERASED = Counter("everturn_leases_erased", "Leases that ended because their conversation was erased.")
 SWEPT = Counter("everturn_doorbells_swept", "Doorbells the sweeper rang again.")

@@ -29,8 +29,8 @@ from everturn.core.metrics import (
     EXTRA_SLOTS_USED,
     TURNS_CLAIMED,
     TURNS_DEFERRED,
-    TURNS_GIVEN_BACK,
     TURNS_LOST,
+    TURNS_REQUEUED,
     TURNS_TAKEN_OVER,
     WORKER_SLOTS,
     WORKER_TURNS,
@@ -381,7 +381,7 @@ class ClaimLoop:
             self._ring_indexer()
 
     async def _requeue_bounded(self, lease: Lease) -> None:
-        with guarded("turn_give_back", conversation_id=lease.conversation_id):
+        with guarded("turn_requeue", conversation_id=lease.conversation_id):
             await self._requeue(lease)
 
     async def _requeue(self, lease: Lease) -> None:
@@ -399,13 +399,15 @@ class ClaimLoop:
                     if not await self._leases.release(lease, requeue=True):
                         return
                     is_queued = True
-                    TURNS_GIVEN_BACK.inc()
-                    _log.info("Released a turn to other workers", conversation_id=lease.conversation_id)
+                    TURNS_REQUEUED.inc()
+                    _log.info("Returned a turn to the queue", conversation_id=lease.conversation_id)
                 await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
                 return
             except Unavailable as error:
                 if self._draining.is_set() or asyncio.get_running_loop().time() > give_up_at:
-                    _log.warning("Could not release a turn", conversation_id=lease.conversation_id, error=str(error))
+                    _log.warning(
+                        "Could not return a turn to the queue", conversation_id=lease.conversation_id, error=str(error)
+                    )
                     return
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):

@@ -177,7 +177,7 @@ class TurnRunner:
         self._handover = False
         self._inbox: TurnInbox | None = None
         self._turn: LeasedTurn | None = None
-        self._handing_back = False
+        self._releasing = False
         self._confirmed_at = self._held_at = requested_at_s
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
@@ -193,7 +193,7 @@ class TurnRunner:
     @property
     def is_releasing(self) -> bool:
         """Whether it is releasing its lease itself, so that a missing lease is no loss."""
-        return self._handing_back
+        return self._releasing
 
     @property
     def left_behind(self) -> bool:
@@ -265,17 +265,17 @@ class TurnRunner:
                 raise Unavailable("The database did not answer in time.")
             if result is _Result.LOST:
                 raise StaleFence(self._claim.lease.conversation_id)
-            return await self._hand_back(result, all_announced=all_announced)
+            return await self._release(result, all_announced=all_announced)
         except StaleFence:
             if await _clear_erased(self._parts, self._claim.lease):
                 self._parts.timeline_cache.discard(self._claim.lease.conversation_id)
                 return False
             raise
 
-    async def _hand_back(self, result: "_Result", *, all_announced: bool) -> bool:
+    async def _release(self, result: "_Result", *, all_announced: bool) -> bool:
         """Park the turn, or release the lease. Return whether the turn has ended."""
         lease, turn_id = self._claim.lease, self._claim.turn_id
-        self._handing_back = True
+        self._releasing = True
         if result is _Result.WAITING and await self._try_park():
             return False
         if turn_id is not None and self._announced is not None:
