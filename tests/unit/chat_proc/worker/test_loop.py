@@ -102,7 +102,7 @@ class Turn:
         self.ends.set()
 
     def interrupt(self) -> None:
-        self.calls.append("cut")
+        self.calls.append("interrupt")
         self.ends.set()
 
     def notice_inbox(self, inbox_seq: int) -> None:
@@ -454,7 +454,7 @@ async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> N
     desk.loop.interrupt()
 
     await asyncio.wait_for(task, 5)
-    assert turn.calls == ["cut"]
+    assert turn.calls == ["interrupt"]
 
 
 async def test_a_drain_releases_a_suspect_turn_that_still_waits() -> None:
@@ -470,7 +470,7 @@ async def test_a_drain_releases_a_suspect_turn_that_still_waits() -> None:
     desk.loop.drain()
 
     await desk.until(lambda: desk.slots.running == 1)
-    assert desk.runner.turns[1].calls == ["handover", "cut"]
+    assert desk.runner.turns[1].calls == ["handover", "interrupt"]
     desk.loop.interrupt()
     await asyncio.wait_for(task, 5)
 

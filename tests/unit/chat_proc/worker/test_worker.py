@@ -34,7 +34,7 @@ class Part:
         self.calls.append("log")
 
     def interrupt(self) -> None:
-        self.calls.append("cut")
+        self.calls.append("interrupt")
         if self.obeys:
             self.ended.set()
 
@@ -61,7 +61,7 @@ async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.calls == ["run", "drain", "cut"]
+    assert desk.claiming.calls == ["run", "drain", "interrupt"]
     assert desk.heartbeat.calls == ["run", "cancelled"]
     assert desk.sweeper.calls == ["run", "cancelled"]
     assert desk.indexer.calls == ["run", "drain"]
@@ -75,7 +75,7 @@ async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.calls == ["run", "drain", "cut"]
+    assert desk.claiming.calls == ["run", "drain", "interrupt"]
 
 
 async def test_a_long_index_job_is_left_to_another_worker() -> None:
@@ -94,7 +94,7 @@ async def test_what_does_not_even_obey_is_cancelled() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.calls == ["run", "drain", "cut", "cancelled"]
+    assert desk.claiming.calls == ["run", "drain", "interrupt", "cancelled"]
 
 
 async def test_a_sigterm_begins_the_drain() -> None:

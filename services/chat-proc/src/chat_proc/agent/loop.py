@@ -62,6 +62,10 @@ class Parked:
     """The turn can only wait for a person now."""
 
 
+LoopResult = TurnEnd | HandedOver | Parked
+"""The ways in which the loop stops; only a TurnEnd ends the turn."""
+
+
 class AgentLoop:
     """Runs turns of one kit, sequentially or concurrently; keeps no state of them."""
 
@@ -76,7 +80,7 @@ class AgentLoop:
         self._closing = ClosingCall(generator)
         self._tools = ToolRunner(kit, parts)
 
-    async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
+    async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> LoopResult:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
         media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
         prompts = TurnPrompts(self._kit, turn, media)
@@ -88,7 +92,7 @@ class AgentLoop:
 
     async def _run(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
-    ) -> TurnEnd | HandedOver | Parked:
+    ) -> LoopResult:
         if takeovers and isinstance(turn.progress.next_step(), GenerateRound):
             await self._rounds.record_lost_calls(turn, prompts, takeovers)
         # A call without a result at this point may have been begun by another worker.

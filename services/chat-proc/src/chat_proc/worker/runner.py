@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, Parked, round_limit
+from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, round_limit
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
@@ -44,8 +44,6 @@ from everturn.turns.ports import Approvals, Leases, Timelines
 _log = structlog.get_logger(__name__)
 
 AGENT: Final = "everturn"
-TurnLeft = TurnEnd | HandedOver | Parked
-"""The regular ways in which work on a turn stops."""
 
 MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""
@@ -99,19 +97,19 @@ def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bo
 
 
 async def run_in_span(
-    tracing: Tracing, claim: Claim, turn: LeasedTurn, work: Coroutine[Any, Any, TurnLeft]
-) -> TurnLeft:
+    tracing: Tracing, claim: Claim, turn: LeasedTurn, work: Coroutine[Any, Any, LoopResult]
+) -> LoopResult:
     """Run the work in a span; the span and a log line report its outcome."""
     is_resumed = bool(turn.turn_blocks) or claim.attempt > 0
     with open_turn_span(tracing, claim, turn.turn, is_resumed=is_resumed) as span:
-        end = await work
-        _log.info("Stopped running a turn", outcome=record_outcome(span, end), attempt=claim.attempt)
-        return end
+        result = await work
+        _log.info("Stopped running a turn", outcome=record_outcome(span, result), attempt=claim.attempt)
+        return result
 
 
-def record_outcome(span: Span, end: TurnLeft) -> str:
+def record_outcome(span: Span, result: LoopResult) -> str:
     """The outcome as one word, also noted on the span."""
-    match end:
+    match result:
         case HandedOver():
             outcome = "handed_over"
         case Parked():
@@ -146,20 +144,20 @@ class RunnerDependencies:
 
 
 class _Result(Enum):
-    """The state of the turn when the work on it stops."""
+    """How the work on a turn stopped. OPEN returns it to the queue; WAITING parks it until a person answers."""
 
     ENDED = "ended"
     OPEN = "open"
     WAITING = "waiting"
-    LOST = "lost"
-    CUT_OFF = "cut_off"
+    LEASE_LOST = "lease_lost"
+    DATABASE_UNAVAILABLE = "database_unavailable"
 
 
-class StopReason(StrEnum):
+class _StopReason(Enum):
     """Why a turn's work was stopped from outside."""
 
-    LOST = "lost"
-    CUT = "cut"
+    LEASE_LOST = "lease_lost"
+    DRAINING = "draining"
 
 
 class TurnRunner:
@@ -173,7 +171,7 @@ class TurnRunner:
         self._claim = claim
         self._stop = asyncio.Event()
         self._lost = asyncio.Event()
-        self._stop_reason: StopReason | None = None
+        self._stop_reason: _StopReason | None = None
         self._handover = False
         self._inbox: TurnInbox | None = None
         self._turn: LeasedTurn | None = None
@@ -238,10 +236,10 @@ class TurnRunner:
     def lose_lease(self) -> None:
         """Stop at once and write nothing more."""
         self._lost.set()
-        self._end_work(StopReason.LOST)
+        self._end_work(_StopReason.LEASE_LOST)
 
     def interrupt(self) -> None:
-        self._end_work(StopReason.CUT)
+        self._end_work(_StopReason.DRAINING)
 
     async def wait_overdue(self) -> None:
         """Return when the turn has lost its lease and is overdue to end."""
@@ -261,9 +259,9 @@ class TurnRunner:
             cursor, all_announced = await self._announce_earlier_ends(await self._find_cursor())
             if self._claim.turn_id is not None:
                 result = await self._run_turn(self._claim.turn_id, cursor)
-            if result is _Result.CUT_OFF:
+            if result is _Result.DATABASE_UNAVAILABLE:
                 raise Unavailable("The database did not answer in time.")
-            if result is _Result.LOST:
+            if result is _Result.LEASE_LOST:
                 raise StaleFence(self._claim.lease.conversation_id)
             return await self._release(result, all_announced=all_announced)
         except StaleFence:
@@ -367,7 +365,7 @@ class TurnRunner:
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests, tasks))
             # Work that ignores its cancellation may write until the lease has expired, so the lease is not released.
             self._left_behind = isinstance(ran, Stopped) and ran.left_behind
-            if self._stop_reason is StopReason.LOST or self._left_behind:
+            if self._stop_reason is _StopReason.LEASE_LOST or self._left_behind:
                 raise StaleFence()
             if isinstance(ran, Stopped) or isinstance(ran.value, HandedOver | Parked):
                 is_flushed = await self._flush(emitter)
@@ -381,10 +379,10 @@ class TurnRunner:
             manifests.abandon()
             # Cancelled work may fail in another way; if an erasure removed the lease, the objects must still be
             # deleted.
-            if isinstance(error, StaleFence) or self._stop_reason is StopReason.LOST:
-                return _Result.LOST
+            if isinstance(error, StaleFence) or self._stop_reason is _StopReason.LEASE_LOST:
+                return _Result.LEASE_LOST
             _log.warning("Turn was interrupted", error=str(error))
-            return _Result.CUT_OFF
+            return _Result.DATABASE_UNAVAILABLE
 
     async def _flush(self, emitter: Emitter) -> bool:
         """Whether all events were sent. Raises StaleFence if the stream has a newer fence, as after an erasure."""
@@ -397,9 +395,9 @@ class TurnRunner:
         await emitter.stale.wait()
         self.lose_lease()
 
-    def _end_work(self, reason: StopReason) -> None:
+    def _end_work(self, reason: _StopReason) -> None:
         # A lost lease outweighs a drain: nothing may be written then.
-        if self._stop_reason is not StopReason.LOST:
+        if self._stop_reason is not _StopReason.LEASE_LOST:
             self._stop_reason = reason
         self._stop.set()
 
@@ -419,7 +417,7 @@ class TurnRunner:
 
     async def _work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
-    ) -> TurnLeft:
+    ) -> LoopResult:
         ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
         cached = None
         if not self._blocks_unreadable:
@@ -435,7 +433,7 @@ class TurnRunner:
         turn = self._build_turn(start, emitter, manifests, None if cached is None else cached.rendering)
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
-    async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
+    async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
             return await self._loop(turn).close(turn, _given_up())
@@ -451,12 +449,12 @@ class TurnRunner:
         kit = self._kit(turn)
         title_model = None if turn.progress.is_titled else kit.title_model
         async with run_title_call(turn.title, title_model, kit.title_prompt, self._parts.loop.tracing) as settle_title:
-            left = await self._run_loop(turn, emitter)
-            if isinstance(left, Parked):
+            result = await self._run_loop(turn, emitter)
+            if isinstance(result, Parked):
                 await settle_title()
-            return left
+            return result
 
-    async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
+    async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
         try:
             return await self._loop(turn).run(turn, takeovers=self._claim.attempt)
         except DEFECTS:
