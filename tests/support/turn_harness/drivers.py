@@ -72,9 +72,9 @@ class GatedLeases(MemoryLeases):
         super().__init__(platform, owner=owner, ttl_s=ttl_s)
         self._gate = gate
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+    async def mark_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         await self._gate.cross()
-        await super().save_announced(lease, turn_id, cursor)
+        await super().mark_announced(lease, turn_id, cursor)
         await self._gate.cross()
 
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:

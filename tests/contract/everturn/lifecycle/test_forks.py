@@ -39,7 +39,7 @@ async def hold_conversation(harness: Harness, count: int = 2) -> tuple[Conversat
         sources = found.changes if n == 0 else ()
         await harness.timelines.commit(claim.lease, replace(commit(claim, blocks), sources=sources))
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
-        await harness.leases.save_announced(claim.lease, turn_of(receipt), EventCursor(claim.lease.fence, 9))
+        await harness.leases.mark_announced(claim.lease, turn_of(receipt), EventCursor(claim.lease.fence, 9))
         await harness.leases.release(claim.lease, requeue=False)
         turns.append(turn_of(receipt))
     assert conversation_id is not None

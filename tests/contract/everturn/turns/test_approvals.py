@@ -101,7 +101,7 @@ async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     await ask(alone, approvals, claim)
     await approvals.try_park(claim.lease)
     announcing = await alone.claim(first.lease.conversation_id)
-    await alone.leases.save_announced(announcing.lease, first.turn_id, announcing.cursor)
+    await alone.leases.mark_announced(announcing.lease, first.turn_id, announcing.cursor)
     sweeps = PostgresSweeps(roles.worker)
     await sweeps.due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 1

@@ -135,7 +135,7 @@ async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
     claim = await harness.start_turn()
     assert claim.turn_id is not None
     await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
     unfinished = await harness.start_turn()
     await sweeps.due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
@@ -154,7 +154,7 @@ async def test_an_announced_end_is_left_alone(harness: Harness, sweeps: Postgres
     claim = await harness.start_turn()
     assert claim.turn_id is not None
     await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
     await harness.leases.release(claim.lease, requeue=False)
     await age_doorbell(roles, claim.lease.conversation_id, 30)
 

@@ -51,7 +51,7 @@ async def end_turn(worker_database: Database, sent: dict[str, Any]) -> None:
     claim = await leases.try_claim(sent["conversation_id"])
     assert claim is not None
     await timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await leases.save_announced(claim.lease, sent["turn_id"], EventCursor(claim.lease.fence, 9))
+    await leases.mark_announced(claim.lease, sent["turn_id"], EventCursor(claim.lease.fence, 9))
     await leases.release(claim.lease, requeue=False)
 
 

@@ -252,8 +252,8 @@ class LosingLeases(MemoryLeases):
 
     answers: bool = False
 
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        await super().save_announcing(lease, turn_id, tries)
+    async def save_announce_attempts(self, lease: Lease, turn_id: TurnId, attempts: int) -> None:
+        await super().save_announce_attempts(lease, turn_id, attempts)
         self.answers = not self.answers
         if self.answers:
             raise Unavailable("the answer was lost")

@@ -133,28 +133,30 @@ class Leases(Protocol):
         """
         ...
 
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        """The last number saved since the turn ended, 0 if there is none. Raises StaleFence."""
+    async def load_announce_attempts(self, lease: Lease, turn_id: TurnId) -> int:
+        """How many attempts to announce the ended turn have begun since the turn ended, or since an attempt last failed
+        without killing its worker. Raises StaleFence."""
         ...
 
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        """Save how many attempts to announce the ended turn have begun; `tries - 1` workers have died in one.
+    async def save_announce_attempts(self, lease: Lease, turn_id: TurnId, attempts: int) -> None:
+        """Save the number that `load_announce_attempts` returns: `attempts` have begun, and all but the last have
+        killed their workers.
 
         0 means that the last attempt failed, but its worker survived. It is an absolute number, so that saving can be
         retried after a lost answer. Raises StaleFence.
         """
         ...
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+    async def mark_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Record that the turn's terminal event was published. `cursor` is the last id issued, which clients can have
-        seen.
+        seen. Raises StaleFence.
 
-        It must outlive the stream: a Redis that restarts without its last second has lost the event.
+        Stored in Postgres, because a Redis that restarts can lose its last second of writes.
         """
         ...
 
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> bool:
-        """Do what `save_announced` does, and then `release` without `requeue`, in one transaction.
+        """Do what `mark_announced` does, and then `release` without `requeue`, in one transaction.
 
         Raises StaleFence if the fence is stale and the end is not saved as announced yet.
         """

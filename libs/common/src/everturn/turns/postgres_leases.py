@@ -17,11 +17,11 @@ from everturn.turns.ports import Ring
 from everturn.turns.postgres_rows import read_cursor
 
 # An ended turn does not use `attempt`, because its last commit has set it to 0.
-_ANNOUNCING = """
+_ANNOUNCE_COUNT = """
 SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
  WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
 """
-_SAVE_ANNOUNCING = """
+_SAVE_ANNOUNCE_COUNT = """
 UPDATE turn SET attempt = $4
   FROM conversation c
  WHERE turn.id = $1 AND c.id = turn.conversation_id AND c.id = $2 AND c.fence = $3
@@ -94,20 +94,22 @@ class PostgresLeases:
                 "SELECT release_lease($1, $2, $3, $4)", lease.conversation_id, lease.owner, lease.fence, requeue
             )
 
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+    async def load_announce_attempts(self, lease: Lease, turn_id: TurnId) -> int:
         async with self._database.transaction(lease.principal, readonly=True) as transaction:
-            tries = await transaction.fetchval(_ANNOUNCING, turn_id, lease.conversation_id, lease.fence)
-        if tries is None:
+            attempts = await transaction.fetchval(_ANNOUNCE_COUNT, turn_id, lease.conversation_id, lease.fence)
+        if attempts is None:
             raise StaleFence(lease.conversation_id)
-        return int(tries)
+        return int(attempts)
 
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+    async def save_announce_attempts(self, lease: Lease, turn_id: TurnId, attempts: int) -> None:
         async with self._database.transaction(lease.principal) as transaction:
-            done = await transaction.execute(_SAVE_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, tries)
+            done = await transaction.execute(
+                _SAVE_ANNOUNCE_COUNT, turn_id, lease.conversation_id, lease.fence, attempts
+            )
         if done != "UPDATE 1":
             raise StaleFence(lease.conversation_id)
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+    async def mark_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         async with self._database.connection() as connection:
             is_saved = await connection.fetchval(
                 "SELECT save_announced($1, $2, $3, $4, $5, $6, $7)",

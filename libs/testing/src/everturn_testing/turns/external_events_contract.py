@@ -164,6 +164,6 @@ async def _idle_conversation(harness: Harness) -> ConversationId:
     claim = await harness.start_turn()
     await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     assert claim.turn_id is not None
-    await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
     await harness.leases.release(claim.lease, requeue=False)
     return claim.lease.conversation_id

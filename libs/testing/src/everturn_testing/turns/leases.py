@@ -71,14 +71,14 @@ class MemoryLeases:
             row.state = ConversationState.QUEUED
         return any(self._find_work(lease.conversation_id))
 
-    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+    async def load_announce_attempts(self, lease: Lease, turn_id: TurnId) -> int:
         return self._ended(lease, turn_id).turn.attempt
 
-    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+    async def save_announce_attempts(self, lease: Lease, turn_id: TurnId, attempts: int) -> None:
         turn = self._ended(lease, turn_id)
-        turn.turn = replace(turn.turn, attempt=tries)
+        turn.turn = replace(turn.turn, attempt=attempts)
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+    async def mark_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         row = self._platform.conversations.get(lease.conversation_id)
         if row is None or row.fence != lease.fence:
             raise StaleFence(lease.conversation_id)

@@ -35,7 +35,7 @@ class LeasesContract:
         conversation_id = claim.lease.conversation_id
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert claim.turn_id is not None
-        await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+        await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
         await harness.leases.release(claim.lease, requeue=False)
 
         assert await harness.rival.try_claim(conversation_id) is None
@@ -74,7 +74,7 @@ class LeasesContract:
         conversation_id = claim.lease.conversation_id
         assert claim.turn_id is not None
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-        await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+        await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
 
         assert not await harness.leases.release(claim.lease, requeue=False)
         await harness.say("Next.", conversation_id)
@@ -210,7 +210,7 @@ class LeasesContract:
         assert claim.turn_id is not None
         await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
 
-        await harness.leases.save_announced(claim.lease, claim.turn_id, EventCursor(claim.lease.fence, 99))
+        await harness.leases.mark_announced(claim.lease, claim.turn_id, EventCursor(claim.lease.fence, 99))
         await harness.leases.release(claim.lease, requeue=False)
         await harness.say("Next.", claim.lease.conversation_id)
 
@@ -221,17 +221,17 @@ class LeasesContract:
         assert claim.turn_id is not None
         lease, turn_id = claim.lease, claim.turn_id
         with pytest.raises(StaleFence):
-            await harness.leases.save_announcing(lease, turn_id, 1)
+            await harness.leases.save_announce_attempts(lease, turn_id, 1)
         await harness.timelines.commit(lease, closing(claim, seen_inbox=claim.inbox_seq))
 
-        noted = [await harness.leases.load_announcing(lease, turn_id)]
+        noted = [await harness.leases.load_announce_attempts(lease, turn_id)]
         for tries in (2, 2, 0):
-            await harness.leases.save_announcing(lease, turn_id, tries)
-            noted.append(await harness.leases.load_announcing(lease, turn_id))
+            await harness.leases.save_announce_attempts(lease, turn_id, tries)
+            noted.append(await harness.leases.load_announce_attempts(lease, turn_id))
 
         assert noted == [0, 2, 2, 0]
         zombie = replace(lease, fence=lease.fence - 1)
         with pytest.raises(StaleFence):
-            await harness.leases.load_announcing(zombie, turn_id)
+            await harness.leases.load_announce_attempts(zombie, turn_id)
         with pytest.raises(StaleFence):
-            await harness.leases.save_announcing(zombie, turn_id, 1)
+            await harness.leases.save_announce_attempts(zombie, turn_id, 1)

@@ -40,7 +40,7 @@ class TimelinesContract:
             await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         assert claim.turn_id is not None
         with pytest.raises(StaleFence):
-            await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+            await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
 
         assert await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id) == ()
 
@@ -99,7 +99,7 @@ class TimelinesContract:
         assert [artifact.filename for artifact in turn.request.attachments] == ["sales.csv"]
         signal = await harness.inbox.load_signal(harness.principal, turn.conversation_id, followup.signal_id)
         assert (signal.state, signal.promoted_to) == (SignalState.PROMOTED, promotion.turn_id)
-        await harness.leases.save_announced(claim.lease, claim.turn_id, claim.cursor)
+        await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
         await harness.leases.release(claim.lease, requeue=False)
         assert (await harness.claim(turn.conversation_id)).turn_id == promotion.turn_id
 

@@ -79,12 +79,12 @@ class Announcer:
         page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         cursor, sent = await self._publish_end(claim, page, turn_id, cursor)
         if sent:
-            await self.save_announced(lease, turn_id, cursor)
+            await self.mark_announced(lease, turn_id, cursor)
         else:
             # No worker died of it: it is retried however often it fails.
             ANNOUNCEMENTS_FAILED.inc()
             _log.warning("Could not publish the end of a turn", turn_id=turn_id)
-            await self._retries.call(lambda: self._leases.save_announcing(lease, turn_id, 0))
+            await self._retries.call(lambda: self._leases.save_announce_attempts(lease, turn_id, 0))
         return cursor, sent
 
     async def _publish_end(
@@ -110,9 +110,9 @@ class Announcer:
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
         """Return the number of this attempt. It is saved as an absolute number, so a save that is retried counts
         once."""
-        tries = 1 + await self._retries.call(lambda: self._leases.load_announcing(lease, turn_id))
-        await self._retries.call(lambda: self._leases.save_announcing(lease, turn_id, tries))
-        return tries
+        attempts = 1 + await self._retries.call(lambda: self._leases.load_announce_attempts(lease, turn_id))
+        await self._retries.call(lambda: self._leases.save_announce_attempts(lease, turn_id, attempts))
+        return attempts
 
     async def _skip_to_snapshot(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Skip an event id: every client that finds the gap loads a snapshot, which contains the end.
@@ -123,7 +123,7 @@ class Announcer:
         _log.error("Gave up announcing the end of a turn; clients load a snapshot", turn_id=turn_id, deaths=MAX_DEATHS)
         hole = EventCursor(lease.fence, cursor.n + 1 if cursor.fence == lease.fence else 1)
         if claim.turn_id is not None:
-            await self.save_announced(lease, turn_id, hole)
+            await self.mark_announced(lease, turn_id, hole)
             return hole
         who = lease.principal
         turn = await self._retries.call(lambda: self._timelines.load_turn(who, turn_id))
@@ -131,7 +131,7 @@ class Announcer:
         page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
         entry = self._number(lease, turn_id, hole, [_build_status(page.conversation, turn.status)])
         cursor = entry.events[-1].id
-        await self.save_announced(lease, turn_id, cursor)
+        await self.mark_announced(lease, turn_id, cursor)
         try:
             await self._try_append(lease, entry, None)
         except Unavailable as error:
@@ -180,10 +180,10 @@ class Announcer:
             before = page[0].events[-1].id
         return False
 
-    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """Save that the end was announced to clients, and the last event id that they may have received. Raises
+    async def mark_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        """Record that the end was announced to clients, and the last event id that they may have received. Raises
         StaleFence."""
-        await self._retries.call(lambda: self._leases.save_announced(lease, turn_id, cursor))
+        await self._retries.call(lambda: self._leases.mark_announced(lease, turn_id, cursor))
         await self._note_ended(lease, cursor)
 
     async def _note_ended(self, lease: Lease, cursor: EventCursor) -> None:
