@@ -249,8 +249,8 @@ class MemoryTurns:
 class NoSweeps:
     """Implements Sweeps: nothing waits elsewhere."""
 
-    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         return ()
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         return ()

@@ -35,7 +35,7 @@ async def test_every_turn_has_the_position_of_the_list_model(
     dice = random.Random(seed)
     harness = replace(postgres_harness, inbox=PostgresInbox(roles.ingress, share=SHARE))
     sweeps = PostgresSweeps(roles.worker, share=SHARE)
-    world = QueueScenario(harness, PostgresQueue(roles.ingress), sweeps.next_of_tenant)
+    world = QueueScenario(harness, PostgresQueue(roles.ingress), sweeps.claim_next_doorbells)
 
     await world.play([(dice.choice(("say", "say", *get_args(Action))), dice.randrange(20)) for _ in range(60)])
 
@@ -46,7 +46,7 @@ async def test_a_turn_that_is_rung_again_keeps_its_place(postgres_harness: Harne
     await roles.superuser.execute(
         "UPDATE turn SET doorbell_at = doorbell_at - interval '1 min' WHERE conversation_id = $1", one.conversation_id
     )
-    assert len(await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)) == 1
+    assert len(await PostgresSweeps(roles.worker).claim_due_doorbells(takeovers=False)) == 1
 
     found = await PostgresQueue(roles.ingress).load_positions(
         [(postgres_harness.principal, receipt.conversation_id) for receipt in (one, two)]

@@ -56,7 +56,7 @@ async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
 
     await roles.superuser.execute("UPDATE turn SET doorbell_at = now() - interval '1 day'")
 
-    assert await PostgresSweeps(roles.worker).due_doorbells(takeovers=True) == ()
+    assert await PostgresSweeps(roles.worker).claim_due_doorbells(takeovers=True) == ()
     assert await roles.superuser.fetchval("SELECT waiting FROM queue_depth('acme', 'paid')") == 0
 
 
@@ -66,7 +66,7 @@ async def test_an_expired_wait_ends_and_is_rung_at_once(alone: Harness, approval
     await ask(alone, approvals, claim, timeout_s=LONG_S)
     await approvals.try_park(claim.lease)
 
-    rings = await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)
+    rings = await PostgresSweeps(roles.worker).claim_due_doorbells(takeovers=False)
 
     assert rings == (Ring(claim.lease.conversation_id, Lane.PAID),)
     assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED, ApprovalState.PENDING]
@@ -80,10 +80,10 @@ async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
     await ask(alone, approvals, claim, timeout_s=OVER_S)
     sweeps = PostgresSweeps(roles.worker)
 
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
     assert await states_of(alone, approvals, claim) == [ApprovalState.PENDING]
     assert await approvals.try_park(claim.lease)
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
 
     assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED]
 
@@ -103,11 +103,11 @@ async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     announcing = await alone.claim(first.lease.conversation_id)
     await alone.leases.mark_announced(announcing.lease, first.turn_id, announcing.cursor)
     sweeps = PostgresSweeps(roles.worker)
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 1
 
     await alone.expire_lease(first.lease.conversation_id)
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
 
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 0
     assert await status_of(alone, claim) is TurnStatus.WAITING

@@ -89,7 +89,7 @@ async def age_doorbell(roles: Roles, conversation_id: ConversationId, seconds: f
 async def test_a_fresh_doorbell_is_left_alone(harness: Harness, sweeps: PostgresSweeps) -> None:
     await harness.say()
 
-    assert await sweeps.due_doorbells(takeovers=True) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=True) == ()
 
 
 async def test_an_old_doorbell_is_rung_again_with_growing_pauses(
@@ -100,9 +100,9 @@ async def test_an_old_doorbell_is_rung_again_with_growing_pauses(
 
     for pause_s in (5, 10, 20, 40, 60, 60):
         await age_doorbell(roles, receipt.conversation_id, pause_s - 1)
-        assert await sweeps.due_doorbells(takeovers=True) == ()
+        assert await sweeps.claim_due_doorbells(takeovers=True) == ()
         await age_doorbell(roles, receipt.conversation_id, 1.5)
-        assert await sweeps.due_doorbells(takeovers=True) == ring
+        assert await sweeps.claim_due_doorbells(takeovers=True) == ring
 
 
 async def test_a_turn_whose_worker_died_is_found_but_only_with_takeovers(
@@ -110,23 +110,23 @@ async def test_a_turn_whose_worker_died_is_found_but_only_with_takeovers(
 ) -> None:
     claim = await harness.start_turn()
     await age_doorbell(roles, claim.lease.conversation_id, 30)
-    assert await sweeps.due_doorbells(takeovers=True) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=True) == ()
     await harness.expire_lease(claim.lease.conversation_id)
 
-    assert await sweeps.due_doorbells(takeovers=False) == ()
-    assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
-    assert await sweeps.due_doorbells(takeovers=True) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=False) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
+    assert await sweeps.claim_due_doorbells(takeovers=True) == ()
 
 
 async def test_an_end_without_a_notification_is_found(harness: Harness, sweeps: PostgresSweeps, roles: Roles) -> None:
     claim = await harness.start_turn()
     await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     await age_doorbell(roles, claim.lease.conversation_id, 30)
-    assert await sweeps.due_doorbells(takeovers=True) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=True) == ()
 
     await harness.leases.release(claim.lease, requeue=False)
 
-    assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
+    assert await sweeps.claim_due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
 
 
 async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
@@ -137,14 +137,14 @@ async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
     await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     await harness.leases.mark_announced(claim.lease, claim.turn_id, claim.cursor)
     unfinished = await harness.start_turn()
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
     for lease in (claim.lease, unfinished.lease):
         await harness.expire_lease(lease.conversation_id)
 
-    await sweeps.due_doorbells(takeovers=False)
+    await sweeps.claim_due_doorbells(takeovers=False)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
-    await sweeps.due_doorbells(takeovers=True)
+    await sweeps.claim_due_doorbells(takeovers=True)
 
     held = await roles.superuser.fetch("SELECT conversation_id FROM lease")
     assert [row["conversation_id"] for row in held] == [unfinished.lease.conversation_id]
@@ -158,7 +158,7 @@ async def test_an_announced_end_is_left_alone(harness: Harness, sweeps: Postgres
     await harness.leases.release(claim.lease, requeue=False)
     await age_doorbell(roles, claim.lease.conversation_id, 30)
 
-    assert await sweeps.due_doorbells(takeovers=True) == ()
+    assert await sweeps.claim_due_doorbells(takeovers=True) == ()
 
 
 async def test_a_worker_that_reads_the_start_of_its_turn_slowly_delays_no_accept(
@@ -178,13 +178,13 @@ async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
 ) -> None:
     crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
     receipts = [await crowded.say() for _ in range(4)]
-    assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
+    assert await sweeps.claim_next_doorbells(receipts[0].conversation_id) == ()
 
     await crowded.claim(receipts[0].conversation_id)
-    rings = await sweeps.next_of_tenant(receipts[0].conversation_id)
+    rings = await sweeps.claim_next_doorbells(receipts[0].conversation_id)
 
     assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
-    assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
+    assert await sweeps.claim_next_doorbells(receipts[0].conversation_id) == ()
 
 
 async def test_places_that_become_free_together_are_filled_once(
@@ -198,7 +198,7 @@ async def test_places_that_become_free_together_are_filled_once(
     database = Held(roles.worker)
     first = asyncio.create_task(fill(database, crowded.principal, receipts[0].conversation_id))
     await database.done.wait()
-    others = [asyncio.create_task(sweeps.next_of_tenant(receipts[n % 2].conversation_id)) for n in range(3)]
+    others = [asyncio.create_task(sweeps.claim_next_doorbells(receipts[n % 2].conversation_id)) for n in range(3)]
     try:
         await until_waiting(roles, len(others))
     finally:
@@ -238,7 +238,7 @@ async def test_a_turn_gets_a_place_freed_before_its_commit(
 
     for receipt in receipts:
         await crowded.claim(receipt.conversation_id)
-    filling = [asyncio.create_task(sweeps.next_of_tenant(receipt.conversation_id)) for receipt in receipts]
+    filling = [asyncio.create_task(sweeps.claim_next_doorbells(receipt.conversation_id)) for receipt in receipts]
     try:
         await until_waiting(roles, len(filling))
     finally:
@@ -288,7 +288,7 @@ async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(
     await crowded.claim(receipts[0].conversation_id)
 
     newcomer = await crowded.say()
-    rings = await sweeps.next_of_tenant(receipts[0].conversation_id)
+    rings = await sweeps.claim_next_doorbells(receipts[0].conversation_id)
 
     assert not newcomer.ring
     assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
@@ -300,7 +300,7 @@ async def test_the_sweep_fills_places_too(harness: Harness, sweeps: PostgresSwee
     for receipt in receipts[:2]:
         await crowded.claim(receipt.conversation_id)
 
-    rings = await sweeps.due_doorbells(takeovers=True)
+    rings = await sweeps.claim_due_doorbells(takeovers=True)
 
     assert {ring.conversation_id for ring in rings} == {receipt.conversation_id for receipt in receipts[2:4]}
 
@@ -315,6 +315,6 @@ async def test_a_sweep_is_bounded(harness: Harness, sweeps: PostgresSweeps, role
         " SELECT 'turn_' || n, 'conv_' || n, 't' || n, 'p', 'u', 1, 'paid', '{}', '' FROM generate_series(1, 450) AS n"
     )
 
-    sizes = [len(await sweeps.due_doorbells(takeovers=True)) for _ in range(4)]
+    sizes = [len(await sweeps.claim_due_doorbells(takeovers=True)) for _ in range(4)]
 
     assert sizes == [200, 200, 50, 0]

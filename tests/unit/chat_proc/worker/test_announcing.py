@@ -391,7 +391,7 @@ class WaitingElsewhere(NoSweeps):
     def __init__(self, *, away: bool = False) -> None:
         self.away = away
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         if self.away:
             raise Unavailable("Postgres")
         return (Ring(ConversationId("conv_next"), Lane.PAID),)

@@ -103,13 +103,13 @@ class Sweeps:
     def __init__(self, failures: int) -> None:
         self.failures = failures
 
-    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         self.failures -= 1
         if self.failures >= 0:
             raise ValueError("unreadable")
         return (Ring(ConversationId("conv_1"), Lane("gold")),)
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         return ()
 
 

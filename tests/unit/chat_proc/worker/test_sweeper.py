@@ -19,13 +19,13 @@ class Sweeps:
         self.asked: list[bool] = []
         self.away = False
 
-    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         if self.away:
             raise Unavailable()
         self.asked.append(takeovers)
         return (RING,)
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         return ()
 
 

@@ -193,23 +193,28 @@ class Ring:
 
 
 class Sweeps(Protocol):
-    """Queries across tenants, which return ids only.
+    """Finds doorbells to ring in all tenants, and marks their turns as rung, so that no other worker rings them now.
 
-    Each call returns at most 200 ids.
+    Each call returns the ids of at most 200 conversations, and no content.
     """
 
-    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
-        """Turns to ring for, if not rung within 5 s (doubling to 60 s): queued turns with a place in their tenant's
-        share of a lane, open turns whose lease expired, and ended turns that are neither announced nor leased. Marks
-        them as rung now.
-        Without `takeovers`, turns of expired leases are left out. A turn that waits for a person is skipped until its
-        approval is due: the approval then expires here, and the doorbell is rung."""
+    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+        """The doorbells of turns that were not rung within 5 s, which doubles with each ring up to 60 s: queued turns
+        with a place in their tenant's share of a lane, running turns whose lease expired, and ended turns that are
+        neither announced nor leased.
+
+        Without `takeovers`, turns with an expired lease are left out; with it, the expired leases of conversations
+        without work are deleted. Approvals that are due expire here first, and the turns that waited for them become
+        queued.
+        """
         ...
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
-        """After a turn of this conversation was claimed: the tenant's next queued turn without a doorbell, marked as
-        rung. Needed only if TurnStart.may_have_next: a turn accepted later
-        rings its own doorbell."""
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+        """The doorbells of the oldest queued turns of this conversation's tenant that have no place on their lane, as
+        many as there are free places in the tenant's share. Called after a turn of the conversation was claimed.
+
+        Needed only if TurnStart.may_have_next: a turn accepted later rings its own doorbell.
+        """
         ...
 
 

@@ -157,20 +157,19 @@ class PostgresLeases:
 
 
 class PostgresSweeps:
-    """Rings lost doorbells again, and the next turns of a tenant that is within `share` turns on a lane. The database
-    functions return ids only."""
+    """Implements Sweeps; a tenant can have `share` queued turns with a doorbell on each lane."""
 
     def __init__(self, database: Database, *, share: int = TENANT_SHARE) -> None:
         self._database = database
         self._share = share
 
-    async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
+    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         async with self._database.connection() as connection:
             # Two statements, so that the wake-ups of the first are committed and visible to the second.
             await connection.fetchval("SELECT expire_approvals()")
             return _read_rings(await connection.fetch("SELECT * FROM due_doorbells($1, $2)", self._share, takeovers))
 
-    async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
+    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
         async with self._database.connection() as connection:
             return _read_rings(
                 await connection.fetch("SELECT * FROM next_of_tenant($1, $2)", conversation_id, self._share)

@@ -227,7 +227,7 @@ class Announcer:
         try:
             # It runs concurrently with a turn, and none of its errors may end that turn.
             with guarded("next_turn_ring", passing=(EverturnError,), conversation_id=conversation_id):
-                for ring in await self._sweeps.next_of_tenant(conversation_id):
+                for ring in await self._sweeps.claim_next_doorbells(conversation_id):
                     await self._doorbells.ring(ring.lane, ring.conversation_id)
         except EverturnError as error:
             # The row stays; the sweeper rings for it.

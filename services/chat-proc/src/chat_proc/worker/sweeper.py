@@ -45,7 +45,7 @@ class Sweeper:
         """
         try:
             await self._doorbells.check(limit_s=CHECK_LIMIT_S)
-            rings = await self._sweeps.due_doorbells(takeovers=self._settled())
+            rings = await self._sweeps.claim_due_doorbells(takeovers=self._settled())
             if self._linked_since is None:
                 self._linked_since = self._clock.monotonic()
         except Unavailable as error:
