@@ -30,8 +30,8 @@ from everturn.turns.model import (
     TurnStart,
 )
 
-MAX_RESULT_CHARS = 64 * 1024
-"""Maximum length of a stored reply, which is returned if the call is repeated."""
+MAX_EFFECT_REPLY_CHARS = 64 * 1024
+"""Maximum length of the stored reply of an effect, which is returned if the call is repeated."""
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
@@ -100,7 +100,7 @@ class EffectLedger(Protocol):
         ...
 
     async def settle(self, lease: Lease, key: EffectKey, state: EffectState, reply: str) -> None:
-        """Record how a begun call ended; `reply` is ASCII of at most MAX_RESULT_CHARS, or empty."""
+        """Record how a begun call ended; `reply` is ASCII of at most MAX_EFFECT_REPLY_CHARS, or empty."""
         ...
 
 

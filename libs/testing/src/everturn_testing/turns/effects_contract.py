@@ -7,7 +7,7 @@ import pytest
 from everturn.core.errors import StaleFence
 from everturn.core.ids import CallId
 from everturn.turns.model import Claim, Effect, EffectState
-from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
+from everturn.turns.ports import MAX_EFFECT_REPLY_CHARS, EffectKey, EffectLedger, EffectRecord
 from everturn_testing.turns.harness import Harness
 
 IRREVERSIBLE = Effect.IRREVERSIBLE
@@ -34,7 +34,7 @@ class EffectsContract:
 
     async def test_the_end_of_a_call_is_kept_for_the_next_worker(self, harness: Harness, ledger: EffectLedger) -> None:
         claim = await harness.start_turn()
-        key, reply = build_key(claim), "r" * MAX_RESULT_CHARS
+        key, reply = build_key(claim), "r" * MAX_EFFECT_REPLY_CHARS
         await ledger.begin(claim.lease, key, Effect.IDEMPOTENT)
         await ledger.settle(claim.lease, key, EffectState.COMMITTED, reply)
         await harness.expire_lease(claim.lease.conversation_id)

@@ -8,7 +8,7 @@ from everturn.core.ids import CallId, TurnId
 from everturn.core.lease_timing import LeaseTiming
 from everturn.execution.messages import ToolReply
 from everturn.turns.model import Effect, EffectState, Lease
-from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
+from everturn.turns.ports import MAX_EFFECT_REPLY_CHARS, EffectKey, EffectRecord
 from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.live_turn import RecordingTurn
@@ -99,7 +99,7 @@ async def test_an_idempotent_call_that_a_dead_worker_began_is_made_again(
 async def test_a_call_whose_result_was_too_long_to_keep_is_not_made_again(
     guard: EffectGuard, ledger: MemoryEffects
 ) -> None:
-    await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(ToolReply(7, True, "x" * MAX_RESULT_CHARS)))
+    await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(ToolReply(7, True, "x" * MAX_EFFECT_REPLY_CHARS)))
 
     reply = await guard.run(KEY, Effect.IRREVERSIBLE, 7, again := Work())
 

@@ -40,7 +40,7 @@ from everturn.execution.records import BadMessage, build_message, parse_message
 from everturn.timeline.blocks import BlockDraft, BlockType, ToolCallBody, ToolResultBody
 from everturn.timeline.seen_urls import ADDRESSES
 from everturn.turns.model import Effect, EffectState
-from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
+from everturn.turns.ports import MAX_EFFECT_REPLY_CHARS, EffectKey, EffectLedger, EffectRecord
 
 _log = structlog.get_logger(__name__)
 
@@ -212,7 +212,7 @@ class _LeaseUnsure(Exception):
 def encode_reply(reply: ToolReply) -> str:
     """A reply for the ledger; empty if it is too long to store."""
     try:
-        return encode_frame(build_message(reply), MAX_RESULT_CHARS)[_LENGTH_BYTES:].decode("ascii")
+        return encode_frame(build_message(reply), MAX_EFFECT_REPLY_CHARS)[_LENGTH_BYTES:].decode("ascii")
     except FrameError:
         return ""
 
