@@ -212,7 +212,7 @@ class MemoryTurns:
         turn_ids: Sequence[TurnId] | None = None,
         cursor: str | None = None,
         limit: int = 20,
-        judged: bool = False,
+        with_feedback: bool = False,
     ) -> TurnPage:
         if self.poisoned.intersection(turn_ids or ()):
             raise ValueError("a row that nobody can read")

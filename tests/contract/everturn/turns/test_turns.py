@@ -98,12 +98,12 @@ async def test_rated_turns_are_found_behind_others(turns: PostgresTurns, postgre
         judged = Feedback(turn_id, "user", Reaction.OK, "", BEGINNING)
         await postgres_harness.give_feedback(ANN, conversation_id, judged)
 
-    page = await turns.load_page(ANN, conversation_id, limit=1, judged=True)
+    page = await turns.load_page(ANN, conversation_id, limit=1, with_feedback=True)
 
     assert ([record.turn.id for record in page.turns], page.next_cursor) == ([ids[1]], "2")
-    rest = await turns.load_page(ANN, conversation_id, limit=1, judged=True, cursor=page.next_cursor)
+    rest = await turns.load_page(ANN, conversation_id, limit=1, with_feedback=True, cursor=page.next_cursor)
     assert ([record.turn.id for record in rest.turns], rest.next_cursor) == ([ids[0]], None)
-    named = await turns.load_page(ANN, conversation_id, judged=True, turn_ids=ids[1:])
+    named = await turns.load_page(ANN, conversation_id, with_feedback=True, turn_ids=ids[1:])
     assert [record.turn.id for record in named.turns] == [ids[1]]
 
 

@@ -178,7 +178,7 @@ class FairClaims(Protocol):
         ...
 
     async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
-        """The waiting turn with the highest claim to an extra slot: its user is below the bound and, for a reserved
+        """The waiting turn with the highest priority for an extra slot: its user is below the bound and, for a reserved
         slot, has no running turn. The turns of a tenant on a lane get another extra slot only while they hold
         fewer than are free."""
         ...
@@ -308,10 +308,11 @@ class Turns(Protocol):
         turn_ids: Sequence[TurnId] | None = None,
         cursor: str | None = None,
         limit: int = 20,
-        judged: bool = False,
+        with_feedback: bool = False,
         max_bytes: int = PAGE_BYTES,
     ) -> TurnPage:
-        """The newest of all turns, of those before `cursor`, of the named ones, or of those with feedback (`judged`).
+        """The newest of all turns, of those before `cursor`, or of the named ones; with `with_feedback`, only those
+        that have feedback.
 
         As many as fit into `limit` and `max_bytes` of stored text, but at least one. Raises BadCursor.
         """

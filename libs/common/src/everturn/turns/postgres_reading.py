@@ -144,7 +144,7 @@ class PostgresTurns:
         turn_ids: Sequence[TurnId] | None = None,
         cursor: str | None = None,
         limit: int = 20,
-        judged: bool = False,
+        with_feedback: bool = False,
         max_bytes: int = PAGE_BYTES,
     ) -> TurnPage:
         if turn_ids is not None and not turn_ids and cursor is None:
@@ -157,9 +157,9 @@ class PostgresTurns:
             if cursor is not None and before > (conversation["newest"] or 0):
                 raise BadCursor()
             if turn_ids is None:
-                found = await transaction.fetch(_PAGE, conversation_id, before, judged, limit + 1)
+                found = await transaction.fetch(_PAGE, conversation_id, before, with_feedback, limit + 1)
             else:
-                found = await transaction.fetch(_NAMED, conversation_id, before, judged, list(turn_ids))
+                found = await transaction.fetch(_NAMED, conversation_id, before, with_feedback, list(turn_ids))
             page = _fit(found[:limit], max_bytes)
             rows = await _load_rows(transaction, conversation_id, page)
         size = sum(row["bytes"] for row in page) + BLOCK_BYTES * sum(map(len, rows))

@@ -236,7 +236,7 @@ class ClaimLoop:
                 await self._claim_fairly(tasks, conversation_id)
 
     async def _claim_fairly(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
-        """Start this turn or, if it is over a bound, one with a higher claim to the slot."""
+        """Start this turn or, if it is over a bound, one with a higher priority for the slot."""
         found = await self._claim_or_follow(conversation_id)
         if found.claim is not None:
             self._start(tasks, found.claim, found.requested_at_s)

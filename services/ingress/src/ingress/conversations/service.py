@@ -179,7 +179,7 @@ class ConversationService:
             turn_ids=_turn_ids(wanted.turn_ids),
             cursor=wanted.cursor,
             limit=MAX_TURN_IDS,
-            judged=True,
+            with_feedback=True,
         )
         turns = await asyncio.to_thread(_views, principal, page)
         return TurnsOut.model_construct(conversation_id=conversation_id, turns=turns, next_cursor=page.next_cursor)
