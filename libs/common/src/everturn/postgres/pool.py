@@ -30,7 +30,7 @@ END_TIMEOUT_S = 5.0
 
 STALE_FENCE, OUT_OF_ORDER, NOT_RUNNING = "EV001", "EV002", "EV004"
 """The SQLSTATEs of the functions with which a worker writes a turn."""
-_PASSING = ("08", "40", "53", "57", "25P03", "25006")
+_TRANSIENT = ("08", "40", "53", "57", "25P03", "25006")
 """SQLSTATE classes of transient errors: connection, rollback, resources, operator; timeout and read-only."""
 
 _OTHER_SCHEMA = ("42P01", "42703", "42883", "42804", "0A000")
@@ -252,7 +252,7 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError:
         return Invalid("A text contains a character that can't be stored, such as U+0000.")
     if code in _OTHER_SCHEMA and not isinstance(error, asyncpg.InvalidCachedStatementError):
         return SchemaDiffers(str(error))
-    if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
+    if code.startswith(_TRANSIENT) or isinstance(error, asyncpg.InvalidCachedStatementError):
         return Unavailable(f"Postgres: {error}")
     return DatabaseFault(f"{code}: {error}")
 
