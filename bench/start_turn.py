@@ -21,11 +21,13 @@ import asyncpg
 import redis.asyncio
 from helpers.databases import run_throwaway_database
 from helpers.goals import Goal, build_goal, measure_medians, run_goals
+from turn_harness.drivers import NoSweeps
 from turn_harness.harness import Bench
 
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
 from chat_proc.worker.presence import TurnDurationAverage
+from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from everturn.core.clock import SystemClock
 from everturn.core.failpoints import Failpoints
@@ -213,6 +215,7 @@ def build_loop(leases: PostgresLeases, drivers: RedisDrivers, started: Started) 
         clock=clock,
         bounds=lambda: build_claim_bounds(SLOTS, SLOTS, SLOTS),
         doorbells=drivers.doorbells,
+        ringer=Ringer(drivers.doorbells, NoSweeps()),
         bells=drivers.inbox_bells,
         heartbeat=Heartbeat(leases, clock, lease_s=DEFAULT_LEASE_S),
         build_runner=lambda claim, requested_at_s: StartOnlyRunner(parts, started, claim, requested_at_s),

@@ -22,6 +22,7 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
+from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
@@ -43,7 +44,6 @@ from everturn.timeline.blocks import Block, Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.turns.model import Claim
-from everturn.turns.ports import Sweeps
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -252,19 +252,19 @@ class BenchWorker:
             approvals=self.approvals,
             kits=Kits(build_kit(bench, gate)),
             loop=build_loop_dependencies(bench, failpoints),
-            announcer=self.build_announcer(NoSweeps()),
+            announcer=self.build_announcer(),
+            ringer=Ringer(bench.doorbells, NoSweeps()),
             clock=bench.clock,
             retries=RetryPolicy(),
         )
 
-    def build_announcer(self, sweeps: Sweeps) -> Announcer:
+    def build_announcer(self) -> Announcer:
         return Announcer(
             leases=self.leases,
             timelines=self.timelines,
             turns=self.bench.turns,
             writer=self.writer,
-            sweeps=sweeps,
-            doorbells=self.bench.doorbells,
+            ringer=Ringer(self.bench.doorbells, NoSweeps()),
             clock=self.bench.clock,
             retries=RetryPolicy(),
             publish_s=0.2,

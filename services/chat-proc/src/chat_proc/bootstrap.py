@@ -54,6 +54,7 @@ from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
 from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
 from chat_proc.worker.readiness import ReadyPage, StartReport
 from chat_proc.worker.retention import OrphanSweep, RetentionJob
+from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
@@ -400,13 +401,13 @@ def build_worker(
     leases = PostgresLeases(database, owner=owner, ttl_s=bounds.lease_s)
     retries = RetryPolicy.within_lease(LeaseTiming(bounds.lease_s))
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
+    ringer = Ringer(redis.doorbells, sweeps)
     announcer = Announcer(
         leases=leases,
         timelines=timelines,
         turns=PostgresTurns(database),
         writer=redis.event_writer,
-        sweeps=sweeps,
-        doorbells=redis.doorbells,
+        ringer=ringer,
         clock=clock,
         retries=retries,
         memory=redis.memory,
@@ -420,6 +421,7 @@ def build_worker(
         kits=kits,
         loop=loop,
         announcer=announcer,
+        ringer=ringer,
         clock=clock,
         retries=retries,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
@@ -432,6 +434,7 @@ def build_worker(
         claims=leases,
         clock=clock,
         doorbells=redis.doorbells,
+        ringer=ringer,
         bells=redis.inbox_bells,
         heartbeat=heartbeat,
         build_runner=partial(TurnRunner, parts),

@@ -10,6 +10,7 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.worker.announcing import MAX_DEATHS, SCAN_PAGE_ENTRIES, Announcer
+from chat_proc.worker.ringing import Ringer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -20,7 +21,6 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Lease
-from everturn.turns.ports import Ring
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases
@@ -238,7 +238,7 @@ async def test_an_end_whose_answer_was_lost_is_sent_again_as_it_is() -> None:
     claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
     assert claim is not None
 
-    announcer = build_announcer(bench, NoSweeps(), writer=events)
+    announcer = build_announcer(bench, writer=events)
     cursor, announced = await announcer.announce_ended(claim, row.turn.id, claim.cursor)
 
     (entry,) = await events.load_newest(bench.conversation_id, max_entries=9)
@@ -268,7 +268,7 @@ async def test_a_retried_save_of_an_attempt_counts_once() -> None:
     claim = await MemoryLeases(bench.platform, owner="worker-1", ttl_s=15.0).try_claim(bench.conversation_id)
     assert claim is not None
 
-    announcer = build_announcer(bench, NoSweeps(), leases=LosingLeases(bench.platform))
+    announcer = build_announcer(bench, leases=LosingLeases(bench.platform))
     await announcer.announce_ended(claim, row.turn.id, claim.cursor)
 
     assert row.turn.attempt == MAX_DEATHS
@@ -373,8 +373,7 @@ async def test_a_lease_is_released_after_a_short_database_outage() -> None:
         timelines=bench.hire().timelines,
         turns=bench.turns,
         writer=bench.events,
-        sweeps=NoSweeps(),
-        doorbells=bench.doorbells,
+        ringer=Ringer(bench.doorbells, NoSweeps()),
         clock=bench.clock,
         retries=RetryPolicy((0.0,)),
     )
@@ -385,44 +384,13 @@ async def test_a_lease_is_released_after_a_short_database_outage() -> None:
     assert await bench.doorbells.next_ring([Lane.REGISTERED], timeout_s=0.01) == bench.conversation_id
 
 
-class WaitingElsewhere(NoSweeps):
-    """One turn of the tenant waits for a place on its lane; or the database is away."""
-
-    def __init__(self, *, away: bool = False) -> None:
-        self.away = away
-
-    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
-        if self.away:
-            raise Unavailable("Postgres")
-        return (Ring(ConversationId("conv_next"), Lane.PAID),)
-
-
-def build_announcer(
-    bench: Bench, sweeps: NoSweeps, leases: MemoryLeases | None = None, writer: MemoryEvents | None = None
-) -> Announcer:
+def build_announcer(bench: Bench, leases: MemoryLeases | None = None, writer: MemoryEvents | None = None) -> Announcer:
     return Announcer(
         leases=leases or MemoryLeases(bench.platform),
         timelines=bench.hire().timelines,
         turns=bench.turns,
         writer=writer or bench.events,
-        sweeps=sweeps,
-        doorbells=bench.doorbells,
+        ringer=Ringer(bench.doorbells, NoSweeps()),
         clock=bench.clock,
         retries=RetryPolicy((0.0,)),
     )
-
-
-async def test_when_a_turn_is_taken_the_next_one_of_its_tenant_is_rung() -> None:
-    bench = Bench()
-
-    await build_announcer(bench, WaitingElsewhere()).ring_next(bench.conversation_id)
-
-    assert await bench.doorbells.next_ring([Lane.PAID], timeout_s=0.01) == "conv_next"
-
-
-async def test_a_turn_continues_if_the_next_doorbell_fails() -> None:
-    bench = Bench()
-
-    await build_announcer(bench, WaitingElsewhere(away=True)).ring_next(bench.conversation_id)
-
-    assert await bench.doorbells.next_ring([Lane.PAID], timeout_s=0.01) is None

@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from turn_harness.drivers import NoSweeps
 
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, Slots, lane_orders
 from chat_proc.worker.presence import TurnDurationAverage
+from chat_proc.worker.ringing import Ringer
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
@@ -211,6 +213,7 @@ class Desk:
             clock=self.clock,
             bounds=lambda: ClaimBounds(3, 4, 8, 8),
             doorbells=self.doorbells,
+            ringer=Ringer(self.doorbells, NoSweeps()),
             bells=self.bells,
             heartbeat=self.heartbeat,
             build_runner=self.runner.hold,

@@ -8,22 +8,21 @@ from pydantic import ValidationError
 
 from chat_proc.stream.emitter import EventNumbering
 from chat_proc.turn.leased import build_status_after
+from chat_proc.worker.ringing import Ringer
 from everturn.conversations.model import Conversation, ConversationState
 from everturn.core.clock import Clock
-from everturn.core.errors import EverturnError, Unavailable
+from everturn.core.errors import Unavailable
 from everturn.core.identity import lane_of
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL_TYPES, AnyEvent, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, StreamMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
-from everturn.queue.model import Doorbells
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
-from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
+from everturn.turns.ports import Leases, Timelines, Turns
 
 _log = structlog.get_logger(__name__)
 
@@ -48,8 +47,7 @@ class Announcer:
         timelines: Timelines,
         turns: Turns,
         writer: EventWriter,
-        sweeps: Sweeps,
-        doorbells: Doorbells,
+        ringer: Ringer,
         clock: Clock,
         retries: RetryPolicy,
         memory: StreamMemory | None = None,
@@ -59,8 +57,7 @@ class Announcer:
         self._timelines = timelines
         self._turns = turns
         self._writer = writer
-        self._sweeps = sweeps
-        self._doorbells = doorbells
+        self._ringer = ringer
         self._clock = clock
         self._memory = memory
         self._publish_s = publish_s
@@ -204,7 +201,7 @@ class Announcer:
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
         has_work = await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
         if has_work and ring_own:
-            await self._ring_own(lease)
+            await self._ringer.ring(lane_of(lease.principal.roles), lease.conversation_id)
 
     async def release_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Record that the turn's end was published, release its lease, and ring for what is left to do in its
@@ -212,26 +209,7 @@ class Announcer:
         has_work = await self._retries.call(lambda: self._leases.release_announced(lease, turn_id, cursor))
         await self._note_ended(lease, cursor)
         if has_work:
-            await self._ring_own(lease)
-
-    async def _ring_own(self, lease: Lease) -> None:
-        try:
-            await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
-        except Unavailable as error:
-            # The row stays; the sweeper rings for it.
-            _log.warning("Could not ring the doorbell", error=str(error))
-
-    async def ring_next(self, conversation_id: ConversationId) -> None:
-        """Ring for the next turns of the conversation's tenant, after one was claimed and left its place on the
-        lane."""
-        try:
-            # It runs concurrently with a turn, and none of its errors may end that turn.
-            with guarded("next_turn_ring", passing=(EverturnError,), conversation_id=conversation_id):
-                for ring in await self._sweeps.claim_next_doorbells(conversation_id):
-                    await self._doorbells.ring(ring.lane, ring.conversation_id)
-        except EverturnError as error:
-            # The row stays; the sweeper rings for it.
-            _log.warning("Could not ring the doorbell of the next turn", error=str(error))
+            await self._ringer.ring(lane_of(lease.principal.roles), lease.conversation_id)
 
 
 def _build_events(claim: Claim, page: TurnPage, has_terminal: bool) -> list[AnyEvent]:

@@ -17,6 +17,7 @@ from structlog.contextvars import bind_contextvars
 from chat_proc.bounds import TENANT_PART
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.presence import TurnDurationAverage
+from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import TurnRunner
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
@@ -178,6 +179,7 @@ class ClaimLoop:
         clock: Clock,
         bounds: Callable[[], ClaimBounds],
         doorbells: Doorbells,
+        ringer: Ringer,
         bells: InboxBells,
         heartbeat: Heartbeat,
         build_runner: Callable[[Claim, float], TurnRunner],
@@ -191,6 +193,7 @@ class ClaimLoop:
         self._clock = clock
         self._bounds = bounds
         self._doorbells = doorbells
+        self._ringer = ringer
         self._bells = bells
         self._heartbeat = heartbeat
         self._build_runner = build_runner
@@ -241,7 +244,8 @@ class ClaimLoop:
         if found.claim is not None:
             self._start(tasks, found.claim, found.requested_at_s)
         if found.waits_in is not None:
-            await self._ring_again(found.waits_in, conversation_id)
+            # The doorbell of the deferred turn returns to its lane.
+            await self._ringer.ring(found.waits_in, conversation_id)
 
     async def _claim_or_follow(self, conversation_id: ConversationId) -> _FairClaim:
         """Claim this turn or, while it is over a bound, the one to which it is deferred."""
@@ -262,16 +266,6 @@ class ClaimLoop:
                 # Another worker has claimed that one: perhaps this turn may run now.
                 asked = conversation_id
         return _FairClaim(waits_in=deferred_in)
-
-    async def _ring_again(self, lane: Lane, conversation_id: ConversationId) -> None:
-        """Return the doorbell of a deferred turn to its lane."""
-        try:
-            await self._doorbells.ring(lane, conversation_id)
-        except Unavailable as error:
-            # The row stays; the sweeper rings for it.
-            _log.warning(
-                "Could not ring the doorbell of a deferred turn", conversation_id=conversation_id, error=str(error)
-            )
 
     async def _claim_extra(self, tasks: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():

@@ -23,6 +23,7 @@ from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPrea
 from chat_proc.turn.timeline_cache import CachedTimeline, Rendering, TimelineCache
 from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer
+from chat_proc.worker.ringing import Ringer
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import DatabaseFault, EverturnError, NotFound, StaleFence, Unavailable, problem
@@ -135,6 +136,7 @@ class RunnerDependencies:
     kits: Kits
     loop: LoopDependencies
     announcer: Announcer
+    ringer: Ringer
     clock: Clock
     retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
@@ -418,7 +420,7 @@ class TurnRunner:
     async def _work(
         self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
     ) -> LoopResult:
-        ring_next = partial(self._parts.announcer.ring_next, self._claim.lease.conversation_id)
+        ring_next = partial(self._parts.ringer.ring_next, self._claim.lease.conversation_id)
         cached = None
         if not self._blocks_unreadable:
             cached = self._parts.timeline_cache.pop(self._claim.lease.conversation_id, self._claim.last_hash)
