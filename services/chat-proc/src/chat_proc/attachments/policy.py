@@ -1,7 +1,7 @@
 """How files reach the model: the steps, and every limit on them.
 
-1. Each file is named with its ref and path in the block that brought it (`timeline/rendering.py`), so that tools and
-   programs can open it, whatever its type.
+1. Each file is named with its ref and path in the block that brought it (`everturn/timeline/rendering.py`), so that
+   tools and programs can open it, whatever its type.
 2. The model also reads the beginning of a text file, which is kept in a block of its own: `AttachmentReader`
    (`attachments/reader.py`) loads it in `load_previews`, at the opening of a turn (`worker/runner.py`) and when signals
    are folded (`agent/loop.py`). The memory indexer (`memory/indexer.py`) makes the same beginning searchable. The rest
