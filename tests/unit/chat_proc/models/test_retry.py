@@ -238,7 +238,7 @@ async def test_a_stall_between_pieces_is_a_partial_failure() -> None:
 
 async def test_a_reply_that_only_drips_ends_at_the_reply_limit() -> None:
     model = ScriptedModel(["x" * 1_000_000], chunk_chars=1, chunk_pause_s=0.001)
-    retrying = RetryingModel(model, limits=ModelRetryLimits(reply_timeout_s=0.05))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(reply_timeout_s=1.0))
 
     with pytest.raises(ModelFailed, match="took too long") as raised:
         await collect_pieces(retrying, build_request())
