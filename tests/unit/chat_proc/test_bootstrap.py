@@ -14,6 +14,7 @@ from chat_proc.bootstrap import (
     choose_web_tools,
     open_worker,
 )
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
@@ -85,6 +86,19 @@ async def test_an_unavailable_model_prevents_the_start(settings: WorkerSettings)
             pass
 
 
+async def test_a_model_without_a_price_prevents_the_start_if_prices_are_required(
+    settings: WorkerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    config = tmp_path / "everturn.toml"
+    config.write_text('[models]\nunpriced = "refuse"\n')
+    changed = settings.model_copy(update={"config": config, "model": "openai:mine"})
+
+    with pytest.raises(BadConfig, match="price of the model openai:mine is unknown"):
+        async with open_worker(changed):
+            pass
+
+
 def test_readiness_is_one_line() -> None:
     assert "\n" not in StartReport("m", "because", "none", "no\nreason", "hashed", "so", True).line()
 
@@ -95,7 +109,7 @@ def test_each_provider_is_loaded_when_it_is_chosen(provider: str, tmp_path: Path
     script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
     name = str(script) if provider == "scripted" else "offline"
 
-    model = build_model(ModelChoice(provider, name, "test"))
+    model = build_model(ModelChoice(provider, name, "test"), ModelCards())
 
     assert model.traits.name
 

@@ -21,6 +21,7 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import PROVIDERS, choose_roles
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
@@ -38,7 +39,13 @@ from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
-from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import (
+    MIN_CONTEXT_TOKENS,
+    ExecutionSettings,
+    OperatorConfig,
+    WorkerSettings,
+    load_config,
+)
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
@@ -281,19 +288,26 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
     """The models by role; each is loaded on first use. Raises BadModelSetting."""
     return choose_roles(
-        settings.model_environment, dict[str, str](config.models.roles.items()), settings.fallback_model, build_model
+        settings.model_environment,
+        dict[str, str](config.models.roles.items()),
+        settings.fallback_model,
+        partial(build_model, cards=config.models.build_cards()),
     )
 
 
-def build_model(choice: ModelChoice) -> LanguageModel:
-    """The chosen model with retries."""
+def build_model(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
+    """The chosen model with retries. Raises BadConfig if the configuration of the model can't be used."""
     if choice.provider == OFFLINE:
-        from chat_proc.demo.model import build_model as build
+        from chat_proc.demo.model import build_model as build_demo
+
+        model = build_demo(choice.name)
     elif choice.provider == SCRIPTED:
-        from everturn_testing.models.scripted_file import build_model as build
+        from everturn_testing.models.scripted_file import build_model as build_scripted
+
+        model = build_scripted(choice.name)
     else:
-        build = PROVIDERS[choice.provider].build
-    return RetryingModel(build(choice.name), limits=MODEL_RETRIES)
+        model = PROVIDERS[choice.provider].build(choice, cards)
+    return RetryingModel(model, limits=MODEL_RETRIES)
 
 
 def build_kits(
@@ -307,8 +321,10 @@ def build_kits(
     history: WorkspaceHistory,
     hotset: Hotset | None,
 ) -> Kits:
-    """The kits that the operator's settings describe."""
+    """The kits that the operator's settings describe. Raises BadConfig if a model's configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
+    traits = narrow_traits(model, fallback)
+    reply_tokens = traits.limit_reply(settings.max_output_tokens)
     if fallback is not None and isinstance(model, RetryingModel):
         model = model.before_fallback()
     decisions = build_decision_limits(settings, catalog.specs)
@@ -327,22 +343,22 @@ def build_kits(
         run=RunLimits() if decisions.code_tools else None,
         history=history,
         hotset=hotset,
-        context=build_context(settings, narrow_traits(models.model(DECISION), fallback)),
-        limits=build_turn_limits(settings, config),
+        context=build_context(settings, traits, reply_tokens),
+        limits=build_turn_limits(settings, config, reply_tokens),
         decisions=decisions,
         approval_timeout_s=settings.approval_timeout_s,
     )
     return Kits(kit, rounds)
 
 
-def build_turn_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
+def build_turn_limits(settings: WorkerSettings, config: OperatorConfig, reply_tokens: int) -> TurnLimits:
     """The limits of a turn that names no bundle with limits of its own."""
     return TurnLimits(
         rounds=config.max_iterations(None, settings.max_iterations),
         wall_time_s=settings.turn_wall_time_s,
         tokens=settings.turn_tokens,
         cost_usd=settings.turn_cost_usd,
-        max_output_tokens=settings.max_output_tokens,
+        max_output_tokens=reply_tokens,
     )
 
 
@@ -357,10 +373,10 @@ def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -
     )
 
 
-def build_context(settings: WorkerSettings, traits: ModelTraits) -> ContextLimits:
+def build_context(settings: WorkerSettings, traits: ModelTraits, reply_tokens: int) -> ContextLimits:
     """The bounds of a request's length for the deciding models."""
     limits = build_context_limits(
-        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
+        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=reply_tokens
     )
     if limits.max_tokens < MIN_CONTEXT_TOKENS:
         # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings
 
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
+from chat_proc.models.cards import ModelCard, ModelCards, Unpriced
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import (
     ADDRESS_PATTERN,
@@ -20,6 +29,7 @@ from everturn.core.settings import (
     BadConfig,
     CommonSettings,
     Secrecy,
+    explain_errors,
     load_toml,
 )
 from everturn.core.urls import MAX_HOST_CHARS, spell_host
@@ -320,9 +330,16 @@ class BundleProps(_Section):
 
 
 class ModelsConfig(_Section):
-    """`models`: the model of each role, in the format of EVERTURN_MODEL. Other roles are rejected."""
+    """`models`: the model of each role, in the format of EVERTURN_MODEL, the cards of models, and what to do if a
+    price is unknown. Other roles are rejected."""
 
     roles: Mapping[Literal["decision", "title", "summary", "embedding"], str] = {}
+    cards: Mapping[str, ModelCard] = {}
+    unpriced: Unpriced = "allow"
+
+    def build_cards(self) -> ModelCards:
+        """The cards, over the built-in ones."""
+        return ModelCards(self.cards, self.unpriced)
 
 
 class OperatorConfig(_Section):
@@ -350,6 +367,4 @@ def load_config(path: Path | None) -> OperatorConfig:
     try:
         return OperatorConfig.model_validate(load_toml(path))
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        named = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
-        raise BadConfig(f"{path}: {named}.") from error
+        raise BadConfig(f"{path}: {'; '.join(explain_errors(error))}.") from error

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +12,9 @@ from anthropic import AsyncAnthropic
 from helpers.provider import WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel, build_model
+from chat_proc.models.cards import ModelCards, find_built_in
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
+from chat_proc.models.roles import ModelChoice
 from everturn.models.port import (
     ContextLimitExceeded,
     MediaPart,
@@ -21,6 +22,7 @@ from everturn.models.port import (
     ModelRequest,
     ModelTraits,
     ModelUsage,
+    Price,
     PromptMessage,
     ReasoningDelta,
     ReplyFinished,
@@ -29,7 +31,13 @@ from everturn.models.port import (
 )
 from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
-TRAITS = ModelTraits("claude-haiku-4-5", 200_000, images=True, documents=True)
+TRAITS = ModelTraits(
+    "claude-haiku-4-5",
+    200_000,
+    images=True,
+    documents=True,
+    price=Price(input=1.0, output=5.0, cache_read=0.1, cache_write=1.25),
+)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -188,7 +196,7 @@ async def test_the_cache_points_of_system_and_messages_together_are_at_most_four
 async def test_a_newer_model_is_asked_to_show_its_thinking(provider: WireProvider) -> None:
     provider.answer_events(started(), said("ok"), stopped())
     client = AsyncAnthropic(api_key="test-key", base_url=provider.url, max_retries=0)
-    model = AnthropicModel(client, ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True))
+    model = AnthropicModel(client, TRAITS, adaptive_thinking=True)
 
     await collect_pieces(model, build_request())
     await model.aclose()
@@ -355,10 +363,13 @@ async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, mod
 def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
-    model = build_model("claude-sonnet-5-5")
+    model = build_model(ModelChoice("anthropic", "claude-sonnet-5-5", "test"), ModelCards())
 
-    reported = ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True, provider="anthropic")
-    assert replace(model.traits, server_address="") == reported
+    card = find_built_in("claude-sonnet-5-5")
+    assert card is not None
+    assert model.traits == card.build_traits(
+        "claude-sonnet-5-5", provider="anthropic", server_address="api.anthropic.com"
+    )
 
 
 async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: AnthropicModel) -> None:

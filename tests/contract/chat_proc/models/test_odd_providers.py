@@ -19,8 +19,10 @@ from openai import AsyncOpenAI
 from chat_proc.models.anthropic import AnthropicModel
 from chat_proc.models.anthropic import build_model as build_anthropic_model
 from chat_proc.models.bounded_http import MAX_EVENT_BYTES, build_event_hooks
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
+from chat_proc.models.roles import ModelChoice
 from everturn.core.http_bodies import MAX_ERROR_BYTES
 from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
@@ -330,7 +332,7 @@ def test_an_error_without_an_end_is_read_in_part_and_keeps_its_status(build: Bui
     [(build_openai_model, "OPENAI_BASE_URL", "/v1"), (build_anthropic_model, "ANTHROPIC_BASE_URL", "")],
 )
 async def test_the_models_that_workers_use_are_bounded(
-    build_model: Callable[[str], Any],
+    build_model: Callable[[ModelChoice, ModelCards], Any],
     variable: str,
     path: str,
     provider: WireProvider,
@@ -340,7 +342,7 @@ async def test_the_models_that_workers_use_are_bounded(
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     provider.answer(Answer([b"x" * 2**20] * 6, headers={"Content-Type": "text/event-stream"}))
-    model = build_model("m")
+    model = build_model(ModelChoice("p", "m", "test"), ModelCards())
 
     with pytest.raises(ModelFailed, match="without the end of an event"):
         await collect_pieces(model, build_request())

@@ -11,8 +11,10 @@ import pytest
 from helpers.provider import WireProvider
 from openai import AsyncOpenAI
 
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
+from chat_proc.models.roles import ModelChoice
 from everturn.models.port import (
     ContextLimitExceeded,
     MediaPart,
@@ -20,6 +22,7 @@ from everturn.models.port import (
     ModelRequest,
     ModelTraits,
     ModelUsage,
+    Price,
     PromptMessage,
     ReasoningDelta,
     ReplyFinished,
@@ -28,7 +31,13 @@ from everturn.models.port import (
 )
 from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
-TRAITS = ModelTraits("gpt-6.1-terra", 1_050_000, images=True, documents=True)
+TRAITS = ModelTraits(
+    "gpt-6.1-terra",
+    1_050_000,
+    images=True,
+    documents=True,
+    price=Price(input=1.0, output=5.0, cache_read=0.05, cache_write=1.25),
+)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DONE = "data: [DONE]\n\n"
 
@@ -297,9 +306,10 @@ async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, mod
 def test_only_the_official_server_is_taken_to_read_media(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    official = build_model("a-model-of-tomorrow")
+    choice = ModelChoice("openai", "a-model-of-tomorrow", "test")
+    official = build_model(choice, ModelCards())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    compatible = build_model("a-model-of-tomorrow")
+    compatible = build_model(choice, ModelCards())
 
     assert (official.traits.images, compatible.traits.images) == (True, False)
 

@@ -33,7 +33,7 @@ def test_a_model_without_a_price_has_no_money_limit() -> None:
 
     text = announce(timeline, budget=replace(budget(), cost_limit_usd=None))
 
-    assert "cost: the price of this model is unknown" in text
+    assert "cost: the price of a model is unknown" in text
     assert "USD" not in text
 
 

@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from chat_proc.channels.actions import ActionHead, ActionJudge
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.models.port import ModelTraits
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.in_memory_platform import MemoryPlatform
+from everturn_testing.models.scripted_model import ScriptedModel
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.timelines import MemoryTimelines
 
@@ -77,6 +80,27 @@ def test_requests_fit_both_the_setting_and_the_model(settings: WorkerSettings) -
     room = usual.traits.context_tokens - settings.max_output_tokens
     assert usual.context.max_tokens == min(80_000, room)
     assert huge.context.max_tokens == room
+
+
+def test_a_reply_is_no_longer_than_the_model_can_write(
+    settings: WorkerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    card = {"context_tokens": 32_000, "max_output_tokens": 2_000, "price": {"input": 1, "output": 2}}
+    config = OperatorConfig.model_validate({"models": {"cards": {"mine": card}}})
+
+    kit = kits(settings.model_copy(update={"model": "openai:mine"}), config).for_turn(None)
+
+    assert (kit.limits.max_output_tokens, kit.context.max_tokens) == (2_000, 30_000)
+
+
+@pytest.mark.parametrize("part", ["model", "fallback", "summary_model", "title_model"])
+def test_the_cost_of_a_turn_is_known_if_all_of_its_models_have_prices(settings: WorkerSettings, part: str) -> None:
+    kit = kits(settings, OperatorConfig()).for_turn(None)
+    unpriced = ScriptedModel(traits=ModelTraits("mine", 1_000, images=False, documents=False, provider="openai"))
+
+    assert kit.has_prices
+    assert not replace(kit, **{part: unpriced}).has_prices
 
 
 def test_tools_of_the_operator_share_a_reply_by_their_strategy(settings: WorkerSettings, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from everturn.core.errors import EverturnError
 
@@ -15,6 +17,9 @@ STAND_IN_PROVIDER = "everturn"
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that all providers accept."""
 PDF_MIME = "application/pdf"
+
+Ability = Literal["tool_call", "parallel_tool_calls", "json_mode", "json_schema", "reasoning"]
+"""What a model supports, over the API through which it is called."""
 
 FailureKind = Literal[
     "unknown",
@@ -129,6 +134,32 @@ class ModelRetry:
 ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
 
 
+class TokenPrices(BaseModel):
+    """USD per million tokens. `input` is for tokens that neither came from the cache nor went into it; tokens that did
+    cost the same if they have no price of their own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_read: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+
+
+class Price(TokenPrices):
+    """The price of a model. The prices in `long` apply to a whole call whose input is longer than `long_above`
+    tokens."""
+
+    long_above: int | None = Field(default=None, gt=0)
+    long: TokenPrices | None = None
+
+    @model_validator(mode="after")
+    def _check_long(self) -> Self:
+        if (self.long is None) != (self.long_above is None):
+            raise ValueError("Set both `long` and `long_above`, or neither")
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """The capabilities of a model. `context_tokens` counts input and output together."""
@@ -141,6 +172,20 @@ class ModelTraits:
     """The provider's name in OpenTelemetry; the default is for the demo and for tests, whose calls cost nothing."""
     server_address: str = ""
     """The host that is called, for traces; empty for a test model."""
+    max_output_tokens: int | None = None
+    """The longest reply; None if it is unknown."""
+    abilities: frozenset[Ability] = frozenset()
+    price: Price | None = None
+    """None if it is unknown."""
+
+    @property
+    def has_price(self) -> bool:
+        """Whether the cost of the model's calls is known. Stand-ins cost nothing."""
+        return self.provider == STAND_IN_PROVIDER or self.price is not None
+
+    def limit_reply(self, tokens: int) -> int:
+        """This number of tokens, or the longest reply of the model if that is less."""
+        return tokens if self.max_output_tokens is None else min(tokens, self.max_output_tokens)
 
 
 class ModelFailed(EverturnError):

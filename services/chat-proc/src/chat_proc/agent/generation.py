@@ -27,7 +27,7 @@ from chat_proc.channels.decision_stream import (
     ThinkingText,
 )
 from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
-from chat_proc.models.pricing import price_usage
+from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
@@ -315,10 +315,10 @@ class Generator:
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
-        ratio = self._ratios.of(self._models[0].traits.name)
-        name = self._models[0].traits.name
-        usage = price_usage(ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True), name)
-        return build_usage_event(name, DECISION, usage)
+        traits = self._models[0].traits
+        tokens = estimate_request(request, self._ratios.of(traits.name))
+        usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits.price)
+        return build_usage_event(traits.name, DECISION, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         with call.turn.activity.open_call("model call"), WaitingNotice(call.turn, call.round) as notice:
@@ -349,7 +349,7 @@ class Generator:
             ratio = self._ratios.of(call.model.traits.name)
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
-            usage = price_usage(usage, call.model.traits.name)
+            usage = price_usage(usage, call.model.traits.price)
         return build_usage_event(call.model.traits.name, DECISION, usage)
 
 

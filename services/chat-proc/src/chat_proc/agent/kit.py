@@ -84,6 +84,12 @@ class TurnKit:
         """What both deciding models can do: a request must suit both."""
         return narrow_traits(self.model, self.fallback)
 
+    @property
+    def has_prices(self) -> bool:
+        """Whether the cost of every model that a turn can call is known."""
+        models = (self.model, self.fallback, self.summary_model, self.title_model)
+        return all(model.traits.has_price for model in models if model is not None)
+
 
 class Kits:
     """The kits of a worker. Turns of a bundle have the number of rounds that the operator configured for it."""

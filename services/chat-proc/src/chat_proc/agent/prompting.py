@@ -11,7 +11,6 @@ from chat_proc.agent.kit import TurnKit
 from chat_proc.attachments.media import AttachedMedia
 from chat_proc.attachments.reader import TurnMedia
 from chat_proc.catalog.tool import PREVIEW_CHARS
-from chat_proc.models.pricing import has_price
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
@@ -70,7 +69,7 @@ class Budget:
     token_limit: int
     cost_usd: float
     cost_limit_usd: float | None
-    """None if the model's price is unknown, so that no limit can be enforced."""
+    """None if the price of a model is unknown, so that no limit can be enforced."""
     bonus_rounds: int = 0
     finalize: bool = False
 
@@ -304,7 +303,7 @@ class TurnPrompts:
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,
             cost_usd=spent.usage.cost_usd,
-            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._traits) else None,
+            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and self._kit.has_prices else None,
         )
 
 
@@ -364,7 +363,7 @@ def _budget_section(budget: Budget) -> str:
 
 def _money_line(budget: Budget) -> str:
     if budget.cost_limit_usd is None:
-        return "cost: the price of this model is unknown"
+        return "cost: the price of a model is unknown"
     return f"cost: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD"
 
 

@@ -10,7 +10,7 @@ import anthropic.types as sdk
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.pricing import build_traits, find_card, price_usage
+from chat_proc.models.cards import ModelCards, price_usage
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -21,6 +21,7 @@ from chat_proc.models.replies import (
     try_read_count,
     try_read_token,
 )
+from chat_proc.models.roles import ModelChoice
 from everturn.models.port import (
     FinishReason,
     MediaPart,
@@ -70,21 +71,28 @@ def _keep(part: Part, kept: bool) -> Part:
     return replace(part, cache_point=kept) if isinstance(part, TextPart) else part
 
 
-def build_model(name: str) -> "AnthropicModel":
-    """The model of this name; key and base URL come from the SDK's own environment variables."""
+def build_model(choice: ModelChoice, cards: ModelCards) -> "AnthropicModel":
+    """The chosen model; key and base URL come from the SDK's own environment variables."""
     client = AsyncAnthropic(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
-    traits = build_traits(name, provider="anthropic", unknown_reads_media=True)
-    return AnthropicModel(client, replace(traits, server_address=client.base_url.host))
+    card = cards.find_card(choice, reads_media=True)
+    traits = card.build_traits(choice.name, provider="anthropic", server_address=client.base_url.host)
+    return AnthropicModel(client, traits, adaptive_thinking=card.adaptive_thinking)
 
 
 class AnthropicModel:
     """One model of one client. The caller retries: `build_model` disables the SDK's own retries."""
 
     def __init__(
-        self, client: AsyncAnthropic, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: AsyncAnthropic,
+        traits: ModelTraits,
+        *,
+        adaptive_thinking: bool = False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._traits = traits
+        self._adaptive_thinking = adaptive_thinking
         self._now = now
 
     @property
@@ -113,14 +121,13 @@ class AnthropicModel:
         await self._client.close()
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        card = find_card(self._traits.name)
         stream = await self._client.messages.create(
             model=self._traits.name,
-            max_tokens=request.max_output_tokens,
+            max_tokens=self._traits.limit_reply(request.max_output_tokens),
             system=render_system(request) or omit,
             messages=render_messages(request),
             # Without it newer models think silently, and a long silence looks like a stall.
-            thinking={"type": "adaptive", "display": "summarized"} if card and card.adaptive_thinking else omit,
+            thinking={"type": "adaptive", "display": "summarized"} if self._adaptive_thinking else omit,
             stream=True,
         )
         reply = ReplyReader()
@@ -131,7 +138,7 @@ class AnthropicModel:
                     yield piece
         if reply.stop_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.complete_usage(request), self._traits.name)
+        usage = price_usage(reply.complete_usage(request), self._traits.price)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 

@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx2
@@ -26,7 +25,7 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.pricing import build_traits, price_usage
+from chat_proc.models.cards import ModelCards, price_usage
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -37,6 +36,7 @@ from chat_proc.models.replies import (
     try_read_count,
     try_read_token,
 )
+from chat_proc.models.roles import ModelChoice
 from everturn.models.port import (
     FinishReason,
     MediaPart,
@@ -56,12 +56,12 @@ from everturn.models.tokens import estimate_usage
 _OFFICIAL_HOST = "api.openai.com"
 
 
-def build_model(name: str) -> "OpenAIModel":
-    """The model of this name; key and base URL come from the SDK's own environment variables."""
+def build_model(choice: ModelChoice, cards: ModelCards) -> "OpenAIModel":
+    """The chosen model; key and base URL come from the SDK's own environment variables."""
     client = AsyncOpenAI(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
     host = client.base_url.host
-    traits = build_traits(name, provider="openai", unknown_reads_media=host == _OFFICIAL_HOST)
-    return OpenAIModel(client, replace(traits, server_address=host))
+    card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
+    return OpenAIModel(client, card.build_traits(choice.name, provider="openai", server_address=host))
 
 
 class OpenAIModel:
@@ -105,17 +105,18 @@ class OpenAIModel:
                     yield piece
         if reply.finish_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits.name)
+        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits.price)
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
         # OpenAI's newer models reject `max_tokens`; many compatible servers accept nothing else.
         official = self._client.base_url.host == _OFFICIAL_HOST
+        max_tokens = self._traits.limit_reply(request.max_output_tokens)
         return await self._client.chat.completions.create(
             model=self._traits.name,
             messages=[_render_message(message) for message in request.messages],
-            max_completion_tokens=request.max_output_tokens if official else omit,
-            max_tokens=omit if official else request.max_output_tokens,
+            max_completion_tokens=max_tokens if official else omit,
+            max_tokens=omit if official else max_tokens,
             stream=True,
             stream_options={"include_usage": True},
         )

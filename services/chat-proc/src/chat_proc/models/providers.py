@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, ModelRoles
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel
@@ -18,25 +19,25 @@ class Provider:
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
     SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set. `build` returns
-    the model of a name; it imports the adapter, because all SDKs together cost 2 s and 166 MB.
+    the chosen model; it imports the adapter, because all SDKs together cost 2 s and 166 MB.
     """
 
     keys: Mapping[str, str]
     options: Mapping[str, str]
     default_model: str
-    build: Callable[[str], LanguageModel]
+    build: Callable[[ModelChoice, ModelCards], LanguageModel]
 
 
-def _build_anthropic(name: str) -> LanguageModel:
+def _build_anthropic(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
     from chat_proc.models.anthropic import build_model
 
-    return build_model(name)
+    return build_model(choice, cards)
 
 
-def _build_openai(name: str) -> LanguageModel:
+def _build_openai(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
     from chat_proc.models.openai import build_model
 
-    return build_model(name)
+    return build_model(choice, cards)
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {

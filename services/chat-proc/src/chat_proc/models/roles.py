@@ -1,7 +1,7 @@
 """Which model serves which role."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from everturn.models.port import LanguageModel, ModelTraits
@@ -25,6 +25,11 @@ class ModelChoice:
     provider: str
     name: str
     why: str
+
+    @property
+    def full_name(self) -> str:
+        """As in EVERTURN_MODEL."""
+        return f"{self.provider}:{self.name}"
 
 
 class ModelRoles:
@@ -80,11 +85,12 @@ class ModelRoles:
 def narrow_traits(model: LanguageModel, fallback: LanguageModel | None) -> ModelTraits:
     """The model's traits, narrowed to what its fallback also supports: a request must suit both."""
     first, second = model.traits, (fallback or model).traits
-    return ModelTraits(
-        name=first.name,
+    replies = [limit for limit in (first.max_output_tokens, second.max_output_tokens) if limit is not None]
+    return replace(
+        first,
         context_tokens=min(first.context_tokens, second.context_tokens),
+        max_output_tokens=min(replies, default=None),
         images=first.images and second.images,
         documents=first.documents and second.documents,
-        provider=first.provider,
-        server_address=first.server_address,
+        abilities=first.abilities & second.abilities,
     )
