@@ -14,13 +14,12 @@ from chat_proc.bootstrap import (
     choose_web_tools,
     open_worker,
 )
-from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.settings import ModelsConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
@@ -89,12 +88,15 @@ async def test_an_unavailable_model_prevents_the_start(settings: WorkerSettings)
 async def test_a_model_without_a_price_prevents_the_start_if_prices_are_required(
     settings: WorkerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    monkeypatch.setenv("LOCAL_KEY", "local-secret")
     config = tmp_path / "everturn.toml"
-    config.write_text('[models]\nunpriced = "refuse"\n')
-    changed = settings.model_copy(update={"config": config, "model": "openai:mine"})
+    config.write_text(
+        '[models]\nunpriced = "refuse"\n'
+        '[models.endpoints.local]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "LOCAL_KEY"\n'
+    )
+    changed = settings.model_copy(update={"config": config, "model": "local:mine"})
 
-    with pytest.raises(BadConfig, match="price of the model openai:mine is unknown"):
+    with pytest.raises(BadConfig, match="price of the model local:mine is unknown"):
         async with open_worker(changed):
             pass
 
@@ -109,7 +111,7 @@ def test_each_provider_is_loaded_when_it_is_chosen(provider: str, tmp_path: Path
     script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
     name = str(script) if provider == "scripted" else "offline"
 
-    model = build_model(ModelChoice(provider, name, "test"), ModelCards())
+    model = build_model(ModelChoice(provider, name, "test"), ModelsConfig(), {})
 
     assert model.traits.name
 

@@ -84,6 +84,9 @@ max_iterations = 7
 """
 
 
+URL = "base_url = 'http://127.0.0.1:8000/v1'"
+
+
 def write_config(folder: Path, text: str) -> OperatorConfig:
     path = folder / "everturn.toml"
     path.write_text(text)
@@ -115,6 +118,16 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ("[bundles.b.config.react]\nmax_iterations = 'x'", "bundles.b.config.react.max_iterations: Input should be a"),
         ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),
         ("[models.roles", "end of a table declaration"),
+        (f"[models.endpoints.local]\n{URL}", "models.endpoints.local.protocol: Field required"),
+        (f"[models.endpoints.local]\nprotocol = 'soap'\n{URL}", "protocol: Input should be 'openai' or 'anthropic'"),
+        ("[models.endpoints.local]\nprotocol = 'openai'", "models.endpoints.local.base_url: Field required"),
+        ("[models.endpoints.local]\nprotocol = 'openai'\nbase_url = 'host:80'", "Write it as https://host:port/path"),
+        (
+            f"[models.endpoints.local]\nprotocol = 'openai'\n{URL}\nkey_env = 'MINE'",
+            "models.endpoints.local.key_env: Name a variable in capital letters that ends in KEY",
+        ),
+        (f"[models.endpoints.openai]\nprotocol = 'openai'\n{URL}", "An endpoint can't be named openai"),
+        (f"[models.endpoints.'a:b']\nprotocol = 'openai'\n{URL}", "Name an endpoint with at most 40 of a-z"),
         ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Extra inputs are not permitted"),
         ("[models.cards.m]\nabilities = ['magic']", "abilities.0: Input should be 'tool_call', 'parallel_tool_calls'"),
         ("[models.cards.m]\nprice = 'free'", "models.cards.m.price: Write prices such as { input = 1.0"),

@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +21,7 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.models.cards import ModelCards
-from chat_proc.models.providers import PROVIDERS, choose_roles
+from chat_proc.models.providers import build_provider_model, choose_roles
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
     DECISION,
@@ -42,6 +41,7 @@ from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import (
     MIN_CONTEXT_TOKENS,
     ExecutionSettings,
+    ModelsConfig,
     OperatorConfig,
     WorkerSettings,
     load_config,
@@ -287,15 +287,17 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
     """The models by role; each is loaded on first use. Raises BadModelSetting."""
+    environment = settings.model_environment
     return choose_roles(
-        settings.model_environment,
+        environment,
         dict[str, str](config.models.roles.items()),
         settings.fallback_model,
-        partial(build_model, cards=config.models.build_cards()),
+        partial(build_model, models=config.models, environment=environment),
+        config.models.endpoints,
     )
 
 
-def build_model(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
+def build_model(choice: ModelChoice, models: ModelsConfig, environment: Mapping[str, str]) -> LanguageModel:
     """The chosen model with retries. Raises BadConfig if the configuration of the model can't be used."""
     if choice.provider == OFFLINE:
         from chat_proc.demo.model import build_model as build_demo
@@ -306,7 +308,7 @@ def build_model(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
 
         model = build_scripted(choice.name)
     else:
-        model = PROVIDERS[choice.provider].build(choice, cards)
+        model = build_provider_model(choice, models.build_cards(), environment, models.endpoints)
     return RetryingModel(model, limits=MODEL_RETRIES)
 
 

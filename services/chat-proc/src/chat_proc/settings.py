@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,6 +21,8 @@ from pydantic_settings import BaseSettings
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
 from chat_proc.models.cards import ModelCard, ModelCards, Unpriced
+from chat_proc.models.endpoints import Endpoint
+from chat_proc.models.providers import check_endpoint_name
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import (
     ADDRESS_PATTERN,
@@ -128,8 +131,9 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     model: str = Field(
         default="",
         validation_alias="EVERTURN_MODEL",
-        description="<provider>:<name> or offline; empty chooses by the API key that is set. The providers are listed "
-        "with their keys among the variables that libraries read.",
+        description="<provider>:<name>, <endpoint>:<name> or offline; empty chooses by the API key that is set. The "
+        "providers are listed with their keys among the variables that libraries read, endpoints are in the "
+        "configuration file.",
     )
     fallback_model: str = Field(
         default="",
@@ -140,7 +144,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     config: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="TOML file of the operator: models by role, limits by bundle (docs/how-to/configure.md).",
+        description="TOML file of the operator: models, limits by bundle, tools (docs/how-to/configure.md).",
     )
 
     agent_version: Literal["v3", "v2"] = Field(
@@ -330,10 +334,11 @@ class BundleProps(_Section):
 
 
 class ModelsConfig(_Section):
-    """`models`: the model of each role, in the format of EVERTURN_MODEL, the cards of models, and what to do if a
-    price is unknown. Other roles are rejected."""
+    """`models`: the model of each role, in the format of EVERTURN_MODEL, the endpoints and cards of models, and what to
+    do if a price is unknown. Other roles are rejected."""
 
     roles: Mapping[Literal["decision", "title", "summary", "embedding"], str] = {}
+    endpoints: Mapping[Annotated[str, AfterValidator(check_endpoint_name)], Endpoint] = {}
     cards: Mapping[str, ModelCard] = {}
     unpriced: Unpriced = "allow"
 

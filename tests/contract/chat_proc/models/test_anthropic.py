@@ -363,7 +363,7 @@ async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, mod
 def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
-    model = build_model(ModelChoice("anthropic", "claude-sonnet-5-5", "test"), ModelCards())
+    model = build_model(ModelChoice("anthropic", "claude-sonnet-5-5", "test"), ModelCards(), None)
 
     card = find_built_in("claude-sonnet-5-5")
     assert card is not None

@@ -332,7 +332,7 @@ def test_an_error_without_an_end_is_read_in_part_and_keeps_its_status(build: Bui
     [(build_openai_model, "OPENAI_BASE_URL", "/v1"), (build_anthropic_model, "ANTHROPIC_BASE_URL", "")],
 )
 async def test_the_models_that_workers_use_are_bounded(
-    build_model: Callable[[ModelChoice, ModelCards], Any],
+    build_model: Callable[[ModelChoice, ModelCards, None], Any],
     variable: str,
     path: str,
     provider: WireProvider,
@@ -342,7 +342,7 @@ async def test_the_models_that_workers_use_are_bounded(
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     provider.answer(Answer([b"x" * 2**20] * 6, headers={"Content-Type": "text/event-stream"}))
-    model = build_model(ModelChoice("p", "m", "test"), ModelCards())
+    model = build_model(ModelChoice("p", "m", "test"), ModelCards(), None)
 
     with pytest.raises(ModelFailed, match="without the end of an event"):
         await collect_pieces(model, build_request())

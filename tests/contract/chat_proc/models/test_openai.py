@@ -307,9 +307,9 @@ def test_only_the_official_server_is_taken_to_read_media(monkeypatch: pytest.Mon
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     choice = ModelChoice("openai", "a-model-of-tomorrow", "test")
-    official = build_model(choice, ModelCards())
+    official = build_model(choice, ModelCards(), None)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    compatible = build_model(choice, ModelCards())
+    compatible = build_model(choice, ModelCards(), None)
 
     assert (official.traits.images, compatible.traits.images) == (True, False)
 

@@ -85,11 +85,12 @@ def test_requests_fit_both_the_setting_and_the_model(settings: WorkerSettings) -
 def test_a_reply_is_no_longer_than_the_model_can_write(
     settings: WorkerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    monkeypatch.setenv("LOCAL_KEY", "local-secret")
+    endpoint = {"protocol": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LOCAL_KEY"}
     card = {"context_tokens": 32_000, "max_output_tokens": 2_000, "price": {"input": 1, "output": 2}}
-    config = OperatorConfig.model_validate({"models": {"cards": {"mine": card}}})
+    config = OperatorConfig.model_validate({"models": {"endpoints": {"local": endpoint}, "cards": {"mine": card}}})
 
-    kit = kits(settings.model_copy(update={"model": "openai:mine"}), config).for_turn(None)
+    kit = kits(settings.model_copy(update={"model": "local:mine"}), config).for_turn(None)
 
     assert (kit.limits.max_output_tokens, kit.context.max_tokens) == (2_000, 30_000)
 

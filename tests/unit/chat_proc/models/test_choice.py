@@ -2,6 +2,7 @@
 
 import pytest
 
+from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import PROVIDERS, BadModelSetting, choose_model
 from chat_proc.models.roles import ModelChoice
 
@@ -48,3 +49,29 @@ def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
 def test_a_scripted_model_runs_in_development_only(mode: dict[str, str]) -> None:
     with pytest.raises(BadModelSetting, match="EVERTURN_MODE=development"):
         choose_model({"EVERTURN_MODEL": "scripted:/a/b.toml", **mode})
+
+
+ENDPOINTS = {
+    "local": Endpoint(protocol="openai", base_url="http://127.0.0.1:8000/v1"),
+    "gateway": Endpoint(protocol="anthropic", base_url="https://gateway.test", key_env="GATEWAY_KEY"),
+}
+
+
+def test_a_model_of_an_endpoint_is_named_after_it() -> None:
+    local = choose_model({"EVERTURN_MODEL": "local:qwen3:8b"}, ENDPOINTS)
+    gateway = choose_model({"EVERTURN_MODEL": "gateway:claude-x", "GATEWAY_KEY": "k"}, ENDPOINTS)
+
+    assert (local.provider, local.name, local.full_name) == ("local", "qwen3:8b", "local:qwen3:8b")
+    assert (gateway.provider, gateway.name) == ("gateway", "claude-x")
+
+
+@pytest.mark.parametrize("environment", [{}, {"GATEWAY_KEY": " "}])
+def test_an_endpoint_without_its_key_is_refused_at_the_start(environment: dict[str, str]) -> None:
+    with pytest.raises(BadModelSetting, match="names the endpoint gateway, but its `key_env`, GATEWAY_KEY, is not set"):
+        choose_model({"EVERTURN_MODEL": "gateway:claude-x", **environment}, ENDPOINTS)
+
+
+@pytest.mark.parametrize("setting", ["local", "local:", "other:x"])
+def test_the_endpoints_are_among_the_expected_forms(setting: str) -> None:
+    with pytest.raises(BadModelSetting, match="'local:<name>', 'gateway:<name>' or 'offline'"):
+        choose_model({"EVERTURN_MODEL": setting}, ENDPOINTS)

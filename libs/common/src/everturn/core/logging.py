@@ -73,8 +73,12 @@ def find_url_secrets(urls: Iterable[str]) -> list[str]:
 
 def find_named_secrets(environment: Mapping[str, str]) -> list[str]:
     """The values of variables whose names mark them as secret."""
-    suffixes = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-    return [value for name, value in environment.items() if name.upper().endswith(suffixes)]
+    return [value for name, value in environment.items() if is_secret_name(name)]
+
+
+def is_secret_name(variable: str) -> bool:
+    """Whether the name of a variable marks its value as secret."""
+    return variable.upper().endswith(("KEY", "TOKEN", "SECRET", "PASSWORD"))
 
 
 def _in_json(secret: str) -> str:

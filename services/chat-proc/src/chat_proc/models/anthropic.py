@@ -11,6 +11,7 @@ from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsy
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.endpoints import Server
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -71,10 +72,15 @@ def _keep(part: Part, kept: bool) -> Part:
     return replace(part, cache_point=kept) if isinstance(part, TextPart) else part
 
 
-def build_model(choice: ModelChoice, cards: ModelCards) -> "AnthropicModel":
-    """The chosen model; key and base URL come from the SDK's own environment variables."""
-    client = AsyncAnthropic(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
-    card = cards.find_card(choice, reads_media=True)
+def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "AnthropicModel":
+    """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
+    client = AsyncAnthropic(
+        api_key=server and server.api_key,
+        base_url=server and server.base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()),
+    )
+    card = cards.find_card(choice, reads_media=server is None)
     traits = card.build_traits(choice.name, provider="anthropic", server_address=client.base_url.host)
     return AnthropicModel(client, traits, adaptive_thinking=card.adaptive_thinking)
 

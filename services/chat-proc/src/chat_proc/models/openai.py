@@ -26,6 +26,7 @@ from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.endpoints import Server
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -56,9 +57,14 @@ from everturn.models.tokens import estimate_usage
 _OFFICIAL_HOST = "api.openai.com"
 
 
-def build_model(choice: ModelChoice, cards: ModelCards) -> "OpenAIModel":
-    """The chosen model; key and base URL come from the SDK's own environment variables."""
-    client = AsyncOpenAI(max_retries=0, http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()))
+def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
+    """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
+    client = AsyncOpenAI(
+        api_key=server and server.api_key,
+        base_url=server and server.base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()),
+    )
     host = client.base_url.host
     card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
     return OpenAIModel(client, card.build_traits(choice.name, provider="openai", server_address=host))

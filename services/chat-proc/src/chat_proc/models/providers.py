@@ -1,13 +1,17 @@
 """The providers of language models, and which of their models the environment selects.
 
+Models of the operator's endpoints are named and built like those of the providers whose protocol they speak.
+
 The main model is `EVERTURN_MODEL`, otherwise that of the API key that is set, otherwise the offline demo.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from chat_proc.models.cards import ModelCards
+from chat_proc.models.endpoints import Endpoint, Server
 from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, ModelRoles
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel
@@ -19,25 +23,26 @@ class Provider:
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
     SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set. `build` returns
-    the chosen model; it imports the adapter, because all SDKs together cost 2 s and 166 MB.
+    the chosen model, on the provider's own server if there is no other; it imports the adapter, because all SDKs
+    together cost 2 s and 166 MB.
     """
 
     keys: Mapping[str, str]
     options: Mapping[str, str]
     default_model: str
-    build: Callable[[ModelChoice, ModelCards], LanguageModel]
+    build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
 
 
-def _build_anthropic(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
+def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
     from chat_proc.models.anthropic import build_model
 
-    return build_model(choice, cards)
+    return build_model(choice, cards, server)
 
 
-def _build_openai(choice: ModelChoice, cards: ModelCards) -> LanguageModel:
+def _build_openai(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
     from chat_proc.models.openai import build_model
 
-    return build_model(choice, cards)
+    return build_model(choice, cards, server)
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
@@ -60,45 +65,63 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
     ),
 }
 """By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
-_FORMS = ", ".join(f"'{prefix}:<name>'" for prefix in PROVIDERS) + f" or '{OFFLINE}'"
+NO_ENDPOINTS: Final[Mapping[str, Endpoint]] = {}
+_ENDPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 class BadModelSetting(Invalid):
     """The setting of a model can't be used."""
 
 
-def choose_model(environment: Mapping[str, str]) -> ModelChoice:
+def check_endpoint_name(name: str) -> str:
+    """Return the name of an endpoint. Raises ValueError if models can't be named after it."""
+    if not _ENDPOINT_NAME.fullmatch(name):
+        raise ValueError("Name an endpoint with at most 40 of a-z, 0-9, _ and -")
+    if name in {*PROVIDERS, OFFLINE, SCRIPTED}:
+        raise ValueError(f"An endpoint can't be named {name}, which already has a meaning in names of models")
+    return name
+
+
+def choose_model(environment: Mapping[str, str], endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS) -> ModelChoice:
     """The model for these variables; raises BadModelSetting with a sentence for the operator."""
     setting = environment.get("EVERTURN_MODEL", "").strip()
     if setting:
-        return read_choice("EVERTURN_MODEL", setting, environment)
+        return read_choice("EVERTURN_MODEL", setting, environment, endpoints)
     for prefix, provider in PROVIDERS.items():
         if key := _find_key(provider, environment):
             return ModelChoice(prefix, provider.default_model, f"{key} is set")
     return ModelChoice(OFFLINE, OFFLINE, "no key and no EVERTURN_MODEL are set")
 
 
-def read_choice(key: str, setting: str, environment: Mapping[str, str]) -> ModelChoice:
+def read_choice(
+    key: str, setting: str, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> ModelChoice:
     """The model that `key` names with this text; raises BadModelSetting with a sentence for the operator."""
     why = f"{key}={setting}"
     try:
-        return _read_setting(setting, why, environment)
+        return _read_setting(setting, why, environment, endpoints)
     except BadModelSetting as bad:
         raise BadModelSetting(f"{key}: {bad.detail}") from bad
 
 
-def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> ModelChoice:
+def _read_setting(
+    setting: str, why: str, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> ModelChoice:
     if setting == OFFLINE:
         return ModelChoice(OFFLINE, OFFLINE, why)
     prefix, _, name = (part.strip() for part in setting.partition(":"))
     if prefix == SCRIPTED and name:
         _check_development(environment)
         return ModelChoice(SCRIPTED, name, why)
-    provider = PROVIDERS.get(prefix)
-    if provider and name:
+    if name and (provider := PROVIDERS.get(prefix)):
         _check_key(prefix, provider, environment)
         return ModelChoice(prefix, name, why)
-    raise BadModelSetting(f"It is {setting!r}; expected {_FORMS}.")
+    if name and (endpoint := endpoints.get(prefix)):
+        if not endpoint.has_key(environment):
+            raise BadModelSetting(f"It names the endpoint {prefix}, but its `key_env`, {endpoint.key_env}, is not set.")
+        return ModelChoice(prefix, name, why)
+    forms = ", ".join(f"'{known}:<name>'" for known in (*PROVIDERS, *endpoints))
+    raise BadModelSetting(f"It is {setting!r}; expected {forms} or '{OFFLINE}'.")
 
 
 def _check_key(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
@@ -117,17 +140,27 @@ def _find_key(provider: Provider, environment: Mapping[str, str]) -> str | None:
     return next((key for key in provider.keys if environment.get(key, "").strip()), None)
 
 
+def build_provider_model(
+    choice: ModelChoice, cards: ModelCards, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> LanguageModel:
+    """The chosen model of a provider or endpoint. Raises BadConfig if its card can't be used."""
+    if endpoint := endpoints.get(choice.provider):
+        return PROVIDERS[endpoint.protocol].build(choice, cards, endpoint.build_server(environment))
+    return PROVIDERS[choice.provider].build(choice, cards, None)
+
+
 def choose_roles(
     environment: Mapping[str, str],
     roles: Mapping[str, str],
     fallback: str,
     build: Callable[[ModelChoice], LanguageModel],
+    endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS,
 ) -> ModelRoles:
     """The models for these variables and the roles of the configuration file; raises BadModelSetting."""
     by_role = {
-        role: read_choice(f"models.roles.{role}", setting, environment)
+        role: read_choice(f"models.roles.{role}", setting, environment, endpoints)
         for role, setting in roles.items()
         if role != EMBEDDING
     }
-    second = read_choice("EVERTURN_FALLBACK_MODEL", fallback, environment) if fallback.strip() else None
-    return ModelRoles(choose_model(environment), build, by_role=by_role, fallback=second)
+    second = read_choice("EVERTURN_FALLBACK_MODEL", fallback, environment, endpoints) if fallback.strip() else None
+    return ModelRoles(choose_model(environment, endpoints), build, by_role=by_role, fallback=second)

@@ -19,8 +19,8 @@ EMBEDDING: Final = "embedding"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The chosen model and the reason as a sentence. `provider` is a name of `providers.py`, OFFLINE, or SCRIPTED,
-    for which `name` is the path of a file."""
+    """The chosen model and the reason as a sentence. `provider` is a name of `providers.py`, that of an endpoint,
+    OFFLINE, or SCRIPTED, for which `name` is the path of a file."""
 
     provider: str
     name: str

@@ -1,0 +1,129 @@
+"""Models of the operator's endpoints on the wire: what the configuration file says reaches the right server with the
+right key."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from helpers.provider import WireProvider, build_openai_events, run_provider
+
+from chat_proc.bootstrap import choose_models
+from chat_proc.models.roles import ModelRoles
+from chat_proc.settings import OperatorConfig, WorkerSettings
+from everturn.models.port import MediaPart, ModelRequest, PromptMessage, ReplyFinished, TextPart
+from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
+
+KEYS = {
+    "OPENAI_API_KEY": "official-openai-key",
+    "ANTHROPIC_API_KEY": "official-anthropic-key",
+    "ANTHROPIC_AUTH_TOKEN": "official-anthropic-token",
+    "LOCAL_API_KEY": "local-secret",
+    "GATEWAY_TOKEN": "gateway-secret",
+}
+PRICE = {"input": 1.0, "output": 2.0}
+PICTURE = ModelRequest((PromptMessage("user", (MediaPart("image/png", b"PNG", "a.png"), TextPart("Look"))),), 9_000)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+def choose(models: Mapping[str, Any], **more: str) -> ModelRoles:
+    settings = WorkerSettings(
+        database_url="postgresql://w@h/n", redis_url="redis://h/0", objects_url="file:///none", **more
+    )
+    return choose_models(settings, OperatorConfig.model_validate({"models": models}))
+
+
+def build_anthropic_events(text: str) -> tuple[str, ...]:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    events: tuple[dict[str, Any], ...] = (
+        {"type": "message_start", "message": {**message, "usage": {"input_tokens": 1_000, "output_tokens": 1}}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    )
+    return tuple(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+def find_keys(headers: Mapping[str, str]) -> set[str]:
+    """The keys among the values of headers."""
+    return {key for key in KEYS.values() if any(key in value for value in headers.values())}
+
+
+async def test_a_model_of_an_openai_endpoint_is_called_with_its_key_card_and_price(provider: WireProvider) -> None:
+    provider.answer_events(*build_openai_events("seen"))
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
+    card = {"images": True, "max_output_tokens": 500, "price": PRICE}
+    models = choose({"endpoints": {"local": endpoint}, "cards": {"qwen*": card}}, model="local:qwen3-vl:8b")
+
+    pieces = await collect_pieces(models.model("decision"), PICTURE)
+
+    sent = provider.received[0]
+    assert (sent.path, sent.body["model"], sent.body["max_tokens"]) == ("/v1/chat/completions", "qwen3-vl:8b", 500)
+    assert sent.body["messages"][0]["content"][0]["type"] == "image_url"
+    assert find_keys(sent.headers) == {"local-secret"}
+    finish = pieces[-1]
+    assert join_text(pieces) == "seen"
+    assert isinstance(finish, ReplyFinished)
+    assert (finish.usage.cost_usd, finish.usage.cost_known) == (pytest.approx((1_000 + 5 * 2) / 1e6), True)
+    assert models.model("decision").traits.images
+
+
+async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_price(provider: WireProvider) -> None:
+    provider.answer_events(*build_anthropic_events("seen"))
+    endpoint = {"protocol": "anthropic", "base_url": provider.url, "key_env": "GATEWAY_TOKEN"}
+    card = {"images": True, "max_output_tokens": 500, "price": PRICE, "adaptive_thinking": True}
+    models = choose({"endpoints": {"gateway": endpoint}, "cards": {"gateway:*": card}}, model="gateway:mine")
+
+    pieces = await collect_pieces(models.model("decision"), PICTURE)
+
+    sent = provider.received[0]
+    assert (sent.path, sent.body["model"], sent.body["max_tokens"]) == ("/v1/messages", "mine", 500)
+    assert sent.body["messages"][0]["content"][0]["type"] == "image"
+    assert sent.body["thinking"]["type"] == "adaptive"
+    assert find_keys(sent.headers) == {"gateway-secret"}
+    finish = pieces[-1]
+    assert join_text(pieces) == "seen"
+    assert isinstance(finish, ReplyFinished)
+    assert (finish.usage.cost_usd, finish.usage.cost_known) == (pytest.approx((1_000 + 5 * 2) / 1e6), True)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "events"), [("openai", build_openai_events("hi")), ("anthropic", build_anthropic_events("hi"))]
+)
+async def test_an_endpoint_without_a_key_gets_no_key_of_a_provider(
+    provider: WireProvider, protocol: str, events: tuple[str, ...]
+) -> None:
+    provider.answer_events(*events)
+    endpoint = {"protocol": protocol, "base_url": provider.url}
+    models = choose({"endpoints": {"local": endpoint}}, model="local:mine")
+
+    pieces = await collect_pieces(models.model("decision"), build_request())
+
+    assert join_text(pieces) == "hi"
+    assert find_keys(provider.received[0].headers) == set()
+    assert not models.model("decision").traits.images
+
+
+async def test_roles_and_the_fallback_can_use_different_endpoints(provider: WireProvider) -> None:
+    async with run_provider(WireProvider()) as other:
+        provider.answer_events(*build_openai_events("from the first"))
+        other.answer_events(*build_anthropic_events("from the second"))
+        endpoints = {
+            "first": {"protocol": "openai", "base_url": f"{provider.url}/v1"},
+            "second": {"protocol": "anthropic", "base_url": other.url},
+        }
+        models = choose(
+            {"endpoints": endpoints, "roles": {"title": "second:m"}}, model="first:m", fallback_model="second:n"
+        )
+
+        decided = await collect_pieces(models.model("decision"), build_request())
+        titled = await collect_pieces(models.model("title"), build_request())
+
+    assert (join_text(decided), join_text(titled)) == ("from the first", "from the second")
+    assert models.fallback is not None
+    assert models.fallback.traits.name == "n"
