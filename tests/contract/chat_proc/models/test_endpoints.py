@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from helpers.provider import WireProvider, build_openai_events, run_provider
 
+from chat_proc.agent.compaction import SummaryWriter
 from chat_proc.bootstrap import choose_models
 from chat_proc.models.roles import ModelRoles
 from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, choose_history
+from chat_proc.turn.titling import TitleCall
+from everturn.core.failpoints import Failpoints
 from everturn.models.port import MediaPart, ModelRequest, PromptMessage, ReplyFinished, TextPart
+from everturn.models.tokens import CharsPerToken
+from everturn_testing.long_conversations import play_conversation
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
 KEYS = {
@@ -127,3 +133,35 @@ async def test_roles_and_the_fallback_can_use_different_endpoints(provider: Wire
     assert (join_text(decided), join_text(titled)) == ("from the first", "from the second")
     assert models.fallback is not None
     assert models.fallback.traits.name == "n"
+
+
+async def test_an_interrupted_title_call_is_priced_by_its_card(provider: WireProvider) -> None:
+    provider.answer_events(*build_openai_events("Sales")[:1], hang=True)
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
+    models = choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
+    call = TitleCall(models.model("title"), build_request(), limit_s=0.2)
+
+    await call.run()
+
+    usage = call.build_usage()
+    assert usage is not None
+    assert (usage.estimated, usage.cost_known) == (True, True)
+    assert usage.cost_usd == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
+
+
+async def test_an_interrupted_summary_call_is_priced_by_its_card(provider: WireProvider) -> None:
+    provider.answer_events(*build_openai_events("## Done")[:1], hang=True)
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
+    models = choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
+    timeline = play_conversation(["turn", "turn"])
+    blocks, limits = tuple(timeline.blocks), ContextLimits(8_000)
+    snapshot = Snapshot(blocks, timeline.turn_id, timeline.round, "now", 400, limits, CharsPerToken())
+    cut = choose_history(snapshot.blocks, snapshot.shown, snapshot.turn_id, excess_tokens=1_000_000)
+    assert cut is not None
+    writer = SummaryWriter(models.model("summary"), Failpoints(""), call_s=0.2)
+
+    await writer.write(snapshot, cut)
+
+    assert [(usage.estimated, usage.cost_known) for usage in writer.usage] == [(True, True)] * 2
+    for usage in writer.usage:
+        assert usage.cost_usd == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)

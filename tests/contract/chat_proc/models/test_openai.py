@@ -116,7 +116,8 @@ async def test_reasoning_of_compatible_servers_streams_apart(
 
 async def test_missing_usage_is_estimated_and_an_unknown_model_has_no_cost(provider: WireProvider) -> None:
     provider.answer_events(said("hello there"), STOPPED, DONE)
-    model = build_adapter(provider, ModelTraits("my-local-model", 8_000, images=False, documents=False))
+    traits = ModelTraits("my-local-model", 8_000, images=False, documents=False, provider="openai")
+    model = build_adapter(provider, traits)
 
     finish = (await collect_pieces(model, build_request("x" * 3_500, system="")))[-1]
     await model.aclose()

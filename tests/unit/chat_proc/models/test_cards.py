@@ -17,9 +17,8 @@ from chat_proc.models.cards import (
 from chat_proc.models.providers import PROVIDERS
 from chat_proc.models.roles import ModelChoice
 from everturn.core.settings import BadConfig
-from everturn.models.port import ModelTraits, ModelUsage, Price
+from everturn.models.port import STAND_IN_PROVIDER, ModelTraits, ModelUsage, Price
 
-MILLION = ModelUsage(input_tokens=1_000_000)
 ALL_KINDS = ModelUsage(
     input_tokens=1_000_000, output_tokens=100_000, cache_read_tokens=500_000, cache_write_tokens=100_000
 )
@@ -31,6 +30,10 @@ def find_price(name: str) -> Price | None:
     return card.price
 
 
+def priced(usage: ModelUsage, price: Price | None, *, provider: str = "openai") -> ModelUsage:
+    return price_usage(usage, ModelTraits("m", 1_000, images=False, documents=False, provider=provider, price=price))
+
+
 def find(own: dict[str, dict[str, Any]], name: str, *, reads_media: bool = False, **more: Any) -> ModelCard:
     """`name` is written as in EVERTURN_MODEL."""
     provider, _, plain = name.partition(":")
@@ -39,34 +42,33 @@ def find(own: dict[str, dict[str, Any]], name: str, *, reads_media: bool = False
 
 
 def test_each_kind_of_token_has_its_price() -> None:
-    priced = price_usage(ALL_KINDS, find_price("claude-sonnet-5-5"))
+    usage = priced(ALL_KINDS, find_price("claude-sonnet-5-5"))
 
-    assert priced.cost_usd == pytest.approx(0.4 * 2 + 0.5 * 0.1 + 0.1 * 2.5 + 0.1 * 10)
-    assert priced.cost_known
+    assert usage.cost_usd == pytest.approx(0.4 * 2 + 0.5 * 0.1 + 0.1 * 2.5 + 0.1 * 10)
+    assert usage.cost_known
 
 
 def test_cached_tokens_without_a_price_cost_as_much_as_others() -> None:
-    assert price_usage(ALL_KINDS, Price(input=2.0, output=10.0)).cost_usd == pytest.approx(2 + 0.1 * 10)
+    assert priced(ALL_KINDS, Price(input=2.0, output=10.0)).cost_usd == pytest.approx(2 + 0.1 * 10)
 
 
 def test_a_long_prompt_costs_the_long_price_for_the_whole_call() -> None:
     price = find_price("claude-haiku-5-5")
 
-    assert price_usage(ModelUsage(input_tokens=100_000), price).cost_usd == pytest.approx(0.01)
-    assert price_usage(ModelUsage(input_tokens=100_001), price).cost_usd == pytest.approx(0.0500005)
+    assert priced(ModelUsage(input_tokens=100_000), price).cost_usd == pytest.approx(0.01)
+    assert priced(ModelUsage(input_tokens=100_001), price).cost_usd == pytest.approx(0.0500005)
 
 
 def test_a_call_without_a_price_costs_nothing_and_says_that_this_is_not_known() -> None:
-    priced = price_usage(ModelUsage(input_tokens=1_000, cost_usd=9.0), None)
+    usage = priced(ModelUsage(input_tokens=1_000, cost_usd=9.0), None)
 
-    assert (priced.cost_usd, priced.cost_known) == (0.0, False)
+    assert (usage.cost_usd, usage.cost_known) == (0.0, False)
 
 
-def test_only_a_stand_in_costs_nothing_without_a_price() -> None:
-    demo = ModelTraits("demo", 1_000, images=False, documents=False)
-    unknown = ModelTraits("mine", 1_000, images=False, documents=False, provider="openai")
+def test_the_calls_of_a_stand_in_are_known_to_cost_nothing() -> None:
+    usage = priced(ModelUsage(input_tokens=1_000), None, provider=STAND_IN_PROVIDER)
 
-    assert (demo.has_price, unknown.has_price) == (True, False)
+    assert (usage.cost_usd, usage.cost_known) == (0.0, True)
 
 
 def test_a_dated_name_has_the_row_of_the_plain_one() -> None:

@@ -19,6 +19,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import SUMMARY
 from chat_proc.timeline.compaction.conditions import Shrunk, cover, shrink_by_rules
 from chat_proc.timeline.compaction.cut import (
@@ -132,9 +133,8 @@ class SummaryWriter:
                     await self._call_model(model, request, reply)
                 finally:
                     if not reply.is_free:
-                        output = snapshot.tokens_of(reply.text)
-                        estimated = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, reply.usage or estimated))
+                        usage = reply.usage or _estimate_usage(model, request, reply, snapshot)
+                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, usage))
                         span.note(describe_usage(self.usage[-1]))
         except (ModelFailed, TimeoutError) as failure:
             _log.warning("Could not get a summary from the model", model=model.traits.name, why=str(failure))
@@ -149,6 +149,14 @@ class SummaryWriter:
         except ModelFailed:
             reply.has_failed = True
             raise
+
+
+def _estimate_usage(
+    model: LanguageModel, request: ModelRequest, reply: _SummaryReply, snapshot: Snapshot
+) -> ModelUsage:
+    output = snapshot.tokens_of(reply.text)
+    usage = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
+    return price_usage(usage, model.traits)
 
 
 async def _read(model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:

@@ -317,7 +317,7 @@ class Generator:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
         traits = self._models[0].traits
         tokens = estimate_request(request, self._ratios.of(traits.name))
-        usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits.price)
+        usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits)
         return build_usage_event(traits.name, DECISION, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
@@ -349,7 +349,7 @@ class Generator:
             ratio = self._ratios.of(call.model.traits.name)
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
-            usage = price_usage(usage, call.model.traits.price)
+            usage = price_usage(usage, call.model.traits)
         return build_usage_event(call.model.traits.name, DECISION, usage)
 
 

@@ -144,7 +144,7 @@ class AnthropicModel:
                     yield piece
         if reply.stop_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.complete_usage(request), self._traits.price)
+        usage = price_usage(reply.complete_usage(request), self._traits)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 

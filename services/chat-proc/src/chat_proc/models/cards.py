@@ -138,10 +138,11 @@ def _measure_specificity(pattern: str) -> tuple[bool, int]:
     return literal == pattern, len(literal)
 
 
-def price_usage(usage: ModelUsage, price: Price | None) -> ModelUsage:
-    """`usage` with its cost filled in; without a price it costs 0 with `cost_known` false."""
+def price_usage(usage: ModelUsage, traits: ModelTraits) -> ModelUsage:
+    """`usage` of a model with its cost filled in; 0 if the model has no price, with `cost_known` as in `has_price`."""
+    price = traits.price
     if price is None:
-        return replace(usage, cost_usd=0.0, cost_known=False)
+        return replace(usage, cost_usd=0.0, cost_known=traits.has_price)
     prices: TokenPrices = price
     if price.long is not None and price.long_above is not None and usage.input_tokens > price.long_above:
         prices = price.long

@@ -111,7 +111,7 @@ class OpenAIModel:
                     yield piece
         if reply.finish_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits.price)
+        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:

@@ -10,6 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 import structlog
 
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import TITLE
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, StaleFence
@@ -101,6 +102,7 @@ class TitleCall:
             ratio = CharsPerToken()
             output = ratio.tokens_for(len(self._reply))
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
+            usage = price_usage(usage, self._model.traits)
         return build_usage_event(self._model.traits.name, TITLE, usage)
 
     async def _call_model(self) -> None:
