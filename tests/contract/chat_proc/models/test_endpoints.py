@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from helpers.provider import WireProvider, build_openai_events, run_provider
+from helpers.provider import Answer, WireProvider, build_openai_events, run_provider
 
 from chat_proc.agent.compaction import SummaryWriter
 from chat_proc.bootstrap import choose_models
@@ -20,20 +20,28 @@ from everturn.models.tokens import CharsPerToken
 from everturn_testing.long_conversations import play_conversation
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
-KEYS = {
+KEYS = {"LOCAL_API_KEY": "local-secret", "GATEWAY_TOKEN": "gateway-secret"}
+CUSTOM = "Authorization: Bearer official-header\nX-Api-Key: official-header\nUser-Agent: official\nHost: official"
+OFFICIAL = {
     "OPENAI_API_KEY": "official-openai-key",
+    "OPENAI_ADMIN_KEY": "official-admin-key",
+    "OPENAI_ORG_ID": "official-organization",
+    "OPENAI_PROJECT_ID": "official-project",
+    "OPENAI_BASE_URL": "http://official.test/v1",
+    "OPENAI_CUSTOM_HEADERS": CUSTOM,
     "ANTHROPIC_API_KEY": "official-anthropic-key",
     "ANTHROPIC_AUTH_TOKEN": "official-anthropic-token",
-    "LOCAL_API_KEY": "local-secret",
-    "GATEWAY_TOKEN": "gateway-secret",
+    "ANTHROPIC_BASE_URL": "http://official.test",
+    "ANTHROPIC_CUSTOM_HEADERS": CUSTOM,
 }
+"""What the SDKs read for their providers; an endpoint gets none of it."""
 PRICE = {"input": 1.0, "output": 2.0}
 PICTURE = ModelRequest((PromptMessage("user", (MediaPart("image/png", b"PNG", "a.png"), TextPart("Look"))),), 9_000)
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in KEYS.items():
+    for name, value in {**KEYS, **OFFICIAL}.items():
         monkeypatch.setenv(name, value)
 
 
@@ -55,9 +63,12 @@ def build_anthropic_events(text: str) -> tuple[str, ...]:
     return tuple(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
-def find_keys(headers: Mapping[str, str]) -> set[str]:
-    """The keys among the values of headers."""
-    return {key for key in KEYS.values() if any(key in value for value in headers.values())}
+def check_headers(provider: WireProvider, key: str | None) -> None:
+    """Everything that was received has this key and nothing of OFFICIAL."""
+    for received in provider.received:
+        assert received.headers.get("authorization") == (key and f"Bearer {key}")
+        assert received.headers["host"] == provider.url.removeprefix("http://")
+        assert "official" not in str(received.headers)
 
 
 async def test_a_model_of_an_openai_endpoint_is_called_with_its_key_card_and_price(provider: WireProvider) -> None:
@@ -71,7 +82,7 @@ async def test_a_model_of_an_openai_endpoint_is_called_with_its_key_card_and_pri
     sent = provider.received[0]
     assert (sent.path, sent.body["model"], sent.body["max_tokens"]) == ("/v1/chat/completions", "qwen3-vl:8b", 500)
     assert sent.body["messages"][0]["content"][0]["type"] == "image_url"
-    assert find_keys(sent.headers) == {"local-secret"}
+    check_headers(provider, "local-secret")
     finish = pieces[-1]
     assert join_text(pieces) == "seen"
     assert isinstance(finish, ReplyFinished)
@@ -91,7 +102,7 @@ async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_
     assert (sent.path, sent.body["model"], sent.body["max_tokens"]) == ("/v1/messages", "mine", 500)
     assert sent.body["messages"][0]["content"][0]["type"] == "image"
     assert sent.body["thinking"]["type"] == "adaptive"
-    assert find_keys(sent.headers) == {"gateway-secret"}
+    check_headers(provider, "gateway-secret")
     finish = pieces[-1]
     assert join_text(pieces) == "seen"
     assert isinstance(finish, ReplyFinished)
@@ -101,7 +112,7 @@ async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_
 @pytest.mark.parametrize(
     ("protocol", "events"), [("openai", build_openai_events("hi")), ("anthropic", build_anthropic_events("hi"))]
 )
-async def test_an_endpoint_without_a_key_gets_no_key_of_a_provider(
+async def test_an_endpoint_without_a_key_gets_none(
     provider: WireProvider, protocol: str, events: tuple[str, ...]
 ) -> None:
     provider.answer_events(*events)
@@ -111,8 +122,22 @@ async def test_an_endpoint_without_a_key_gets_no_key_of_a_provider(
     pieces = await collect_pieces(models.model("decision"), build_request())
 
     assert join_text(pieces) == "hi"
-    assert find_keys(provider.received[0].headers) == set()
+    check_headers(provider, None)
     assert not models.model("decision").traits.images
+
+
+async def test_a_redirect_to_another_server_does_not_take_the_key_along(provider: WireProvider) -> None:
+    async with run_provider(WireProvider()) as other:
+        provider.answer(Answer([], status=307, headers={"location": f"{other.url}/v1/chat/completions"}))
+        other.answer_events(*build_openai_events("hi"))
+        endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
+        models = choose({"endpoints": {"local": endpoint}}, model="local:mine")
+
+        pieces = await collect_pieces(models.model("decision"), build_request())
+
+        assert join_text(pieces) == "hi"
+        check_headers(provider, "local-secret")
+        check_headers(other, None)
 
 
 async def test_roles_and_the_fallback_can_use_different_endpoints(provider: WireProvider) -> None:

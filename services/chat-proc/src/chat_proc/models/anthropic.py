@@ -75,10 +75,11 @@ def _keep(part: Part, kept: bool) -> Part:
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "AnthropicModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
     client = AsyncAnthropic(
-        api_key=server and server.api_key,
+        # Without any key, the SDK would read that of its provider. The hooks remove this one.
+        api_key=server and (server.api_key or "none"),
         base_url=server and server.base_url,
         max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()),
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server)),
     )
     card = cards.find_card(choice, reads_media=server is None)
     traits = card.build_traits(choice.name, provider="anthropic", server_address=client.base_url.host)

@@ -1,4 +1,5 @@
-"""Bounds the size of a provider's HTTP replies, below the SDKs, which read whole events and errors into memory.
+"""Bounds the size of a provider's HTTP replies, below the SDKs, which read whole events and errors into memory, and
+keeps what the SDKs read from the environment out of the requests to an operator's endpoint.
 
 An SDK copies an unfinished event again with every chunk or line of it, and decodes it on the event loop: 80 MB without
 an end, or a small gzip stream that unpacks to them, once blocked a worker for so long that it lost the leases of all
@@ -6,12 +7,13 @@ its turns.
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 
 import httpx2
 
+from chat_proc.models.endpoints import Server
 from chat_proc.models.replies import try_build_error_object
 from everturn.core import http_bodies
 from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody
@@ -30,11 +32,41 @@ _LONGEST_END = 4
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
 """Also matches mixed line ends, which no provider writes."""
 _HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
+_PROTOCOL_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "anthropic-version",
+        "connection",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+    }
+)
+"""The headers of an SDK that an endpoint is sent. Others can come from variables such as `OPENAI_ORG_ID` and
+`ANTHROPIC_CUSTOM_HEADERS`, which are meant for the provider's own server."""
 
 
-def build_event_hooks() -> EventHooks:
-    """Hooks for the HTTP client of an SDK."""
-    return http_bodies.build_event_hooks(_check_reply, _translate)
+def build_event_hooks(server: Server | None = None) -> EventHooks:
+    """Hooks for the HTTP client of an SDK, which calls this endpoint, or its provider if there is none."""
+    hooks = http_bodies.build_event_hooks(_check_reply, _translate)
+    if server is not None:
+        hooks["request"].append(_build_header_filter(server))
+    return hooks
+
+
+def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """A hook that leaves a request only what the endpoint must know: the protocol's headers and its own key."""
+
+    async def filter_headers(request: httpx2.Request) -> None:
+        kept = {name: value for name, value in request.headers.items() if name in _PROTOCOL_HEADERS}
+        # HTTPX drops this header when a redirect leads to another origin, which must not get the key either.
+        if "Authorization" in request.headers and server.api_key is not None:
+            kept["Authorization"] = f"Bearer {server.api_key}"
+        kept |= {"Host": request.url.netloc.decode("ascii"), "User-Agent": "Everturn/1.0"}
+        request.headers = httpx2.Headers(kept)
+
+    return filter_headers
 
 
 def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:

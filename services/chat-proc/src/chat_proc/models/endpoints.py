@@ -4,25 +4,22 @@ configuration file)."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from everturn.core.logging import is_secret_name
 
-NO_KEY: Final = "none"
-"""Sent to a server without keys: the SDKs would send the key of their own provider instead."""
-
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the models of an endpoint are called."""
+    """Where the models of an endpoint are called, and with which key; None if it needs none."""
 
     base_url: str
-    api_key: str = field(repr=False)
+    api_key: str | None = field(repr=False)
 
 
 class Endpoint(BaseModel):
@@ -64,4 +61,4 @@ class Endpoint(BaseModel):
 
     def build_server(self, environment: Mapping[str, str]) -> Server:
         """The server with its key, which must be set."""
-        return Server(self.base_url, NO_KEY if self.key_env is None else environment[self.key_env].strip())
+        return Server(self.base_url, None if self.key_env is None else environment[self.key_env].strip())

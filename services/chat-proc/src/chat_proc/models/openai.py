@@ -60,10 +60,11 @@ _OFFICIAL_HOST = "api.openai.com"
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
     client = AsyncOpenAI(
-        api_key=server and server.api_key,
+        # Without any key, the SDK would read that of its provider. The hooks remove this one.
+        api_key=server and (server.api_key or "none"),
         base_url=server and server.base_url,
         max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks()),
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server)),
     )
     host = client.base_url.host
     card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
