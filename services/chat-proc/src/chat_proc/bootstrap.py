@@ -200,7 +200,7 @@ async def open_worker(
         presence = PresenceTask(redis.presences, own, turn_average)
         drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
         worker = build_worker(settings, bounds, owner, drivers, kits, loop)
-        name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
+        name, why = models.model(DECISION).traits.ledger_name, models.choice(DECISION).why
         search = embedder.name, encoder.why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
         if settings.metrics_listen:
@@ -383,7 +383,10 @@ def build_context(settings: WorkerSettings, traits: ModelTraits, reply_tokens: i
     if limits.max_tokens < MIN_CONTEXT_TOKENS:
         # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
         _log.warning(
-            "The model has a small context", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS
+            "The model has a small context",
+            model=traits.ledger_name,
+            tokens=limits.max_tokens,
+            enough=MIN_CONTEXT_TOKENS,
         )
     return limits
 

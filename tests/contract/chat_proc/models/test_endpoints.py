@@ -160,6 +160,20 @@ async def test_roles_and_the_fallback_can_use_different_endpoints(provider: Wire
     assert models.fallback.traits.name == "n"
 
 
+async def test_the_ledger_names_the_endpoint_of_a_model_and_the_server_does_not_see_it(provider: WireProvider) -> None:
+    provider.answer_events(*build_openai_events("Sales in March"))
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
+    models = choose({"endpoints": {"local": endpoint}}, model="local:qwen3:8b")
+    call = TitleCall(models.model("title"), build_request())
+
+    await call.run()
+
+    usage = call.build_usage()
+    assert usage is not None
+    assert (usage.model, usage.input_tokens) == ("local:qwen3:8b", 1_000)
+    assert provider.received[0].body["model"] == "qwen3:8b"
+
+
 async def test_an_interrupted_title_call_is_priced_by_its_card(provider: WireProvider) -> None:
     provider.answer_events(*build_openai_events("Sales")[:1], hang=True)
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 from helpers.recorded_spans import KeptTracing
@@ -126,6 +127,18 @@ async def test_the_fallback_answers_and_is_booked_under_its_name() -> None:
     assert bench.texts(CompletionBody) == ["From the second."]
     assert [usage.model for _, usage in bench.platform.usage] == ["second"]
     await check_conversation(bench)
+
+
+async def test_models_of_the_same_name_on_two_endpoints_are_booked_apart() -> None:
+    traits = ModelTraits("m", 200_000, images=False, documents=False, provider="openai", endpoint="one")
+    first = ScriptedModel([[Fail(ModelFailed("down"))], answer("Hello.")], traits=traits)
+    other = ScriptedModel([answer("Hi.")], traits=replace(traits, endpoint="two"))
+    bench = Bench(model=first, fallback=other)
+
+    await run(bench)
+    await run(bench)
+
+    assert [usage.model for _, usage in bench.platform.usage] == ["two:m", "one:m"]
 
 
 async def test_each_call_of_a_round_is_a_span_with_the_number_of_the_round() -> None:

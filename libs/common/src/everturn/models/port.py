@@ -165,6 +165,7 @@ class ModelTraits:
     """The capabilities of a model. `context_tokens` counts input and output together."""
 
     name: str
+    """As the server knows it."""
     context_tokens: int
     images: bool
     documents: bool
@@ -172,11 +173,18 @@ class ModelTraits:
     """The provider's name in OpenTelemetry; the default is for the demo and for tests, whose calls cost nothing."""
     server_address: str = ""
     """The host that is called, for traces; empty for a test model."""
+    endpoint: str = ""
+    """The operator's endpoint that serves the model; empty for a provider's own server."""
     max_output_tokens: int | None = None
     """The longest reply; None if it is unknown."""
     abilities: frozenset[Ability] = frozenset()
     price: Price | None = None
     """None if it is unknown."""
+
+    @property
+    def ledger_name(self) -> str:
+        """Its name in the ledger, metrics and logs: two endpoints can serve models of the same name."""
+        return f"{self.endpoint}:{self.name}" if self.endpoint else self.name
 
     @property
     def has_price(self) -> bool:

@@ -134,10 +134,10 @@ class SummaryWriter:
                 finally:
                     if not reply.is_free:
                         usage = reply.usage or _estimate_usage(model, request, reply, snapshot)
-                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, usage))
+                        self.usage.append(build_usage_event(model.traits.ledger_name, SUMMARY, usage))
                         span.note(describe_usage(self.usage[-1]))
         except (ModelFailed, TimeoutError) as failure:
-            _log.warning("Could not get a summary from the model", model=model.traits.name, why=str(failure))
+            _log.warning("Could not get a summary from the model", model=model.traits.ledger_name, why=str(failure))
         return reply.text if reply.counts else None
 
     async def _call_model(self, model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:

@@ -255,7 +255,7 @@ class Generator:
             except ModelFailed as failure:
                 _log.warning(
                     "Model call failed",
-                    model=model.traits.name,
+                    model=model.traits.ledger_name,
                     turn_id=turn.turn_id,
                     reason=failure.kind,
                     error=str(failure),
@@ -294,7 +294,7 @@ class Generator:
         """The partial reply. Its usage was recorded when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
-        nothing = build_usage_event(call.model.traits.name, DECISION, ModelUsage())
+        nothing = build_usage_event(call.model.traits.ledger_name, DECISION, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False)
 
     async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
@@ -316,9 +316,9 @@ class Generator:
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
         traits = self._models[0].traits
-        tokens = estimate_request(request, self._ratios.of(traits.name))
+        tokens = estimate_request(request, self._ratios.of(traits.ledger_name))
         usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits)
-        return build_usage_event(traits.name, DECISION, usage)
+        return build_usage_event(traits.ledger_name, DECISION, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         with call.turn.activity.open_call("model call"), WaitingNotice(call.turn, call.round) as notice:
@@ -341,16 +341,16 @@ class Generator:
                     case ReplyFinished():
                         reply.usage, reply.reason = piece.usage, piece.reason
                         reply.response_model, reply.response_id = piece.response_model, piece.response_id
-                        self._ratios.learn(call.model.traits.name, call.request, piece.usage)
+                        self._ratios.learn(call.model.traits.ledger_name, call.request, piece.usage)
 
     def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
         usage = reply.usage
         if usage is None:
-            ratio = self._ratios.of(call.model.traits.name)
+            ratio = self._ratios.of(call.model.traits.ledger_name)
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
             usage = price_usage(usage, call.model.traits)
-        return build_usage_event(call.model.traits.name, DECISION, usage)
+        return build_usage_event(call.model.traits.ledger_name, DECISION, usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class TurnPrompts:
     @property
     def ratio(self) -> CharsPerToken:
         """The learned ratio of the deciding model."""
-        return self._kit.ratios.of(self._traits.name)
+        return self._kit.ratios.of(self._traits.ledger_name)
 
     async def measure(self, context: RoundContext) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
@@ -244,7 +244,7 @@ class TurnPrompts:
         return build_source_pool(turn.pool.rows), self._announce(context, workspace)
 
     def _record(self, request: ModelRequest, context: RoundContext) -> RequestRecord:
-        model = self._traits.name
+        model = self._traits.ledger_name
         return RequestRecord(
             request=request,
             items=tuple(self._renderer.rendered),

@@ -82,7 +82,12 @@ def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -
         http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server)),
     )
     card = cards.find_card(choice, reads_media=server is None)
-    traits = card.build_traits(choice.name, provider="anthropic", server_address=client.base_url.host)
+    traits = card.build_traits(
+        choice.name,
+        provider="anthropic",
+        server_address=client.base_url.host,
+        endpoint="" if server is None else server.endpoint,
+    )
     return AnthropicModel(client, traits, adaptive_thinking=card.adaptive_thinking)
 
 

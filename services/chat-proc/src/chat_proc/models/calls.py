@@ -24,13 +24,13 @@ def open_call(
     ourselves.
     """
     with (
-        MODEL_CALL_SECONDS.labels(traits.name, role).time(),
+        MODEL_CALL_SECONDS.labels(traits.ledger_name, role).time(),
         tracing.span(f"chat {traits.name}", _describe(traits, request, role, turn), kind="client") as span,
     ):
         try:
             yield span
         except (ModelFailed, TimeoutError) as failure:
-            MODEL_CALLS_FAILED.labels(traits.name, role).inc()
+            MODEL_CALLS_FAILED.labels(traits.ledger_name, role).inc()
             span.fail(failure.kind if isinstance(failure, ModelFailed) else "timeout")
             raise
 

@@ -55,7 +55,7 @@ class ModelCard(BaseModel):
             raise ValueError('Write prices such as { input = 1.0, output = 5.0 }, or "unknown"')
         return value
 
-    def build_traits(self, name: str, *, provider: str, server_address: str) -> ModelTraits:
+    def build_traits(self, name: str, *, provider: str, server_address: str, endpoint: str = "") -> ModelTraits:
         """The traits of the model with this card."""
         return ModelTraits(
             name,
@@ -64,6 +64,7 @@ class ModelCard(BaseModel):
             documents=self.documents,
             provider=provider,
             server_address=server_address,
+            endpoint=endpoint,
             max_output_tokens=self.max_output_tokens,
             abilities=self.abilities,
             price=self.price,

@@ -18,6 +18,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 class Server:
     """Where the models of an endpoint are called, and with which key; None if it needs none."""
 
+    endpoint: str
     base_url: str
     api_key: str | None = field(repr=False)
 
@@ -59,6 +60,6 @@ class Endpoint(BaseModel):
         """Whether the key is set, or none is needed."""
         return self.key_env is None or bool(environment.get(self.key_env, "").strip())
 
-    def build_server(self, environment: Mapping[str, str]) -> Server:
-        """The server with its key, which must be set."""
-        return Server(self.base_url, None if self.key_env is None else environment[self.key_env].strip())
+    def build_server(self, name: str, environment: Mapping[str, str]) -> Server:
+        """The server of the endpoint with this name. Its key must be set."""
+        return Server(name, self.base_url, None if self.key_env is None else environment[self.key_env].strip())

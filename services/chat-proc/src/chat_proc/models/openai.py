@@ -68,7 +68,10 @@ def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -
     )
     host = client.base_url.host
     card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
-    return OpenAIModel(client, card.build_traits(choice.name, provider="openai", server_address=host))
+    traits = card.build_traits(
+        choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
+    )
+    return OpenAIModel(client, traits)
 
 
 class OpenAIModel:

@@ -145,7 +145,7 @@ def build_provider_model(
 ) -> LanguageModel:
     """The chosen model of a provider or endpoint. Raises BadConfig if its card can't be used."""
     if endpoint := endpoints.get(choice.provider):
-        return PROVIDERS[endpoint.protocol].build(choice, cards, endpoint.build_server(environment))
+        return PROVIDERS[endpoint.protocol].build(choice, cards, endpoint.build_server(choice.provider, environment))
     return PROVIDERS[choice.provider].build(choice, cards, None)
 
 

@@ -134,7 +134,7 @@ class RetryingModel:
                     raise
                 _log.warning(
                     "Retrying the model call",
-                    model=self.traits.name,
+                    model=self.traits.ledger_name,
                     attempt=attempt,
                     wait_s=wait_s,
                     reason=failure.kind,

@@ -87,7 +87,7 @@ class TitleCall:
                     if (usage := self.build_usage()) is not None:
                         span.note(describe_usage(usage))
         except (ModelFailed, TimeoutError) as failure:
-            _log.warning("Could not get a title from the model", model=self._model.traits.name, why=str(failure))
+            _log.warning("Could not get a title from the model", model=self._model.traits.ledger_name, why=str(failure))
 
     def try_title(self) -> str | None:
         """The title; None if the reply has not arrived, or is not a title."""
@@ -103,7 +103,7 @@ class TitleCall:
             output = ratio.tokens_for(len(self._reply))
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
             usage = price_usage(usage, self._model.traits)
-        return build_usage_event(self._model.traits.name, TITLE, usage)
+        return build_usage_event(self._model.traits.ledger_name, TITLE, usage)
 
     async def _call_model(self) -> None:
         """Raises ModelFailed, TimeoutError."""
