@@ -21,6 +21,7 @@ class Answer:
 
 @dataclass
 class Received:
+    method: str
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
@@ -29,13 +30,17 @@ class Received:
 class WireProvider:
     """Answers requests in order; the last answer is repeated. Knows when a client has gone.
 
-    `choose` may answer before that, with None for what it leaves to the order.
+    `choose` may answer before that, with None for what it leaves to the order. What is read with GET is answered by its
+    path from `pages`, otherwise with 404.
     """
 
     def __init__(self, choose: Callable[[Received], Answer | None] = lambda _: None) -> None:
         self.answers: list[Answer] = []
         self.received: list[Received] = []
         """The requests that `choose` left."""
+        self.pages: dict[str, Answer] = {}
+        self.read: list[Received] = []
+        """The requests with GET."""
         self.client_left = asyncio.Event()
         self.url = ""
         self._choose = choose
@@ -50,6 +55,10 @@ class WireProvider:
     def answer_bytes(self, stream: bytes) -> None:
         """An event stream that the network hands on byte by byte."""
         self.answer(Answer([stream[at : at + 1] for at in range(len(stream))]))
+
+    def answer_page(self, path: str, body: Any, **more: Any) -> None:
+        """What is read from this path: one JSON document."""
+        self.pages[path] = Answer([json.dumps(body).encode()], headers={"content-type": "application/json"}, **more)
 
     def answer_error(self, status: int, body: Any, **headers: str) -> None:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -91,6 +100,9 @@ class WireProvider:
         return True
 
     def _find_answer(self, received: Received) -> Answer:
+        if received.method == "GET":
+            self.read.append(received)
+            return self.pages.get(received.path.partition("?")[0], Answer([b"{}"], status=404))
         chosen = self._choose(received)
         if chosen is not None:
             return chosen
@@ -106,7 +118,8 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Received(first.split()[1], headers, json.loads(body))
+    method, path, _ = first.split()
+    return Received(method, path, headers, json.loads(body or b"{}"))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chat_proc.bootstrap import open_worker
 from chat_proc.catalog.tool import Tool
-from chat_proc.models.roles import ModelChoice, ModelRoles
+from chat_proc.models.roles import ModelChoice, ModelRoles, RoleChoices
 from chat_proc.settings import WorkerSettings
 from everturn.core.identity import Principal
 from everturn.events.cursor import ORIGIN
@@ -79,7 +79,7 @@ async def open_long_conversation(
         max_iterations=20,
     )
     choices = {role: ModelChoice("anthropic", role, "the test's own") for role in models}
-    roles = ModelRoles(choices["decision"], lambda choice: models[choice.name], by_role=choices)
+    roles = ModelRoles(RoleChoices(choices["decision"], choices), lambda choice: models[choice.name])
     async with AsyncExitStack() as stack:
         worker, _ = await stack.enter_async_context(open_worker(settings, models=roles, tools=tools))
         ingress = await stack.enter_async_context(open_database(urls.ingress, pool_size=4, application_name="session"))

@@ -14,12 +14,13 @@ from chat_proc.bootstrap import (
     choose_web_tools,
     open_worker,
 )
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.settings import ModelsConfig, OperatorConfig, WorkerSettings
+from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
@@ -111,7 +112,7 @@ def test_each_provider_is_loaded_when_it_is_chosen(provider: str, tmp_path: Path
     script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
     name = str(script) if provider == "scripted" else "offline"
 
-    model = build_model(ModelChoice(provider, name, "test"), ModelsConfig(), {})
+    model = build_model(ModelChoice(provider, name, "test"), ModelCards(), {}, {})
 
     assert model.traits.name
 

@@ -21,7 +21,9 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.models.providers import build_provider_model, choose_roles
+from chat_proc.models.cards import ModelCards
+from chat_proc.models.endpoints import Endpoint
+from chat_proc.models.providers import ask_context_lengths, build_provider_model, choose_roles
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
     DECISION,
@@ -41,7 +43,6 @@ from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import (
     MIN_CONTEXT_TOKENS,
     ExecutionSettings,
-    ModelsConfig,
     OperatorConfig,
     WorkerSettings,
     load_config,
@@ -138,7 +139,7 @@ async def open_worker(
     An application that embeds a worker can pass `models` that replace those of the settings, and more `tools`.
     """
     config = load_config(settings.config)
-    models = models or choose_models(settings, config)
+    models = models or await choose_models(settings, config)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(
@@ -285,19 +286,22 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
     )
 
 
-def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
-    """The models by role; each is loaded on first use. Raises BadModelSetting."""
-    environment = settings.model_environment
-    return choose_roles(
-        environment,
-        dict[str, str](config.models.roles.items()),
-        settings.fallback_model,
-        partial(build_model, models=config.models, environment=environment),
-        config.models.endpoints,
-    )
+async def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
+    """The models by role; each is loaded on first use. Servers are asked now for what no card says.
+
+    Raises BadModelSetting, BadConfig.
+    """
+    environment, endpoints = settings.model_environment, config.models.endpoints
+    roles = dict[str, str](config.models.roles.items())
+    choices = choose_roles(environment, roles, settings.fallback_model, endpoints)
+    cards = ModelCards(config.models.cards, config.models.unpriced)
+    cards = replace(cards, stated=await ask_context_lengths(choices.used, cards, environment, endpoints))
+    return ModelRoles(choices, partial(build_model, cards=cards, environment=environment, endpoints=endpoints))
 
 
-def build_model(choice: ModelChoice, models: ModelsConfig, environment: Mapping[str, str]) -> LanguageModel:
+def build_model(
+    choice: ModelChoice, cards: ModelCards, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> LanguageModel:
     """The chosen model with retries. Raises BadConfig if the configuration of the model can't be used."""
     if choice.provider == OFFLINE:
         from chat_proc.demo.model import build_model as build_demo
@@ -308,7 +312,7 @@ def build_model(choice: ModelChoice, models: ModelsConfig, environment: Mapping[
 
         model = build_scripted(choice.name)
     else:
-        model = build_provider_model(choice, models.build_cards(), environment, models.endpoints)
+        model = build_provider_model(choice, cards, environment, endpoints)
     return RetryingModel(model, limits=MODEL_RETRIES)
 
 

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings
 
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
-from chat_proc.models.cards import ModelCard, ModelCards, Unpriced
+from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
 from everturn.core.logging import find_named_secrets, find_url_secrets
@@ -341,10 +341,6 @@ class ModelsConfig(_Section):
     endpoints: Mapping[Annotated[str, AfterValidator(check_endpoint_name)], Endpoint] = {}
     cards: Mapping[str, ModelCard] = {}
     unpriced: Unpriced = "allow"
-
-    def build_cards(self) -> ModelCards:
-        """The cards, over the built-in ones."""
-        return ModelCards(self.cards, self.unpriced)
 
 
 class OperatorConfig(_Section):

@@ -45,11 +45,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def choose(models: Mapping[str, Any], **more: str) -> ModelRoles:
+async def choose(models: Mapping[str, Any], **more: str) -> ModelRoles:
     settings = WorkerSettings(
         database_url="postgresql://w@h/n", redis_url="redis://h/0", objects_url="file:///none", **more
     )
-    return choose_models(settings, OperatorConfig.model_validate({"models": models}))
+    return await choose_models(settings, OperatorConfig.model_validate({"models": models}))
 
 
 def build_anthropic_events(text: str) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def build_anthropic_events(text: str) -> tuple[str, ...]:
 
 def check_headers(provider: WireProvider, key: str | None) -> None:
     """Everything that was received has this key and nothing of OFFICIAL."""
-    for received in provider.received:
+    for received in (*provider.received, *provider.read):
         assert received.headers.get("authorization") == (key and f"Bearer {key}")
         assert received.headers["host"] == provider.url.removeprefix("http://")
         assert "official" not in str(received.headers)
@@ -75,7 +75,7 @@ async def test_a_model_of_an_openai_endpoint_is_called_with_its_key_card_and_pri
     provider.answer_events(*build_openai_events("seen"))
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
     card = {"images": True, "max_output_tokens": 500, "price": PRICE}
-    models = choose({"endpoints": {"local": endpoint}, "cards": {"qwen*": card}}, model="local:qwen3-vl:8b")
+    models = await choose({"endpoints": {"local": endpoint}, "cards": {"qwen*": card}}, model="local:qwen3-vl:8b")
 
     pieces = await collect_pieces(models.model("decision"), PICTURE)
 
@@ -94,7 +94,7 @@ async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_
     provider.answer_events(*build_anthropic_events("seen"))
     endpoint = {"protocol": "anthropic", "base_url": provider.url, "key_env": "GATEWAY_TOKEN"}
     card = {"images": True, "max_output_tokens": 500, "price": PRICE, "adaptive_thinking": True}
-    models = choose({"endpoints": {"gateway": endpoint}, "cards": {"gateway:*": card}}, model="gateway:mine")
+    models = await choose({"endpoints": {"gateway": endpoint}, "cards": {"gateway:*": card}}, model="gateway:mine")
 
     pieces = await collect_pieces(models.model("decision"), PICTURE)
 
@@ -117,7 +117,7 @@ async def test_an_endpoint_without_a_key_gets_none(
 ) -> None:
     provider.answer_events(*events)
     endpoint = {"protocol": protocol, "base_url": provider.url}
-    models = choose({"endpoints": {"local": endpoint}}, model="local:mine")
+    models = await choose({"endpoints": {"local": endpoint}}, model="local:mine")
 
     pieces = await collect_pieces(models.model("decision"), build_request())
 
@@ -131,7 +131,7 @@ async def test_a_redirect_to_another_server_does_not_take_the_key_along(provider
         provider.answer(Answer([], status=307, headers={"location": f"{other.url}/v1/chat/completions"}))
         other.answer_events(*build_openai_events("hi"))
         endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
-        models = choose({"endpoints": {"local": endpoint}}, model="local:mine")
+        models = await choose({"endpoints": {"local": endpoint}}, model="local:mine")
 
         pieces = await collect_pieces(models.model("decision"), build_request())
 
@@ -148,7 +148,7 @@ async def test_roles_and_the_fallback_can_use_different_endpoints(provider: Wire
             "first": {"protocol": "openai", "base_url": f"{provider.url}/v1"},
             "second": {"protocol": "anthropic", "base_url": other.url},
         }
-        models = choose(
+        models = await choose(
             {"endpoints": endpoints, "roles": {"title": "second:m"}}, model="first:m", fallback_model="second:n"
         )
 
@@ -163,7 +163,7 @@ async def test_roles_and_the_fallback_can_use_different_endpoints(provider: Wire
 async def test_the_ledger_names_the_endpoint_of_a_model_and_the_server_does_not_see_it(provider: WireProvider) -> None:
     provider.answer_events(*build_openai_events("Sales in March"))
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
-    models = choose({"endpoints": {"local": endpoint}}, model="local:qwen3:8b")
+    models = await choose({"endpoints": {"local": endpoint}}, model="local:qwen3:8b")
     call = TitleCall(models.model("title"), build_request())
 
     await call.run()
@@ -177,7 +177,7 @@ async def test_the_ledger_names_the_endpoint_of_a_model_and_the_server_does_not_
 async def test_an_interrupted_title_call_is_priced_by_its_card(provider: WireProvider) -> None:
     provider.answer_events(*build_openai_events("Sales")[:1], hang=True)
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
-    models = choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
+    models = await choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
     call = TitleCall(models.model("title"), build_request(), limit_s=0.2)
 
     await call.run()
@@ -191,7 +191,7 @@ async def test_an_interrupted_title_call_is_priced_by_its_card(provider: WirePro
 async def test_an_interrupted_summary_call_is_priced_by_its_card(provider: WireProvider) -> None:
     provider.answer_events(*build_openai_events("## Done")[:1], hang=True)
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
-    models = choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
+    models = await choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
     timeline = play_conversation(["turn", "turn"])
     blocks, limits = tuple(timeline.blocks), ContextLimits(8_000)
     snapshot = Snapshot(blocks, timeline.turn_id, timeline.round, "now", 400, limits, CharsPerToken())

@@ -1,3 +1,4 @@
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,7 @@ def build_tool_ports() -> ToolPorts:
 
 def kits(settings: WorkerSettings, config: OperatorConfig) -> Kits:
     tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts())
-    models = choose_models(settings, config)
+    models = asyncio.run(choose_models(settings, config))
     return build_kits(
         settings,
         config,

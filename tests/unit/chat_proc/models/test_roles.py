@@ -23,7 +23,7 @@ class Built:
 
 def choose(environment: dict[str, str], roles: dict[str, str], fallback: str = "") -> tuple[ModelRoles, Built]:
     built = Built()
-    return choose_roles(environment, roles, fallback, built.build), built
+    return ModelRoles(choose_roles(environment, roles, fallback), built.build), built
 
 
 def test_a_role_with_a_model_of_its_own_gets_it_and_the_others_the_default() -> None:

@@ -1,5 +1,6 @@
 """The Anthropic Messages API as a LanguageModel, over the official SDK."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -7,11 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import anthropic.types as sdk
+import httpx2
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
 from chat_proc.models.endpoints import Server
+from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -42,6 +45,8 @@ from everturn.models.tokens import estimate_usage
 
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""
+MAX_LISTED = 1_000
+"""Models on one page of the API's list, at most."""
 
 _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -74,13 +79,7 @@ def _keep(part: Part, kept: bool) -> Part:
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "AnthropicModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
-    client = AsyncAnthropic(
-        # Without any key, the SDK would read that of its provider. The hooks remove this one.
-        api_key=server and (server.api_key or "none"),
-        base_url=server and server.base_url,
-        max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server)),
-    )
+    client = _build_client(server)
     card = cards.find_card(choice, reads_media=server is None)
     traits = card.build_traits(
         choice.name,
@@ -89,6 +88,27 @@ def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -
         endpoint="" if server is None else server.endpoint,
     )
     return AnthropicModel(client, traits, adaptive_thinking=card.adaptive_thinking)
+
+
+async def ask_context_tokens(name: str, server: Server | None) -> int | None:
+    """The context length of a model, if the server states it. Raises ModelFailed."""
+    async with _build_client(server, max_bytes=MAX_LIST_BYTES) as client:
+        try:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                listed = await client.get(f"/v1/models?limit={MAX_LISTED}", cast_to=httpx2.Response)
+                return await read_context_tokens(listed, name)
+        except (AnthropicError, *TRANSPORT, *MALFORMED) as error:
+            raise build_list_failure(error) from error
+
+
+def _build_client(server: Server | None, *, max_bytes: int | None = None) -> AsyncAnthropic:
+    return AsyncAnthropic(
+        # Without any key, the SDK would read that of its provider. The hooks remove this one.
+        api_key=server and (server.api_key or "none"),
+        base_url=server and server.base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server, max_bytes=max_bytes)),
+    )
 
 
 class AnthropicModel:

@@ -47,9 +47,16 @@ _PROTOCOL_HEADERS = frozenset(
 `ANTHROPIC_CUSTOM_HEADERS`, which are meant for the provider's own server."""
 
 
-def build_event_hooks(server: Server | None = None) -> EventHooks:
-    """Hooks for the HTTP client of an SDK, which calls this endpoint, or its provider if there is none."""
-    hooks = http_bodies.build_event_hooks(_check_reply, _translate)
+def build_event_hooks(server: Server | None = None, *, max_bytes: int | None = None) -> EventHooks:
+    """Hooks for the HTTP client of an SDK, which calls this endpoint, or its provider if there is none.
+
+    `max_bytes` bounds a whole reply instead of each of its events.
+    """
+
+    def check(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
+        return _check_reply(pieces, headers) if max_bytes is None else http_bodies.check_size(pieces, max_bytes)
+
+    hooks = http_bodies.build_event_hooks(check, _translate)
     if server is not None:
         hooks["request"].append(_build_header_filter(server))
     return hooks

@@ -91,10 +91,18 @@ class _Table(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ModelCards:
-    """The operator's cards by name or glob, over the built-in ones."""
+    """The operator's cards by name or glob, over the built-in ones.
+
+    `stated` has the context lengths that servers state, by the full names of models whose cards have none.
+    """
 
     own: Mapping[str, ModelCard] = field(default_factory=dict[str, ModelCard])
     unpriced: Literal["refuse", "allow"] | Price = "allow"
+    stated: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def has_context(self, choice: ModelChoice) -> bool:
+        """Whether a card says how long the context of a model is. Raises BadConfig like `find_card`."""
+        return "context_tokens" in self._merge(choice)
 
     def find_card(self, choice: ModelChoice, *, reads_media: bool) -> ModelCard:
         """The complete card of a model. Each field comes from the most specific card that sets it.
@@ -102,10 +110,9 @@ class ModelCards:
         `reads_media` is assumed for images and documents if no card sets them. Raises BadConfig if two of the
         operator's cards are equally specific, or if a price is required and missing.
         """
-        known: dict[str, object] = {}
-        for card in (find_built_in(choice.name), *self._find_own(choice)):
-            if card is not None:
-                known |= {name: getattr(card, name) for name in card.model_fields_set}
+        known = self._merge(choice)
+        if choice.full_name in self.stated:
+            known.setdefault("context_tokens", self.stated[choice.full_name])
         if known.get("price") is None and isinstance(self.unpriced, Price):
             known["price"] = self.unpriced
         found = ModelCard.model_validate({"images": reads_media, "documents": reads_media, **known})
@@ -118,6 +125,11 @@ class ModelCards:
         log = _log.warning if assumed else _log.info
         log("Loaded a model card", model=choice.full_name, assumed=assumed, **found.model_dump(mode="json"))
         return found
+
+    def _merge(self, choice: ModelChoice) -> dict[str, object]:
+        """The fields that the cards of a model set."""
+        cards = (find_built_in(choice.name), *self._find_own(choice))
+        return {name: getattr(card, name) for card in cards if card is not None for name in card.model_fields_set}
 
     def _find_own(self, choice: ModelChoice) -> list[ModelCard]:
         """The operator's cards for a model, the most specific last."""

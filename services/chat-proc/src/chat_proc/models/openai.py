@@ -1,5 +1,6 @@
 """The OpenAI Chat Completions API, and any server that speaks it, as a LanguageModel, over the official SDK."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -27,6 +28,7 @@ from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
 from chat_proc.models.endpoints import Server
+from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -59,19 +61,47 @@ _OFFICIAL_HOST = "api.openai.com"
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
-    client = AsyncOpenAI(
-        # Without any key, the SDK would read that of its provider. The hooks remove this one.
-        api_key=server and (server.api_key or "none"),
-        base_url=server and server.base_url,
-        max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server)),
-    )
+    client = _build_client(server)
     host = client.base_url.host
     card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
     traits = card.build_traits(
         choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
     )
     return OpenAIModel(client, traits)
+
+
+async def ask_context_tokens(name: str, server: Server | None) -> int | None:
+    """The context length of a model, if the server states it. Raises ModelFailed."""
+    async with _build_client(server, max_bytes=MAX_LIST_BYTES) as client:
+        if client.base_url.host == _OFFICIAL_HOST:
+            return None  # its list has no lengths
+        try:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                listed = await client.get("/models", cast_to=httpx2.Response)
+                tokens = await read_context_tokens(listed, name)
+                return tokens or await _ask_lm_studio(client, name)
+        except (OpenAIError, *TRANSPORT, *MALFORMED) as error:
+            raise build_list_failure(error) from error
+
+
+async def _ask_lm_studio(client: AsyncOpenAI, name: str) -> int | None:
+    """The same from the list of LM Studio's own API; None if the server has no such API, but perhaps a page for it."""
+    root = str(client.base_url).removesuffix("/").removesuffix("/v1")
+    try:
+        listed = await client.get(f"{root}/api/v0/models", cast_to=httpx2.Response)
+        return await read_context_tokens(listed, name)
+    except (APIStatusError, ValueError, RecursionError):
+        return None
+
+
+def _build_client(server: Server | None, *, max_bytes: int | None = None) -> AsyncOpenAI:
+    return AsyncOpenAI(
+        # Without any key, the SDK would read that of its provider. The hooks remove this one.
+        api_key=server and (server.api_key or "none"),
+        base_url=server and server.base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server, max_bytes=max_bytes)),
+    )
 
 
 class OpenAIModel:

@@ -5,16 +5,21 @@ Models of the operator's endpoints are named and built like those of the provide
 The main model is `EVERTURN_MODEL`, otherwise that of the API key that is set, otherwise the offline demo.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Endpoint, Server
-from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, ModelRoles
+from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, RoleChoices
 from everturn.core.errors import Invalid
-from everturn.models.port import LanguageModel
+from everturn.models.port import LanguageModel, ModelFailed
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +28,15 @@ class Provider:
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
     SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set. `build` returns
-    the chosen model, on the provider's own server if there is no other; it imports the adapter, because all SDKs
-    together cost 2 s and 166 MB.
+    the chosen model, and `ask_context_tokens` the context length that its server states, on the provider's own server
+    if there is no other. They import the adapter, because all SDKs together cost 2 s and 166 MB.
     """
 
     keys: Mapping[str, str]
     options: Mapping[str, str]
     default_model: str
     build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
+    ask_context_tokens: Callable[[str, Server | None], Awaitable[int | None]]
 
 
 def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
@@ -39,10 +45,22 @@ def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | No
     return build_model(choice, cards, server)
 
 
+async def _ask_anthropic(name: str, server: Server | None) -> int | None:
+    from chat_proc.models.anthropic import ask_context_tokens
+
+    return await ask_context_tokens(name, server)
+
+
 def _build_openai(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
     from chat_proc.models.openai import build_model
 
     return build_model(choice, cards, server)
+
+
+async def _ask_openai(name: str, server: Server | None) -> int | None:
+    from chat_proc.models.openai import ask_context_tokens
+
+    return await ask_context_tokens(name, server)
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
@@ -54,6 +72,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         options={"ANTHROPIC_BASE_URL": "Another server with an Anthropic-compatible API."},
         default_model="claude-sonnet-5-5",
         build=_build_anthropic,
+        ask_context_tokens=_ask_anthropic,
     ),
     "openai": Provider(
         keys={
@@ -62,6 +81,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         options={"OPENAI_BASE_URL": "Another server with an OpenAI-compatible API."},
         default_model="gpt-6.1-terra",
         build=_build_openai,
+        ask_context_tokens=_ask_openai,
     ),
 }
 """By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
@@ -144,18 +164,59 @@ def build_provider_model(
     choice: ModelChoice, cards: ModelCards, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
 ) -> LanguageModel:
     """The chosen model of a provider or endpoint. Raises BadConfig if its card can't be used."""
+    provider, server = _find_server(choice, environment, endpoints)
+    return provider.build(choice, cards, server)
+
+
+async def ask_context_lengths(
+    choices: Iterable[ModelChoice],
+    cards: ModelCards,
+    environment: Mapping[str, str],
+    endpoints: Mapping[str, Endpoint],
+) -> Mapping[str, int]:
+    """The context lengths that servers state for those of the models whose cards have none, by full name.
+
+    Takes as long as the slowest server, bounded by `model_lists.ASK_LIMIT_S`. Raises BadConfig if the cards can't be
+    used.
+    """
+    unknown = [c for c in choices if c.provider not in (OFFLINE, SCRIPTED) and not cards.has_context(c)]
+    async with asyncio.TaskGroup() as group:
+        asked = {
+            choice.full_name: group.create_task(_try_ask(choice, *_find_server(choice, environment, endpoints)))
+            for choice in unknown
+        }
+    return {name: tokens for name, task in asked.items() if (tokens := task.result()) is not None}
+
+
+async def _try_ask(choice: ModelChoice, provider: Provider, server: Server | None) -> int | None:
+    """None if the server does not state it, or can't be asked, which is logged."""
+    try:
+        return await provider.ask_context_tokens(choice.name, server)
+    except ModelFailed as failure:
+        _log.warning(
+            "Could not ask for the context length of a model",
+            model=choice.full_name,
+            error=failure.detail,
+            provider_text=failure.provider_text,
+        )
+        return None
+
+
+def _find_server(
+    choice: ModelChoice, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> tuple[Provider, Server | None]:
+    """How a model is called; without a server, on that of the provider."""
     if endpoint := endpoints.get(choice.provider):
-        return PROVIDERS[endpoint.protocol].build(choice, cards, endpoint.build_server(choice.provider, environment))
-    return PROVIDERS[choice.provider].build(choice, cards, None)
+        return PROVIDERS[endpoint.protocol], endpoint.build_server(choice.provider, environment)
+    return PROVIDERS[choice.provider], None
 
 
 def choose_roles(
     environment: Mapping[str, str],
     roles: Mapping[str, str],
     fallback: str,
-    build: Callable[[ModelChoice], LanguageModel],
     endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS,
-) -> ModelRoles:
+) -> RoleChoices:
     """The models for these variables and the roles of the configuration file; raises BadModelSetting."""
     by_role = {
         role: read_choice(f"models.roles.{role}", setting, environment, endpoints)
@@ -163,4 +224,4 @@ def choose_roles(
         if role != EMBEDDING
     }
     second = read_choice("EVERTURN_FALLBACK_MODEL", fallback, environment, endpoints) if fallback.strip() else None
-    return ModelRoles(choose_model(environment, endpoints), build, by_role=by_role, fallback=second)
+    return RoleChoices(choose_model(environment, endpoints), by_role, second)

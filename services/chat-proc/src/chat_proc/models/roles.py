@@ -1,7 +1,7 @@
 """Which model serves which role."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from everturn.models.port import LanguageModel, ModelTraits
@@ -32,29 +32,36 @@ class ModelChoice:
         return f"{self.provider}:{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class RoleChoices:
+    """The chosen models. `by_role` has the roles for which the operator configured one."""
+
+    default: ModelChoice
+    by_role: Mapping[str, ModelChoice] = field(default_factory=dict[str, ModelChoice])
+    fallback: ModelChoice | None = None
+
+    def find(self, role: str) -> ModelChoice:
+        """The configured model for the role, otherwise the default."""
+        return self.by_role.get(role, self.default)
+
+    @property
+    def used(self) -> tuple[ModelChoice, ...]:
+        """The choices of all roles and the fallback, each model once."""
+        choices = (self.find(DECISION), self.find(SUMMARY), self.find(TITLE), self.fallback)
+        return tuple({choice.full_name: choice for choice in choices if choice is not None}.values())
+
+
 class ModelRoles:
-    """Builds models on first use; roles with the same choice share one model.
+    """Builds models on first use; roles with the same choice share one model."""
 
-    `by_role` has the roles for which the operator configured a model.
-    """
-
-    def __init__(
-        self,
-        default: ModelChoice,
-        build: Callable[[ModelChoice], LanguageModel],
-        *,
-        by_role: Mapping[str, ModelChoice] | None = None,
-        fallback: ModelChoice | None = None,
-    ) -> None:
-        self._default = default
+    def __init__(self, choices: RoleChoices, build: Callable[[ModelChoice], LanguageModel]) -> None:
+        self._choices = choices
         self._build = build
-        self._by_role = by_role or {}
-        self._fallback = fallback
-        self._built: dict[tuple[str, str], LanguageModel] = {}
+        self._built: dict[str, LanguageModel] = {}
 
     def choice(self, role: str) -> ModelChoice:
-        """The configured model for the role, otherwise the default."""
-        return self._by_role.get(role, self._default)
+        """The chosen model of the role."""
+        return self._choices.find(role)
 
     def model(self, role: str) -> LanguageModel:
         """The model of a required role."""
@@ -66,20 +73,19 @@ class ModelRoles:
         A scripted model serves such a role only if it is configured for it.
         """
         choice = self.choice(role)
-        if choice.provider == OFFLINE or (choice.provider == SCRIPTED and role not in self._by_role):
+        if choice.provider == OFFLINE or (choice.provider == SCRIPTED and role not in self._choices.by_role):
             return None
         return self._model(choice)
 
     @property
     def fallback(self) -> LanguageModel | None:
         """The model that decides if the deciding model has failed."""
-        return None if self._fallback is None else self._model(self._fallback)
+        return None if self._choices.fallback is None else self._model(self._choices.fallback)
 
     def _model(self, choice: ModelChoice) -> LanguageModel:
-        key = (choice.provider, choice.name)
-        if key not in self._built:
-            self._built[key] = self._build(choice)
-        return self._built[key]
+        if choice.full_name not in self._built:
+            self._built[choice.full_name] = self._build(choice)
+        return self._built[choice.full_name]
 
 
 def narrow_traits(model: LanguageModel, fallback: LanguageModel | None) -> ModelTraits:
