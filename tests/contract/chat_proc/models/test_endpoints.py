@@ -160,7 +160,20 @@ async def test_roles_and_the_fallback_can_use_different_endpoints(provider: Wire
     assert models.fallback.traits.name == "n"
 
 
-async def test_the_ledger_names_the_endpoint_of_a_model_and_the_server_does_not_see_it(provider: WireProvider) -> None:
+async def test_a_request_fits_the_context_that_the_server_states(provider: WireProvider) -> None:
+    provider.answer_page("/v1/models", {"data": [{"id": "mine", "max_model_len": 8_192}]})
+    provider.answer_events(*build_openai_events("hi"))
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
+    models = await choose({"endpoints": {"local": endpoint}}, model="local:mine")
+
+    await collect_pieces(models.model("decision"), ModelRequest(build_request().messages, 8_192))
+
+    assert provider.received[0].body["max_tokens"] == 4_096
+    assert len(provider.read) == 1
+    check_headers(provider, "local-secret")
+
+
+async def test_the_ledger_names_the_endpoint_and_the_server_does_not_see_it(provider: WireProvider) -> None:
     provider.answer_events(*build_openai_events("Sales in March"))
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
     models = await choose({"endpoints": {"local": endpoint}}, model="local:qwen3:8b")

@@ -178,3 +178,9 @@ def test_the_traits_of_a_model_are_those_of_its_card() -> None:
     assert (traits.name, traits.provider, traits.server_address) == ("mine", "openai", "localhost")
     assert (traits.price, traits.abilities, traits.has_price) == (card.price, {"json_schema"}, True)
     assert (traits.limit_reply(99), traits.limit_reply(101)) == (99, 100)
+
+
+def test_a_reply_leaves_half_of_a_small_context_to_the_request() -> None:
+    traits = ModelCard(context_tokens=8_192).build_traits("mine", provider="openai", server_address="localhost")
+
+    assert (traits.limit_reply(4_000), traits.limit_reply(8_192)) == (4_000, 4_096)

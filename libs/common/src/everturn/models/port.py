@@ -192,8 +192,8 @@ class ModelTraits:
         return self.provider == STAND_IN_PROVIDER or self.price is not None
 
     def limit_reply(self, tokens: int) -> int:
-        """This number of tokens, or the longest reply of the model if that is less."""
-        return tokens if self.max_output_tokens is None else min(tokens, self.max_output_tokens)
+        """This number of tokens, or the longest reply or half of the context of the model if that is less."""
+        return min(tokens, max(1, self.context_tokens // 2), self.max_output_tokens or tokens)
 
 
 class ModelFailed(EverturnError):
