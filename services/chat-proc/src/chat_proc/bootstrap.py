@@ -40,13 +40,7 @@ from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
-from chat_proc.settings import (
-    MIN_CONTEXT_TOKENS,
-    ExecutionSettings,
-    OperatorConfig,
-    WorkerSettings,
-    load_config,
-)
+from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
@@ -287,7 +281,7 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 
 
 async def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
-    """The models by role; each is loaded on first use. Servers are asked now for what no card says.
+    """The models by role; each is built on first use, but servers are asked now for what no card says.
 
     Raises BadModelSetting, BadConfig.
     """

@@ -132,7 +132,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default="",
         validation_alias="EVERTURN_MODEL",
         description="<provider>:<name>, <endpoint>:<name> or offline; empty chooses by the API key that is set. The "
-        "providers are listed with their keys among the variables that libraries read, endpoints are in the "
+        "providers are listed with their keys among the variables that libraries read; endpoints are defined in the "
         "configuration file.",
     )
     fallback_model: str = Field(

@@ -1,7 +1,7 @@
 """Model cards: the limits, abilities and price of each model.
 
-What the operator's cards (`models.cards` in the configuration file) leave out comes from the built-in table
-`models.toml`, and what that leaves out too, from cautious defaults.
+A fact comes from the operator's cards (`models.cards` in the configuration file), otherwise from the built-in table
+`models.toml`, otherwise, if it is the context length, from the model's server, otherwise from a cautious default.
 """
 
 import re
@@ -24,7 +24,7 @@ from everturn.models.port import Ability, ModelTraits, ModelUsage, Price, TokenP
 _log = structlog.get_logger(__name__)
 
 UNKNOWN_CONTEXT_TOKENS = 128_000
-"""Assumed for a model without a card: the smallest context among chat models that are still sold."""
+"""Assumed if neither a card nor the server says it: the smallest context among chat models that are still sold."""
 
 _ASSUMED = frozenset({"context_tokens", "images", "documents", "abilities", "price"})
 """The fields whose defaults can be wrong for a model."""
@@ -105,7 +105,7 @@ class ModelCards:
         return "context_tokens" in self._merge(choice)
 
     def find_card(self, choice: ModelChoice, *, reads_media: bool) -> ModelCard:
-        """The complete card of a model. Each field comes from the most specific card that sets it.
+        """The complete card of a model, which is logged. Each field comes from the most specific card that sets it.
 
         `reads_media` is assumed for images and documents if no card sets them. Raises BadConfig if two of the
         operator's cards are equally specific, or if a price is required and missing.
