@@ -62,11 +62,33 @@ CHANNELS = (
     _repaired("invents its own tags", "<thinking>Hm.</thinking><action>{}</action>", "no_channel"),
     _repaired("translates the tags", '<Kanal:aktion>{"action": "complete"}</Kanal:aktion>', "no_channel"),
     _repaired("misspells the action channel", "<channel:thinking>Hm.</channel:thinking><channel:acton>{}", "no_action"),
-    _repaired("answers in Markdown only", "# Result\n\nThe answer is **4**.", "no_channel"),
+    Misbehaviour(
+        "answers in Markdown only", ("# Result\n\nThe answer is **4**.\n",), text="# Result\n\nThe answer is **4**."
+    ),
+    Misbehaviour("answers with a word", ("4",), text="4"),
+    Misbehaviour(
+        "thinks in its channel and answers outside of any", ("<channel:thinking>Hm.</channel:thinking>\nDone.",)
+    ),
+    Misbehaviour("answers in an answer channel", ("<channel:thinking>Hm.</channel:thinking><channel:answer>Done.",)),
+    Misbehaviour("answers in JSON that was asked for", ('```json\n{"sum": 4}\n```',), text='```json\n{"sum": 4}\n```'),
+    Misbehaviour("writes its action without a channel", ('{"action": "complete", "final_answer": "Done."}',)),
+    Misbehaviour(
+        "writes a call in a code fence, without a channel",
+        ('```json\n{"action": "call_tool", "tool_call": {"tool_id": "demo.echo", "params": {}}}\n```', DONE),
+        calls=(ECHO,),
+    ),
+    _repaired("writes a wrong action without a channel", '{"action": "search", "notes": "x"}', "unknown_action"),
+    _repaired(
+        "writes prose and then what looks like a native tool call",
+        'I will look at the file now.\n<tool_call>{"name": "demo.echo"}</tool_call>',
+        "no_channel",
+    ),
     _repaired(
         "writes what looks like a native tool call", '<tool_call>{"name": "demo.echo"}</tool_call>', "no_channel"
     ),
-    _repaired("writes endless prose outside of channels", "la " * 10_000, "reply_too_long"),
+    Misbehaviour(
+        "writes endless prose", ("la " * 200_000,), "cut", ("la " * 200_000)[:400_000].strip(), CUT, chunk_chars=4_096
+    ),
     _repaired("returns an empty reply", "", "empty_reply"),
     _repaired("returns only whitespace", " \n\t ", "empty_reply"),
     _repaired("writes endless whitespace", " " * 500_000, "reply_too_long"),
@@ -83,6 +105,13 @@ CHANNELS = (
     Misbehaviour(
         "writes prose before a call", ("Sure! " + echo(), DONE), notices=("text_outside_channels",), calls=(ECHO,)
     ),
+    Misbehaviour(
+        "writes a sentence before a call",
+        ("I will look at the file that you sent. " + echo(), DONE),
+        notices=("text_outside_channels",),
+        calls=(ECHO,),
+    ),
+    Misbehaviour("writes a sentence before its answer", ("Here is what I found in the file. " + DONE,)),
     Misbehaviour("writes the action before its thinking", (DONE + "<channel:thinking>Hm.</channel:thinking>",)),
     Misbehaviour("begins with a stray closing tag", ("</channel:action>" + DONE,)),
     Misbehaviour("thinks twice", (2 * "<channel:thinking>Hm.</channel:thinking>" + DONE,)),
@@ -258,18 +287,16 @@ STREAKS = (
         limits=TurnLimits(rounds=1),
     ),
     Misbehaviour(
-        "answers in JSON of another form, forever",
-        ('{"action": "final_answer", "answer": "It is 4."}',) * 4,
-        "capped",
-        "It is 4.",
-        ("no_channel",) * 3,
+        "answers in JSON of another form",
+        ('{"action": "final_answer", "answer": "It is 4."}',),
+        text="It is 4.",
     ),
     Misbehaviour(
-        "writes prose first and ends with tool calls in JSON",
-        (BAD, BAD, "It is 4.", '{"tool": "demo.echo", "args": {}}'),
-        "capped",
-        "It is 4.",
-        ("not_json", "not_json", "no_channel"),
+        "is asked to close and calls a tool in JSON of another form",
+        (BAD, BAD, BAD, '{"tool": "demo.echo", "args": {}}'),
+        "no-closing-answer",
+        None,
+        ("not_json",) * 3,
     ),
     Misbehaviour(
         "reads an instruction in a tool's result",

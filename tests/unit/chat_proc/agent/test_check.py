@@ -62,7 +62,7 @@ def test_an_answer_is_taken_with_all_that_belongs_to_it() -> None:
     [
         (NONSENSE, "not_json", "JSON"),
         ("", "empty_reply", ""),
-        ("Only words.", "no_channel", ""),
+        ("<invoke>x</invoke>", "no_channel", ""),
         ("<channel:thinking>Hm.</channel:thinking>", "no_action", "action"),
         (call("demo.none", {}), "bad_tool_call", "no tool"),
         (call("demo.echo", {"other": 1}), "bad_tool_call", "are invalid"),

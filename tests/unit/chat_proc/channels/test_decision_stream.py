@@ -144,7 +144,7 @@ def test_only_the_first_answer_and_the_allowed_actions_are_shown() -> None:
     ("reply", "kinds"),
     [
         ("", ["empty_reply"]),
-        ("The answer is 4.", ["no_channel"]),
+        ("<tool_call>demo.echo</tool_call>", ["no_channel"]),
         ("<channel:thinking>x</channel:thinking>", ["no_action"]),
         ("Sure! " + action(action="exit", final_answer="x"), ["text_outside_channels"]),
         ("<channel:action>oops</channel:action>", ["not_json"]),

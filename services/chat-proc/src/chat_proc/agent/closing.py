@@ -5,11 +5,9 @@ gives none, the last resort is usable text that the model wrote in a wrong form,
 model that declines ends the turn with a problem, and so does a repeated failure of our own code before an answer.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Literal
 
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
@@ -25,6 +23,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
+from chat_proc.channels.prose import read_usable_text
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
@@ -36,11 +35,6 @@ from everturn.timeline.turns import CutReason, Outcome
 
 MAX_STEPS = 20
 """Steps that the account lists; the rest are only counted."""
-_FENCE = "```"
-_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
-_OWN_MARKUP = re.compile(r"</?(?:channel:|tool_call|function|invoke)", re.IGNORECASE)
-_OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
-_ANSWER_KEYS = ("final_answer", "answer")
 _STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown", "cancelled": "cancelled"}
 
 
@@ -159,17 +153,6 @@ def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Probl
     return problem("content-filtered", title, 502, "Change the message and try again.")
 
 
-def read_usable_text(text: str) -> str:
-    """The text of a reply without channels that a person can read; empty if it is our own markup or JSON."""
-    text = text.strip()
-    fence = _FENCE_START.match(text)
-    end = len(text) - len(_FENCE)
-    inner = text[fence.end() : end].strip() if fence and fence.end() <= end and text.endswith(_FENCE) else text
-    if inner[:1] in ("{", "["):
-        return _read_json(inner, otherwise=text)
-    return "" if _OWN_MARKUP.search(text) else text
-
-
 def find_usable_text(turn_blocks: Sequence[Block]) -> str:
     """The last text of the turn that would have been an answer in the right form, or was shown as one."""
     for block in reversed(turn_blocks):
@@ -197,17 +180,3 @@ def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
     if files:
         lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
     return f"I could not finish the answer: I reached {cap}. This is what I did:\n\n" + "\n".join(lines)
-
-
-def _read_json(text: str, *, otherwise: str) -> str:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return "" if _OWN_KEYS.search(text) else otherwise
-    if not isinstance(value, dict):
-        return "" if _OWN_KEYS.search(text) else otherwise
-    fields = cast("dict[str, object]", value)
-    answer = next((fields[key] for key in _ANSWER_KEYS if isinstance(fields.get(key), str)), None)
-    if isinstance(answer, str):
-        return answer.strip()
-    return "" if _OWN_KEYS.search(text) else otherwise

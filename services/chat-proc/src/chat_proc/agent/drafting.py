@@ -167,6 +167,7 @@ def _accept_answer(decision: Decision, action: Action, shown: str) -> GiveAnswer
         used_sids=decision.answer.used_sids if decision.answer else (),
         summary=decision.summary,
         notes=action.notes,
+        cut_reason=decision.cut_reason,
     )
 
 

@@ -19,6 +19,7 @@ from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import (
     AnswerText,
+    AnswerWithdrawn,
     ContentText,
     DecisionPiece,
     DecisionStream,
@@ -120,6 +121,14 @@ class RoundTexts:
             if not growing.completed:
                 growing.completed = True
                 self._send(channel, instance, growing, "", completed=True)
+
+    def show_again(self, *, without: str) -> None:
+        """Send all texts again, after a rewind, but forget those of one channel."""
+        self._texts = {key: growing for key, growing in self._texts.items() if key[0] != without}
+        for (channel, instance), growing in self._texts.items():
+            text, growing.pieces = "".join(growing.pieces), []
+            self._send(channel, instance, growing, text, completed=False)
+            growing.pieces.append(text)
 
     def text(self, channel: str, instance: int = 0) -> str:
         """The text sent so far."""
@@ -370,6 +379,7 @@ class _Reply:
     """One reply being received."""
 
     def __init__(self, turn: LeasedTurn, round_number: int, stream: DecisionStream) -> None:
+        self._turn = turn
         self._stream = stream
         self._sources = index_sources(turn.pool.rows)
         self._written: dict[int, _Written] = {}
@@ -411,6 +421,9 @@ class _Reply:
                 self.texts.say("notes", ordinal, piece.text, marker="timeline_text")
             case AnswerText():
                 self.texts.say("answer", 0, piece.text, marker="answer")
+            case AnswerWithdrawn():
+                self._turn.rewind()
+                self.texts.show_again(without="answer")
             case ContentText():
                 self._show_content(piece)
             case FieldClosed(field="content") if piece.instance in self._written:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.closing import build_refusal_problem, read_usable_text
+from chat_proc.agent.closing import build_refusal_problem
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     GiveAnswer,
@@ -33,6 +33,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.agent.tool_calls import effect_change
+from chat_proc.channels.prose import read_usable_text
 from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import problem

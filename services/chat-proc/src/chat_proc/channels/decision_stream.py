@@ -33,6 +33,7 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
+from chat_proc.channels.prose import ProseStream, has_own_keys, read_usable_text, unfence
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
@@ -45,6 +46,7 @@ _MAX_KNOWN_CHARS = 1_000
 _DECISION_TAGS = TagTable(
     (
         ChannelSyntax("thinking"),
+        ChannelSyntax("answer"),
         ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
         ChannelSyntax("code", "code"),
         ChannelSyntax("summary"),
@@ -293,7 +295,12 @@ class CodeText:
     instance: int
 
 
-DecisionPiece = ThinkingText | CodeText | ActionPiece | ChannelOpened | ChannelClosed
+@dataclass(frozen=True, slots=True)
+class AnswerWithdrawn:
+    """What was streamed as the answer so far is none, because the reply goes on with an action."""
+
+
+DecisionPiece = ThinkingText | CodeText | ActionPiece | AnswerWithdrawn | ChannelOpened | ChannelClosed
 
 
 class DecisionStream:
@@ -304,7 +311,8 @@ class DecisionStream:
         <channel:code>the program of the action before, if its tool takes one</channel:code>
 
     With several actions, a judge checks each as soon as its tool is known, so refused ones are not shown; otherwise
-    only the first action is streamed.
+    only the first action is streamed. A reply without an action is an answer: its text outside of channels, or that of
+    an answer channel.
     """
 
     def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits = _NO_LIMITS_GIVEN) -> None:
@@ -319,6 +327,7 @@ class DecisionStream:
         self._outside_chars_left = limits.max_outside_chars
         self._is_refused = False
         self._outside: list[str] = []
+        self._prose: ProseStream | None = ProseStream(CitationReplacer(self._sources))
         self._texts: list[str] = []
         self._thinking: list[str] = []
         self._summaries: list[str] = []
@@ -328,6 +337,8 @@ class DecisionStream:
         self._readings: list[Action | ActionRefusal] = []
         self._answer: StreamedAnswer | None = None
         self._any_channel = False
+        self._in_answer_channel = False
+        """Whether an answer channel was opened: then text outside of channels is not the answer."""
         self._in_thinking = False
         self._thinking_instance = 0
 
@@ -363,6 +374,8 @@ class DecisionStream:
         """
         cut = interrupted or reason != "stop" or self.is_over
         pieces = self._read_all(self._parser.finish(cut=cut))
+        if not self._readings:
+            pieces += self._read_without_action(complete=not cut)
         return pieces, self._build_decision(reason)
 
     def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:
@@ -373,9 +386,9 @@ class DecisionStream:
                     shown += self._read_text(piece)
                 case OutsideText():
                     self._outside.append(piece.text)
-                    self._outside_chars_left -= len(piece.text)
+                    shown += self._read_outside(piece.text)
                 case ChannelOpened():
-                    self._open(piece)
+                    shown += self._open(piece)
                     shown.append(piece)
                 case ChannelClosed():
                     shown += self._close(piece)
@@ -384,12 +397,65 @@ class DecisionStream:
                     assert_never(piece)
         return shown
 
+    def _read_outside(self, text: str) -> list[DecisionPiece]:
+        if self._prose is None or self._in_answer_channel:
+            self._outside_chars_left -= len(text)
+            return []
+        return self._read_prose(self._prose, text)
+
+    def _read_prose(self, prose: ProseStream, text: str) -> list[DecisionPiece]:
+        shown = prose.feed(text)
+        if prose.is_open:
+            self._outside_chars_left -= len(text)
+        if not prose.is_settled and prose.shown:
+            return self._withdraw_prose()
+        return [AnswerText(shown, 0)] if shown else []
+
+    def _withdraw_prose(self) -> list[DecisionPiece]:
+        """What was written outside of actions is no answer."""
+        prose, self._prose = self._prose, None
+        return [AnswerWithdrawn()] if prose is not None and prose.shown else []
+
+    def _read_without_action(self, *, complete: bool) -> list[DecisionPiece]:
+        """Read a reply that has ended without an action channel: it is an action without the channel, or an answer."""
+        outside, prose = "".join(self._outside), self._prose
+        if prose is None:
+            return []
+        rest = prose.finish()
+        if not prose.is_settled:
+            usable = read_usable_text(outside)
+            if self._take_bare_action(unfence(outside), is_certain=not usable):
+                return []
+            prose = ProseStream(CitationReplacer(self._sources), settled=True)
+            rest = prose.feed(usable) + prose.finish()
+        if not prose.raw:
+            return []
+        self._answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, complete)
+        return [*([AnswerText(rest, 0)] if rest else []), FieldClosed("answer", 0, complete)]
+
+    def _take_bare_action(self, text: str, *, is_certain: bool) -> bool:
+        """Read a reply that is an action without its channel. An invalid action is reported only if `is_certain`: then
+        the text is nothing else."""
+        if self._any_channel or not text.startswith("{") or not has_own_keys(text):
+            return False
+        reader = ActionReader()
+        reader.feed(text)
+        reading = reader.finish()[1]
+        if isinstance(reading, ActionRefusal) and not is_certain:
+            return False
+        self._readings.append(reading)
+        self._any_channel = True
+        self._outside.clear()
+        return True
+
     def _read_text(self, piece: ChannelText) -> Sequence[DecisionPiece]:
         if self._action is not None:
             pieces = self._action.feed(piece.text)
             return pieces if self._may_stream(piece.instance) else ()
         if self._in_thinking:
             return self._read_thinking(piece.text)
+        if piece.channel == "answer":
+            return self._read_prose(self._prose, piece.text) if self._prose is not None else ()
         self._texts.append(piece.text)
         return (CodeText(piece.text, piece.instance),) if piece.channel == "code" else ()
 
@@ -403,7 +469,7 @@ class DecisionStream:
         self._texts.append(text)
         return [ThinkingText(text, self._thinking_instance)]
 
-    def _open(self, piece: ChannelOpened) -> None:
+    def _open(self, piece: ChannelOpened) -> list[DecisionPiece]:
         self._any_channel = True
         if self._judge is None and self._readings and isinstance(self._readings[0], ActionRefusal):
             # Only now: stopping a reply that ends with its refused action would save nothing, but lose its usage
@@ -415,6 +481,13 @@ class DecisionStream:
             self._is_refused = self._is_refused or (self._limits.one_thinking and piece.instance > 0)
         elif piece.channel == "action":
             self._action = self._open_action(piece.instance)
+            return self._withdraw_prose()
+        elif piece.channel == "answer" and not self._readings and not self._in_answer_channel:
+            withdrawn = self._withdraw_prose()
+            self._prose = ProseStream(CitationReplacer(self._sources), settled=True)
+            self._in_answer_channel = True
+            return withdrawn
+        return []
 
     def _open_action(self, instance: int) -> ActionStream | GatedAction:
         if self._judge is not None:
@@ -436,6 +509,8 @@ class DecisionStream:
                 self._close_code(text, complete=piece.complete)
             case "thinking":
                 self._thinking.append(text.strip())
+            case "answer":
+                """Its text is the prose."""
             case _:
                 self._summaries.append(text.strip())
         return ()
@@ -460,6 +535,15 @@ class DecisionStream:
         return tuple(reading for reading in self._readings if isinstance(reading, Action))
 
     def _build_decision(self, reason: FinishReason) -> Decision:
+        if self._answer is not None and not self._readings:
+            return Decision(
+                raw="".join(self._raw),
+                thinking=tuple(text for text in self._thinking if text),
+                actions=(Action("complete", final_answer=self._answer.raw),),
+                summary="\n\n".join(filter(None, self._summaries)) or None,
+                answer=self._answer,
+                stopped_by=self._find_stop(reason),
+            )
         facts = ReplyFacts(
             raw="".join(self._raw),
             outside="".join(self._outside),

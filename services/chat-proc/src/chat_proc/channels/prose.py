@@ -1,0 +1,144 @@
+"""Text that a model writes outside of actions. A reply without an action is the model's answer, so its text is streamed
+as one from its first words on, unless it can still become something else."""
+
+import json
+import re
+from typing import Literal, cast
+
+from chat_proc.channels.citations import CitationReplacer
+
+SETTLED_CHARS = 16
+"""So many characters that begin no markup, JSON or a fence of it are the beginning of an answer."""
+_FENCE = "```"
+_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
+_OWN_MARKUP = re.compile(
+    r"</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)", re.IGNORECASE
+)
+_MARKUP_BEGINNING = re.compile(r"</?[a-z_|:]{0,14}\Z", re.IGNORECASE)
+_OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
+_ANSWER_KEYS = ("final_answer", "answer")
+
+
+class ProseStream:
+    """One answer in prose, as it arrives; `show` returns what can be shown of it.
+
+    It begins `settled` if the model has said that it is the answer. Blanks around it are dropped.
+    """
+
+    def __init__(self, cite: CitationReplacer, *, settled: bool = False) -> None:
+        self._cite = cite
+        self._state: Literal["open", "settled", "no_prose"] = "settled" if settled else "open"
+        self._waiting = ""
+        self._raw: list[str] = []
+        self._shown: list[str] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known yet what the text is."""
+        return self._state == "open"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the text is an answer so far."""
+        return self._state == "settled"
+
+    @property
+    def raw(self) -> str:
+        """The answer as the model wrote it."""
+        return "".join(self._raw)
+
+    @property
+    def shown(self) -> str:
+        """The answer with its citations replaced."""
+        return "".join(self._shown)
+
+    @property
+    def used_sids(self) -> tuple[int, ...]:
+        return self._cite.used_sids
+
+    def feed(self, text: str) -> str:
+        """Return what can be shown now. The end of `text` is held back if it can still become markup."""
+        if self._state == "no_prose":
+            return ""
+        self._waiting += text
+        if self._state == "open":
+            self._state = _judge_beginning(self._waiting.lstrip())
+        if self._state != "settled":
+            return ""
+        if _OWN_MARKUP.search(self._waiting):
+            self._state = "no_prose"
+            return ""
+        waiting = self._waiting if self._raw else self._waiting.lstrip()
+        settled = len(waiting.rstrip())
+        if beginning := _MARKUP_BEGINNING.search(waiting):
+            settled = min(settled, len(waiting[: beginning.start()].rstrip()))
+        self._waiting = waiting[settled:]
+        return self._show(waiting[:settled])
+
+    def finish(self) -> str:
+        """End the answer; returns the rest of it. A short text is an answer too."""
+        if self._state == "open":
+            self._state = "settled" if read_usable_text(self._waiting) == self._waiting.strip() else "no_prose"
+        if self._state == "no_prose":
+            return ""
+        rest = self._waiting.rstrip() if self._raw else self._waiting.strip()
+        self._waiting = ""
+        return self._show(rest) + self._keep(self._cite.finish())
+
+    def _show(self, raw: str) -> str:
+        if not raw:
+            return ""
+        self._raw.append(raw)
+        return self._keep(self._cite.feed(raw))
+
+    def _keep(self, shown: str) -> str:
+        if shown:
+            self._shown.append(shown)
+        return shown
+
+
+def _judge_beginning(text: str) -> Literal["open", "settled", "no_prose"]:
+    fence = _FENCE_START.match(text)
+    inner = text[fence.end() :] if fence else text
+    if inner[:1] in ("{", "[", "<"):
+        return "no_prose"
+    if len(text) < SETTLED_CHARS or not inner:
+        return "open"
+    return "settled"
+
+
+def unfence(text: str) -> str:
+    """The text inside a code fence, if the fence contains all of it."""
+    text = text.strip()
+    fence = _FENCE_START.match(text)
+    end = len(text) - len(_FENCE)
+    return text[fence.end() : end].strip() if fence and fence.end() <= end and text.endswith(_FENCE) else text
+
+
+def has_own_keys(text: str) -> bool:
+    """Whether a JSON text has keys of an action, rather than being an answer in JSON."""
+    return _OWN_KEYS.search(text) is not None
+
+
+def read_usable_text(text: str) -> str:
+    """The text of a reply without an action that a person can read; empty if it is our own markup or JSON."""
+    text = text.strip()
+    inner = unfence(text)
+    if inner[:1] in ("{", "["):
+        return _read_json(inner, otherwise=text)
+    is_marked = _OWN_MARKUP.search(text) or (text.startswith("<") and has_own_keys(text))
+    return "" if is_marked else text
+
+
+def _read_json(text: str, *, otherwise: str) -> str:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if has_own_keys(text) else otherwise
+    if not isinstance(value, dict):
+        return "" if has_own_keys(text) else otherwise
+    fields = cast("dict[str, object]", value)
+    answer = next((fields[key] for key in _ANSWER_KEYS if isinstance(fields.get(key), str)), None)
+    if isinstance(answer, str):
+        return answer.strip()
+    return "" if has_own_keys(text) else otherwise

@@ -1,0 +1,93 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.channels.actions import Decision
+from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_stream import AnswerText, AnswerWithdrawn, DecisionPiece, DecisionStream
+from everturn.models.port import FinishReason
+
+CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "t", "params": {}}}</channel:action>'
+DONE = '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
+
+
+def read(
+    chunks: Sequence[str], reason: FinishReason = "stop", *, interrupted: bool = False
+) -> tuple[list[DecisionPiece], Decision]:
+    stream = DecisionStream(limits=DecisionLimits(stops_early=False))
+    pieces = [piece for chunk in chunks for piece in stream.feed(chunk)]
+    last, decision = stream.finish(reason, interrupted=interrupted)
+    return [*pieces, *last], decision
+
+
+def shown(pieces: Sequence[DecisionPiece]) -> str:
+    """The answer that a client has at the end."""
+    text = ""
+    for piece in pieces:
+        match piece:
+            case AnswerText():
+                text += piece.text
+            case AnswerWithdrawn():
+                text = ""
+            case _:
+                """Not about the answer."""
+    return text
+
+
+def test_an_answer_in_prose_is_streamed_from_its_first_words_on() -> None:
+    stream = DecisionStream()
+
+    assert stream.feed("\n The answer") == []
+    assert stream.feed(" is four") == [AnswerText("The answer is four", 0)]
+    assert stream.feed(", <") == [AnswerText(",", 0)]
+    assert stream.feed("b>four</b>. \n") == [AnswerText(" <b>four</b>.", 0)]
+    _, decision = stream.finish()
+
+    assert decision.actions[0].final_answer == "The answer is four, <b>four</b>."
+    assert decision.problems == () and decision.cut_reason is None
+
+
+PARTS = (
+    *("The answer ", "is 4.", " ", "\n", "<", "<b>", "<tool_call>", "<chan", "[[S:1]]"),
+    *('{"a": 1}', '{"action": "search"}', "```json\n", "```"),
+    *("<channel:thinking>", "</channel:thinking>", "<channel:answer>", "</channel:answer>", CALL, DONE),
+)
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.data())
+def test_the_answer_does_not_depend_on_the_chunks(reply: str, data: st.DataObject) -> None:
+    whole, decision = read([reply])
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(reply)), max_size=12)))
+    chunks = [reply[a:b] for a, b in zip([0, *cuts], [*cuts, len(reply)], strict=True)]
+
+    pieces, again = read(chunks)
+
+    assert shown(pieces) == shown(whole)
+    assert again == decision
+    assert decision.answer is None or shown(whole) == decision.answer.shown
+
+
+@pytest.mark.parametrize("end", [CALL, DONE, '<tool_call>{"name": "x"}</tool_call>', "<channel:answer>Done."])
+def test_prose_is_withdrawn_if_the_reply_goes_on_with_something_else(end: str) -> None:
+    prose = "I will look at the file first."
+
+    pieces, decision = read([prose, " ", end])
+
+    assert AnswerText(prose, 0) in pieces and AnswerWithdrawn() in pieces
+    assert shown(pieces) == ("Done." if "Done." in end else "")
+    assert decision.answer is None or decision.answer.raw == "Done."
+
+
+@pytest.mark.parametrize(
+    ("reason", "interrupted", "cut_reason"),
+    [("length", False, "length"), ("content_filter", False, "content_filter"), ("stop", True, "incomplete")],
+)
+def test_prose_that_breaks_off_is_an_incomplete_answer(
+    reason: FinishReason, interrupted: bool, cut_reason: str
+) -> None:
+    _, decision = read(["The answer is probably fo"], reason, interrupted=interrupted)
+
+    assert decision.actions[0].final_answer == "The answer is probably fo"
+    assert decision.cut_reason == cut_reason
