@@ -92,6 +92,20 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call in the provider's own form. `index` tells the calls of a reply apart, from 0.
+
+    The first piece of a call has its `name`, and `call_id` if the provider gives one; `arguments` is the next piece of
+    a JSON object.
+    """
+
+    index: int
+    arguments: str = ""
+    name: str = ""
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelUsage:
     """Tokens of one call as the provider counts them. `input_tokens` includes both cache counts.
 
