@@ -29,7 +29,13 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
-from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import (
+    LanguageModelContract,
+    build_request,
+    collect_pieces,
+    join_calls,
+    join_text,
+)
 
 TRAITS = ModelTraits(
     "claude-haiku-4-5",
@@ -391,3 +397,55 @@ async def test_a_character_that_the_network_cuts_arrives_whole(provider: WirePro
 
     assert join_text(pieces) == "Stra\u00dfe \U0001f600"
     assert "\u00df".encode() in events
+
+
+def called(index: int, name: str, call_id: str, arguments: dict[str, Any] | None = None) -> str:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments or {}}
+    return event("content_block_start", index=index, content_block=block)
+
+
+def wrote(index: Any, text: Any) -> str:
+    return event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": text})
+
+
+CALLS = {
+    "in parts": (
+        (
+            called(1, "read", "a"),
+            wrote(1, ""),
+            wrote(1, '{"n":'),
+            wrote(1, "1}"),
+            called(2, "read", "b"),
+            wrote(2, "{}"),
+        ),
+        [("read", "a", '{"n":1}'), ("read", "b", "{}")],
+    ),
+    "whole at the start": (
+        (called(0, "read", "a", {"n": 1}), wrote(0, '{"n":1}'), called(0, "read", "b", {"n": 2})),
+        [("read", "a", '{"n": 1}'), ("read", "b", '{"n": 2}')],
+    ),
+    "without an index or id": (
+        (called(0, "read", "").replace('"index": 0, ', ""), wrote(None, "{}")),
+        [("read", "", "{}")],
+    ),
+    "without arguments": ((called(0, "read", "a"),), [("read", "a", "")]),
+    "values of other types": (
+        (event("content_block_start", index=[], content_block={"type": "tool_use", "name": 7}), wrote([], 5)),
+        [("7", "", "5")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_calls_are_read_whatever_a_gateway_sends(
+    provider: WireProvider, model: AnthropicModel, name: str
+) -> None:
+    events, expected = CALLS[name]
+    provider.answer_events(started(), said("Let me see."), *events, stopped("tool_use"))
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_text(pieces) == "Let me see."
+    assert join_calls(pieces) == expected
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert pieces[-1].reason == "stop"

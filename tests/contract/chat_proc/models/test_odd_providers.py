@@ -24,7 +24,7 @@ from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
 from chat_proc.models.roles import ModelChoice
 from everturn.core.http_bodies import MAX_ERROR_BYTES
-from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
+from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta, ToolCallDelta
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
 TRAITS = ModelTraits("m", 100_000, images=False, documents=False)
@@ -63,6 +63,8 @@ def ask(build: Build, response: httpx2.Response) -> str:
         for piece in pieces:
             if isinstance(piece, TextDelta | ReasoningDelta):
                 piece.text.encode()
+            elif isinstance(piece, ToolCallDelta):
+                f"{piece.call_id}{piece.name}{piece.arguments}".encode()
         usage = pieces[-1].usage  # type: ignore[union-attr]
         assert all(0 <= count < 2**63 for count in (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens))
         assert all(type(count) is int for count in (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens))
@@ -107,6 +109,42 @@ def test_values_of_any_shape_in_a_stream_never_crash_us(
         ask(build, build_stream(*build_events(text, usage, finish)))
     except ModelFailed:
         """Refused in order."""
+
+
+def build_openai_calls(index: object, call_id: object, name: object, arguments: object) -> list[dict[str, Any]]:
+    call = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
+    chunks = [{"delta": {"tool_calls": [call, call]}}, {"delta": {}, "finish_reason": "tool_calls"}]
+    return [{"id": "c", "model": "m", "choices": [chunk]} for chunk in chunks]
+
+
+def build_anthropic_calls(index: object, call_id: object, name: object, arguments: object) -> list[dict[str, Any]]:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        {
+            "type": "content_block_delta",
+            "index": index,
+            "delta": {"type": "input_json_delta", "partial_json": arguments},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    ]
+
+
+CALLS = [(build_openai, build_openai_calls), (build_anthropic, build_anthropic_calls)]
+
+
+@pytest.mark.parametrize(("build", "build_events"), CALLS, ids=["openai", "anthropic"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(index=JSON, call_id=JSON, name=JSON, arguments=JSON)
+def test_calls_of_any_shape_never_crash_us(
+    build: Build,
+    build_events: Callable[..., list[dict[str, Any]]],
+    index: object,
+    call_id: object,
+    name: object,
+    arguments: object,
+) -> None:
+    ask(build, build_stream(*build_events(index, call_id, name, arguments)))
 
 
 @pytest.mark.parametrize("build", [build_openai, build_anthropic])

@@ -28,8 +28,15 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
     TextPart,
+    ToolCallDelta,
 )
-from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import (
+    LanguageModelContract,
+    build_request,
+    collect_pieces,
+    join_calls,
+    join_text,
+)
 
 TRAITS = ModelTraits(
     "gpt-6.1-terra",
@@ -335,3 +342,143 @@ async def test_a_character_that_the_network_cuts_arrives_whole(provider: WirePro
 
     assert join_text(pieces) == "Stra\u00dfe \U0001f600"
     assert "\u00df".encode() in events
+
+
+def called(*calls: dict[str, Any], content: str | None = None) -> str:
+    return chunk({"content": content, "tool_calls": list(calls)})
+
+
+def fragment(arguments: Any = None, *, name: str | None = None, **more: Any) -> dict[str, Any]:
+    """One entry of `tool_calls`; without `index` or `id` unless they are given."""
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {"type": "function", "function": function, **more}
+
+
+SPLIT = (
+    called(fragment("", name="read", index=0, id="a")),
+    called(fragment('{"n":', index=0)),
+    called(fragment("1}", index=0)),
+    called(fragment("", name="read", index=1, id="b")),
+    called(fragment('{"n":2}', index=1)),
+)
+TWO = [("read", "a", '{"n":1}'), ("read", "b", '{"n":2}')]
+TWO_WITHOUT_ID = [("read", "", '{"n":1}'), ("read", "", '{"n":2}')]
+CALLS = {
+    "as OpenAI sends them": (SPLIT, TWO),
+    "an index of 1 for the first call": (
+        (called(fragment("", name="read", index=1, id="a")), called(fragment('{"n":1}', index=1))),
+        TWO[:1],
+    ),
+    "whole calls in one delta, without indexes": (
+        (called(fragment('{"n":1}', name="read", id="a"), fragment('{"n":2}', name="read", id="b")),),
+        TWO,
+    ),
+    "parts without indexes": (
+        (
+            called(fragment('{"n":', name="read", id="a")),
+            called(fragment("1}")),
+            called(fragment('{"n":2}', name="read", id="b")),
+        ),
+        TWO,
+    ),
+    "index 0 for all calls": (
+        (
+            called(fragment('{"n":1}', name="read", index=0, id="a")),
+            called(fragment('{"n":2}', name="read", index=0, id="b")),
+        ),
+        TWO,
+    ),
+    "index 0 for all calls, and no ids": (
+        (called(fragment('{"n":1}', name="read", index=0)), called(fragment('{"n":2}', name="read", index=0))),
+        TWO_WITHOUT_ID,
+    ),
+    "index 0 for calls of two tools, and no ids": (
+        (called(fragment("", name="read", index=0)), called(fragment("{}", name="write", index=0))),
+        [("read", "", ""), ("write", "", "{}")],
+    ),
+    "arguments as an object": (
+        (called(fragment({"n": 1}, name="read", index=0, id="a"), fragment({"n": 2}, name="read", index=1, id="b")),),
+        [("read", "a", '{"n": 1}'), ("read", "b", '{"n": 2}')],
+    ),
+    "an empty id and name in each further part": (
+        (
+            called(fragment("", name="read", index=0, id="a")),
+            called(fragment('{"n":', name="", index=0, id="")),
+            called(fragment("", name="", index=0, id="")),
+            called(fragment("1}", name="", index=0, id="")),
+        ),
+        TWO[:1],
+    ),
+    "the id and name again in each part": (
+        (
+            called(fragment('{"n":', name="read", index=0, id="a")),
+            called(fragment("1}", name="read", index=0, id="a")),
+            called(fragment('{"n":2}', name="read", index=1, id="b")),
+        ),
+        TWO,
+    ),
+    "another id in each part": (
+        (called(fragment('{"n":', name="read", index=0, id="a")), called(fragment("1}", index=0, id="x"))),
+        TWO[:1],
+    ),
+    "an id before the name": (
+        (called(fragment(None, index=0, id="a")), called(fragment('{"n":1}', name="read", index=0))),
+        TWO_WITHOUT_ID[:1],
+    ),
+    "a call without arguments": ((called(fragment(None, name="read", index=0, id="a")),), [("read", "a", "")]),
+    "a call without a name": ((called(fragment('{"n":1}', index=0, id="a")),), []),
+    "values of other types": (
+        (
+            called({"index": "0", "id": 7, "function": None}, {"index": None}),
+            chunk({"tool_calls": "read"}),
+            called(fragment('{"n":1}', name="read", index=True, id="a")),
+        ),
+        TWO[:1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_calls_are_read_whatever_a_server_sends(provider: WireProvider, model: OpenAIModel, name: str) -> None:
+    events, expected = CALLS[name]
+    provider.answer_events(*events, chunk({}, "tool_calls"))
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_calls(pieces) == expected
+    assert all(piece.name or piece.arguments for piece in pieces if isinstance(piece, ToolCallDelta))
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "function_call", "tool_use", "stop"])
+async def test_text_beside_calls_and_any_finish_reason_end_a_reply_with_calls(
+    provider: WireProvider, model: OpenAIModel, finish: str
+) -> None:
+    provider.answer_events(
+        chunk({}), called(fragment("{}", name="read", index=0, id="a"), content="Let me see."),
+        chunk({"tool_calls": []}), chunk({}, finish), counted(),
+    )  # fmt: skip
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert pieces[:2] == [TextDelta("Let me see."), ToolCallDelta(0, "{}", "read", "a")]
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert (pieces[-1].reason, pieces[-1].usage.input_tokens) == ("stop", 1_000)
+
+
+async def test_a_character_that_two_parts_of_the_arguments_share_arrives_whole(
+    provider: WireProvider, model: OpenAIModel
+) -> None:
+    provider.answer_events(
+        called(fragment('{"a":"\ud83d', name="read", index=0)), called(fragment('\ude00"}', index=0)), STOPPED, DONE
+    )
+
+    assert join_calls(await collect_pieces(model, build_request())) == [("read", "", '{"a":"\U0001f600"}')]
+
+
+async def test_a_call_cut_off_by_the_token_limit_says_so(provider: WireProvider, model: OpenAIModel) -> None:
+    provider.answer_events(called(fragment('{"n":', name="read", index=0)), chunk({}, "length"), DONE)
+
+    finish = (await collect_pieces(model, build_request()))[-1]
+
+    assert isinstance(finish, ReplyFinished)
+    assert finish.reason == "length" and finish.usage.output_tokens > 0

@@ -27,9 +27,16 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    ToolCallDelta,
 )
-from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-from everturn_testing.models.scripted_model import Cut, Fail, Pause, Say, Script, ScriptedModel, Think
+from everturn_testing.models.model_contract import (
+    LanguageModelContract,
+    build_request,
+    collect_pieces,
+    join_calls,
+    join_text,
+)
+from everturn_testing.models.scripted_model import Call, Cut, Fail, Pause, Say, Script, ScriptedModel, Think
 
 
 class FakeTime:
@@ -369,6 +376,28 @@ async def test_pieces_of_a_fast_model_are_joined() -> None:
     assert join_text(pieces) == "tok~ " * 200
     # Without a wait there would be one for each piece, because the reader takes no time.
     assert len(pieces) < 50
+
+
+async def test_the_parts_of_a_call_are_joined_and_split_by_themselves() -> None:
+    long = f'{{"text": "{"0123456789" * 1_000}"}}'
+    calls = [Call("read", '{"path": "a"}', "a"), Say("Now the second."), Call("read", long, "b")]
+    model = RetryingModel(ScriptedModel([calls], chunk_chars=5), limits=ModelRetryLimits())
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_calls(pieces) == [("read", "a", '{"path": "a"}'), ("read", "b", long)]
+    parts = [piece for piece in pieces if isinstance(piece, ToolCallDelta)]
+    assert len(parts) < 200
+    assert max(len(part.arguments) for part in parts) <= MAX_PIECE_CHARS
+
+
+async def test_an_endless_call_ends_at_the_size_limit() -> None:
+    model = RetryingModel(ScriptedModel([[Call("read", "x" * 1_000)]]), limits=ModelRetryLimits(max_reply_chars=100))
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.kind == "reply_too_long"
 
 
 async def test_a_piece_that_comes_late_enough_does_not_wait() -> None:

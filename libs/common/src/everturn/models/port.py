@@ -93,7 +93,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call in the provider's own form. `index` tells the calls of a reply apart, from 0.
+    """A piece of a tool call in the provider's own form. `index` is the number of the call in the reply, from 0.
 
     The first piece of a call has its `name`, and `call_id` if the provider gives one; `arguments` is the next piece of
     a JSON object.
@@ -145,7 +145,7 @@ class ModelRetry:
     reason: str
 
 
-ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
+ModelPiece = TextDelta | ReasoningDelta | ToolCallDelta | ModelRetry | ReplyFinished
 
 
 class TokenPrices(BaseModel):

@@ -17,6 +17,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
     TextPart,
+    ToolCallDelta,
 )
 
 _TIMEOUT_S = 10.0
@@ -40,6 +41,18 @@ async def collect_pieces(model: LanguageModel, request: ModelRequest) -> list[Mo
 def join_text(pieces: list[ModelPiece]) -> str:
     """The text of the reply."""
     return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+
+
+def join_calls(pieces: list[ModelPiece]) -> list[tuple[str, str, str]]:
+    """Name, id and arguments of each call of a reply, in order; checks that only the first piece of each has a name."""
+    deltas = [piece for piece in pieces if isinstance(piece, ToolCallDelta)]
+    calls: dict[int, tuple[str, str, str]] = {}
+    for delta in deltas:
+        assert bool(delta.name) == (delta.index not in calls)
+        name, call_id, arguments = calls.get(delta.index, (delta.name, delta.call_id, ""))
+        calls[delta.index] = name, call_id, arguments + delta.arguments
+    assert list(calls) == list(range(len(calls)))
+    return list(calls.values())
 
 
 class LanguageModelContract:

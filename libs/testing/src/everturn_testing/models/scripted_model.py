@@ -15,6 +15,7 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    ToolCallDelta,
 )
 
 SCRIPTED_TRAITS = ModelTraits(name="scripted", context_tokens=200_000, images=True, documents=True)
@@ -33,6 +34,15 @@ class Think:
     """Reasoning that arrives separately from the reply, in one piece."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call in the provider's own form; its arguments, a JSON object, arrive in chunks."""
+
+    name: str
+    arguments: str = "{}"
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Cut:
     """The stream ends here without a finish, as a broken model would do."""
 
 
-Step = Say | Think | Pause | Fail | Finish | Cut
+Step = Say | Think | Call | Pause | Fail | Finish | Cut
 Script = str | Sequence[Step]
 
 
@@ -111,6 +121,7 @@ class ScriptedModel:
                 yield piece
 
     async def _play(self, script: Script) -> AsyncGenerator[ModelPiece, None]:
+        calls = 0
         for step in (Say(script),) if isinstance(script, str) else script:
             match step:
                 case Say(text):
@@ -119,6 +130,12 @@ class ScriptedModel:
                         yield TextDelta(text[start : start + self._chunk_chars])
                 case Think(text):
                     yield ReasoningDelta(text)
+                case Call(name, arguments, call_id):
+                    yield ToolCallDelta(calls, "", name, call_id)
+                    for start in range(0, len(arguments), self._chunk_chars):
+                        await asyncio.sleep(self._chunk_pause_s)
+                        yield ToolCallDelta(calls, arguments[start : start + self._chunk_chars])
+                    calls += 1
                 case Pause(until):
                     await (until.wait() if isinstance(until, asyncio.Event) else asyncio.sleep(until))
                 case Fail(error):

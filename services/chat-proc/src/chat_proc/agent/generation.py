@@ -46,6 +46,7 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    ToolCallDelta,
 )
 from everturn.models.tokens import estimate_request
 from everturn.turns.model import UsageEvent
@@ -345,6 +346,14 @@ class Generator:
                             return
                     case ReasoningDelta(text):
                         reply.think(text)
+                    case ToolCallDelta():
+                        if piece.name:
+                            _log.warning(
+                                "Ignored a tool call in the provider's own form: none was declared",
+                                model=call.model.traits.ledger_name,
+                                turn_id=call.turn.turn_id,
+                                tool=piece.name,
+                            )
                     case ModelRetry():
                         """Reported by the notice."""
                     case ReplyFinished():

@@ -34,7 +34,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
 MAX_CALLS = 32
-"""Limit for the calls of one reply; further ones are not run, and the model is told."""
+"""Limit for the calls of one reply; further ones are not run, and the model learns it."""
 MAX_NAME_CHARS = 64
 """The limit of OpenAI's and Anthropic's APIs for the name of a tool."""
 CODE_PARAM = "code"

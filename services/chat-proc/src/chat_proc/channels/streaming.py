@@ -47,6 +47,7 @@ from everturn.models.port import (
     Role,
     TextDelta,
     TextPart,
+    ToolCallDelta,
 )
 from everturn.timeline.sources import Source, try_source
 
@@ -554,7 +555,7 @@ class _Reply:
                             await self._take(piece.text)
                         case ReplyFinished():
                             self._finished = piece
-                        case ReasoningDelta() | ModelRetry():
+                        case ReasoningDelta() | ToolCallDelta() | ModelRetry():
                             pass
                         case _:
                             assert_never(piece)

@@ -26,6 +26,7 @@ from chat_proc.models.replies import (
     try_read_token,
 )
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
     MediaPart,
@@ -40,6 +41,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
     TextPart,
+    ToolCallDelta,
 )
 from everturn.models.tokens import estimate_usage
 
@@ -188,11 +190,18 @@ class ReplyReader:
         self.response_model: str | None = None
         self.response_id: str | None = None
         self.has_events = False
+        self._calls = ToolCallReader()
+        self._is_whole = False
+        """Whether the first event of the current call had all its arguments, as some gateways send them."""
 
     def read(self, event: object) -> ModelPiece | None:
         """The piece that an event carries, if any."""
         self.has_events = True
         match event:
+            case sdk.RawContentBlockStartEvent(content_block=sdk.ToolUseBlock() as block):
+                return self._read_call(event, block)
+            case sdk.RawContentBlockDeltaEvent(delta=sdk.InputJSONDelta() as delta):
+                return self._read_arguments(event, getattr(delta, "partial_json", None))
             case sdk.RawContentBlockDeltaEvent(delta=sdk.TextDelta(text=str(text))) if text:
                 self.chars += len(text)
                 return TextDelta(text)
@@ -213,6 +222,28 @@ class ReplyReader:
             case _:
                 pass
         return None
+
+    def _read_call(self, event: object, block: object) -> ToolCallDelta | None:
+        arguments = getattr(block, "input", None)
+        self._is_whole = bool(arguments)
+        call = self._calls.read(
+            index=getattr(event, "index", None),
+            call_id=getattr(block, "id", None),
+            name=getattr(block, "name", None),
+            arguments=arguments or None,
+        )
+        return self._count(call)
+
+    def _read_arguments(self, event: object, text: object) -> ToolCallDelta | None:
+        if self._is_whole:
+            return None
+        call = self._calls.read(index=getattr(event, "index", None), call_id=None, name=None, arguments=text)
+        return self._count(call)
+
+    def _count(self, call: ToolCallDelta | None) -> ToolCallDelta | None:
+        if call is not None:
+            self.chars += len(call.name) + len(call.arguments)
+        return call
 
     def complete_usage(self, request: ModelRequest) -> ModelUsage:
         """The provider's counts, or our estimate if one of them is missing or invalid."""

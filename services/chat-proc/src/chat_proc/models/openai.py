@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -40,6 +40,7 @@ from chat_proc.models.replies import (
     try_read_token,
 )
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
     MediaPart,
@@ -53,6 +54,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
     TextPart,
+    ToolCallDelta,
 )
 from everturn.models.tokens import estimate_usage
 
@@ -179,6 +181,7 @@ class ReplyReader:
         self.response_model: str | None = None
         self.response_id: str | None = None
         self.has_events = False
+        self._calls = ToolCallReader()
 
     def read(self, chunk: object) -> list[ModelPiece]:
         """The pieces that a chunk carries."""
@@ -212,7 +215,26 @@ class ReplyReader:
             case _:
                 pass
         self.chars += sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta | ReasoningDelta))
+        for call in self._read_calls(delta):
+            self.chars += len(call.name) + len(call.arguments)
+            pieces.append(call)
         return pieces
+
+    def _read_calls(self, delta: object) -> Iterator[ToolCallDelta]:
+        match delta:
+            case ChoiceDelta(tool_calls=[*sent]):
+                for each in sent:
+                    function = getattr(each, "function", None)
+                    call = self._calls.read(
+                        index=getattr(each, "index", None),
+                        call_id=getattr(each, "id", None),
+                        name=getattr(function, "name", None),
+                        arguments=getattr(function, "arguments", None),
+                    )
+                    if call is not None:
+                        yield call
+            case _:
+                pass
 
 
 def _render_message(message: PromptMessage) -> ChatCompletionMessageParam:
@@ -247,7 +269,7 @@ def _finish_reason(reason: str) -> FinishReason:
             return "content_filter"
         case "refusal":
             return "refusal"
-        case _:
+        case _:  # "stop", and "tool_calls", "function_call" or "tool_use" after calls
             return "stop"
 
 

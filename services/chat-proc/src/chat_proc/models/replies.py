@@ -9,8 +9,10 @@ the ledger and on texts that can be encoded and stored.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
@@ -25,6 +27,7 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    ToolCallDelta,
 )
 
 MAX_COUNT = 1_000_000_000
@@ -146,6 +149,7 @@ class SurrogateJoiner:
 async def normalize_pieces(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGenerator[ModelPiece, None]:
     """The pieces of one reply with texts that can be encoded and stored. Closing it closes `pieces`."""
     text, reasoning = SurrogateJoiner(), SurrogateJoiner()
+    arguments: defaultdict[int, SurrogateJoiner] = defaultdict(SurrogateJoiner)
     async with aclosing(pieces):
         async for piece in pieces:
             match piece:
@@ -155,7 +159,14 @@ async def normalize_pieces(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGen
                 case ReasoningDelta():
                     if joined := reasoning.feed(piece.text):
                         yield ReasoningDelta(joined)
+                case ToolCallDelta():
+                    joined = arguments[piece.index].feed(piece.arguments)
+                    if joined or piece.name:
+                        yield replace(piece, arguments=joined)
                 case ReplyFinished():
+                    for index, joiner in arguments.items():
+                        if left := joiner.finish():
+                            yield ToolCallDelta(index, left)
                     if left := reasoning.finish():
                         yield ReasoningDelta(left)
                     if left := text.finish():

@@ -25,6 +25,7 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    ToolCallDelta,
 )
 
 _log = structlog.get_logger(__name__)
@@ -243,8 +244,13 @@ class _Attempt:
             async for piece in pieces:
                 if isinstance(piece, ReplyFinished):
                     return piece
-                if isinstance(piece, TextDelta | ReasoningDelta):
-                    chars += len(piece.text) or 1
+                match piece:
+                    case TextDelta(text) | ReasoningDelta(text):
+                        chars += len(text) or 1
+                    case ToolCallDelta():
+                        chars += len(piece.name) + len(piece.arguments) or 1
+                    case ModelRetry():
+                        """It is no part of the reply."""
                 if chars > self._max_chars:
                     detail = f"The reply is longer than {self._max_chars} characters."
                     raise ModelFailed(detail, kind="reply_too_long")
@@ -283,11 +289,26 @@ class _Attempt:
 
 
 def _join(pieces: Sequence[ModelPiece]) -> Iterator[ModelPiece]:
-    """Join the texts of neighbours of the same kind, and split those that are too long."""
-    for kind, group in groupby(pieces, type):
+    """Join the texts of neighbours of the same kind and call, and split those that are too long."""
+    for (kind, _), group in groupby(pieces, _describe_kind):
         if kind is TextDelta or kind is ReasoningDelta:
             text = "".join(piece.text for piece in group if isinstance(piece, TextDelta | ReasoningDelta))
-            for at in range(0, max(1, len(text)), MAX_PIECE_CHARS):
-                yield kind(text[at : at + MAX_PIECE_CHARS])
+            for part in _split(text):
+                yield kind(part)
+        elif kind is ToolCallDelta:
+            first, *others = (piece for piece in group if isinstance(piece, ToolCallDelta))
+            begin, *rest = _split("".join((first.arguments, *(piece.arguments for piece in others))))
+            yield replace(first, arguments=begin)
+            for part in rest:
+                yield ToolCallDelta(first.index, part)
         else:
             yield from group
+
+
+def _describe_kind(piece: ModelPiece) -> tuple[type[ModelPiece], int]:
+    """Equal for pieces that may be joined: only the first piece of a call has a name."""
+    return type(piece), piece.index if isinstance(piece, ToolCallDelta) else 0
+
+
+def _split(text: str) -> list[str]:
+    return [text[at : at + MAX_PIECE_CHARS] for at in range(0, max(1, len(text)), MAX_PIECE_CHARS)]
