@@ -2,10 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import TypeAdapter
 
 
 @dataclass
@@ -144,3 +146,19 @@ def build_openai_events(text: str) -> tuple[str, ...]:
 def _chunk(choices: list[dict[str, Any]], **more: Any) -> str:
     body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
     return f"data: {json.dumps(body)}\n\n"
+
+
+def check_body(params: Any, body: dict[str, Any]) -> None:
+    """Raises ValidationError if `params`, an SDK's type of a request, does not allow a body. The SDKs generate these
+    types from the providers' published schemas."""
+    adapter = TypeAdapter[Any](params)  # not a temporary value: what is read below still uses it
+    _read_all(adapter.validate_python(body))
+
+
+def _read_all(value: object) -> None:
+    """Read all items: pydantic validates those of an `Iterable` only then."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for item in value:
+            _read_all(item)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from anthropic import AsyncAnthropic
-from helpers.provider import WireProvider
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from helpers.provider import WireProvider, check_body
 
 from chat_proc.models.anthropic import AnthropicModel, build_model
 from chat_proc.models.cards import ModelCards, find_built_in
@@ -30,7 +31,9 @@ from everturn.models.port import (
     TextPart,
 )
 from everturn_testing.models.model_contract import (
+    PARAMETERS,
     LanguageModelContract,
+    build_native_request,
     build_request,
     collect_pieces,
     join_calls,
@@ -449,3 +452,48 @@ async def test_calls_are_read_whatever_a_gateway_sends(
     assert join_calls(pieces) == expected
     assert isinstance(pieces[-1], ReplyFinished)
     assert pieces[-1].reason == "stop"
+
+
+async def test_the_request_carries_tools_calls_and_results(provider: WireProvider, model: AnthropicModel) -> None:
+    provider.answer_events(started(), said("ok"), stopped())
+
+    await collect_pieces(model, build_native_request())
+
+    cached = {"cache_control": {"type": "ephemeral"}}
+    body = provider.received[0].body
+    assert body["tools"] == [
+        {"name": "read", "description": "Runs read.", "input_schema": PARAMETERS},
+        {"name": "write", "description": "Runs write.", "input_schema": PARAMETERS, **cached},
+    ]
+    assert body["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Both."},
+                {"type": "text", "text": "At once."},
+                {"type": "tool_use", "id": "call_1", "name": "read", "input": {"n": 1}},
+                {"type": "tool_use", "id": "call_2", "name": "write", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "call_1", "content": "one"},
+                {"type": "tool_result", "tool_use_id": "call_2", "content": "", **cached},
+                {"type": "text", "text": "And now?"},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_3", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_3", "content": "three", **cached}]},
+    ]
+    assert str(body).count("cache_control") == 4
+    check_body(MessageCreateParamsStreaming, body)
+
+
+async def test_tools_are_not_cached_if_nothing_else_is(provider: WireProvider, model: AnthropicModel) -> None:
+    provider.answer_events(started(), said("ok"), stopped())
+    request = ModelRequest((PromptMessage("user", (TextPart("Hi"),)),), 9, build_native_request().tools)
+
+    await collect_pieces(model, request)
+
+    assert "cache_control" not in str(provider.received[0].body)

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from helpers.provider import WireProvider
+from helpers.provider import WireProvider, check_body
 from openai import AsyncOpenAI
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.openai import OpenAIModel, build_model
@@ -31,7 +32,9 @@ from everturn.models.port import (
     ToolCallDelta,
 )
 from everturn_testing.models.model_contract import (
+    PARAMETERS,
     LanguageModelContract,
+    build_native_request,
     build_request,
     collect_pieces,
     join_calls,
@@ -482,3 +485,36 @@ async def test_a_call_cut_off_by_the_token_limit_says_so(provider: WireProvider,
 
     assert isinstance(finish, ReplyFinished)
     assert finish.reason == "length" and finish.usage.output_tokens > 0
+
+
+async def test_the_request_carries_tools_calls_and_results(provider: WireProvider, model: OpenAIModel) -> None:
+    provider.answer_events(said("ok"), STOPPED, DONE)
+
+    await collect_pieces(model, build_native_request())
+
+    body = provider.received[0].body
+    assert body["tools"] == [
+        {"type": "function", "function": {"name": tool, "description": f"Runs {tool}.", "parameters": PARAMETERS}}
+        for tool in ("read", "write")
+    ]
+    assert "parallel_tool_calls" not in body and "tool_choice" not in body
+    assert body["messages"][2:] == [
+        {
+            "role": "assistant",
+            "content": "Both.\n\nAt once.",
+            "tool_calls": [
+                {"id": "call00001", "type": "function", "function": {"name": "read", "arguments": '{"n": 1}'}},
+                {"id": "call00002", "type": "function", "function": {"name": "write", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call00001", "content": "one"},
+        {"role": "tool", "tool_call_id": "call00002", "content": ""},
+        {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call00003", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "call00003", "content": "three"},
+    ]
+    check_body(CompletionCreateParamsStreaming, body)

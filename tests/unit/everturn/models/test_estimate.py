@@ -1,10 +1,11 @@
 """Estimates of whole requests count every message, round up, and take media in."""
 
+import json
 from dataclasses import replace
 
 from everturn.models.port import MediaPart
 from everturn.models.tokens import CharsPerToken, count_chars, count_media_tokens, estimate_request
-from everturn_testing.models.model_contract import build_request
+from everturn_testing.models.model_contract import PARAMETERS, build_native_request, build_request
 
 
 def test_estimates_round_up_and_count_all_messages() -> None:
@@ -12,6 +13,15 @@ def test_estimates_round_up_and_count_all_messages() -> None:
 
     assert count_chars(request) == 7
     assert estimate_request(request, CharsPerToken(2.0)) == 4
+
+
+def test_calls_results_and_declarations_are_counted() -> None:
+    request = build_native_request()
+    without = replace(request, tools=())
+    declared = ["read", "Runs read.", "write", "Runs write.", *[json.dumps(PARAMETERS)] * 2]
+
+    assert count_chars(without) == 72
+    assert count_chars(request) == 72 + sum(map(len, declared))
 
 
 def test_media_is_counted_beside_the_text() -> None:

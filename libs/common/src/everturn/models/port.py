@@ -1,6 +1,6 @@
 """A language model: messages made of parts, the limits of one request, and the port that every provider implements."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from everturn.core.errors import EverturnError
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal"]
 
@@ -58,23 +58,55 @@ class MediaPart:
     name: str
 
 
-Part = TextPart | MediaPart
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A call that the model made, in a message of the role `assistant`. `arguments` is a JSON object."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """The result of one call, alone in a message of the role `tool`."""
+
+    call_id: str
+    text: str
+    cache_point: bool = False
+
+
+RecordPart = TextPart | MediaPart
+"""What a timeline is rendered to."""
+
+Part = RecordPart | ToolCallPart | ToolResultPart
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One provider message; its parts are in order."""
+    """One provider message; its parts are in order. The results of an assistant's calls follow it in their order."""
 
     role: Role
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolDeclaration:
+    """A tool that the model may call. `parameters` is a JSON schema of the type `object`."""
+
+    name: str
+    """Letters, digits, underscores and dashes, at most 64."""
+    description: str
+    parameters: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call: the messages, and the maximum number of tokens of the reply."""
+    """One call: the messages, the maximum number of tokens of the reply, and the tools in their order."""
 
     messages: tuple[PromptMessage, ...]
     max_output_tokens: int
+    tools: tuple[ToolDeclaration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,19 @@
 """Token estimates without network access: characters per token, learned per model from the usage that providers
 report."""
 
+import json
 from dataclasses import dataclass
 
-from everturn.models.port import MediaPart, ModelRequest, ModelUsage, TextPart
+from everturn.models.port import (
+    MediaPart,
+    ModelRequest,
+    ModelUsage,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
+)
 
 _FIRST_CHARS_PER_TOKEN = 3.5
 """Less than the four of plain English, because prompts here contain JSON, code and tables."""
@@ -23,7 +33,7 @@ class CharsPerToken:
     ratio: float = _FIRST_CHARS_PER_TOKEN
 
     def learned(self, chars: int, tokens: int) -> "CharsPerToken":
-        """The ratio after a call whose text parts had `chars` characters and which the provider counted as `tokens`.
+        """The ratio after a call whose texts had `chars` characters and which the provider counted as `tokens`.
 
         Short calls are ignored, because the provider's own framing distorts their ratio.
         """
@@ -44,8 +54,15 @@ def estimate_media_tokens(mime: str, size: int) -> int:
     return _IMAGE_TOKENS
 
 
+def estimate_part(part: Part, ratio: CharsPerToken) -> int:
+    """Estimated tokens of one part of a message."""
+    if isinstance(part, MediaPart):
+        return estimate_media_tokens(part.mime, len(part.data))
+    return ratio.tokens_for(_count_part(part))
+
+
 def estimate_request(request: ModelRequest, ratio: CharsPerToken) -> int:
-    """Estimated input tokens of a request, media included."""
+    """Estimated input tokens of a request, with its media and the declarations of its tools."""
     return ratio.tokens_for(count_chars(request)) + count_media_tokens(request)
 
 
@@ -62,8 +79,23 @@ def count_media_tokens(request: ModelRequest) -> int:
 
 
 def count_chars(request: ModelRequest) -> int:
-    """Characters of all text parts."""
-    return sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, TextPart))
+    """Characters of all texts, calls, results and declarations."""
+    parts = sum(_count_part(part) for message in request.messages for part in message.parts)
+    return parts + sum(map(_count_declaration, request.tools))
+
+
+def _count_part(part: Part) -> int:
+    match part:
+        case TextPart(text=text) | ToolResultPart(text=text):
+            return len(text)
+        case ToolCallPart(name=name, arguments=arguments):
+            return len(name) + len(arguments)
+        case MediaPart():
+            return 0
+
+
+def _count_declaration(tool: ToolDeclaration) -> int:
+    return len(tool.name) + len(tool.description) + len(json.dumps(dict(tool.parameters)))
 
 
 class LearnedRatios:

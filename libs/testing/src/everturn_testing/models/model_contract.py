@@ -18,7 +18,13 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
     ToolCallDelta,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
 )
+
+PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
+"""The JSON schema of both tools of `build_native_request`."""
 
 _TIMEOUT_S = 10.0
 
@@ -41,6 +47,30 @@ async def collect_pieces(model: LanguageModel, request: ModelRequest) -> list[Mo
 def join_text(pieces: list[ModelPiece]) -> str:
     """The text of the reply."""
     return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+
+
+def build_native_request() -> ModelRequest:
+    """A request with two tools and two rounds of calls in the provider's own form."""
+    tools = tuple(ToolDeclaration(name, f"Runs {name}.", PARAMETERS) for name in ("read", "write"))
+    messages = (
+        PromptMessage("system", (TextPart("Be brief.", cache_point=True),)),
+        PromptMessage("user", (TextPart("Run both."),)),
+        PromptMessage(
+            "assistant",
+            (
+                TextPart("Both."),
+                TextPart("At once."),
+                ToolCallPart("call_1", "read", '{"n": 1}'),
+                ToolCallPart("call_2", "write", "{}"),
+            ),
+        ),
+        PromptMessage("tool", (ToolResultPart("call_1", "one"),)),
+        PromptMessage("tool", (ToolResultPart("call_2", "", cache_point=True),)),
+        PromptMessage("user", (TextPart("And now?"),)),
+        PromptMessage("assistant", (ToolCallPart("call_3", "read", "{}"),)),
+        PromptMessage("tool", (ToolResultPart("call_3", "three", cache_point=True),)),
+    )
+    return ModelRequest(messages, 99, tools)
 
 
 def join_calls(pieces: list[ModelPiece]) -> list[tuple[str, str, str]]:
@@ -68,6 +98,9 @@ class LanguageModelContract:
         finishes = [piece for piece in pieces if isinstance(piece, ReplyFinished)]
         assert len(finishes) == 1
         assert pieces[-1] is finishes[0]
+
+    async def test_a_request_with_tools_and_their_results_is_answered(self, model: LanguageModel) -> None:
+        assert join_text(await collect_pieces(model, build_native_request()))
 
     async def test_pieces_of_text_are_never_empty(self, model: LanguageModel) -> None:
         pieces = await collect_pieces(model, build_request())

@@ -446,6 +446,10 @@ async def _call(subscriber: Subscriber, **delta: Unpack[_Delta]) -> None:
             await outcome
 
 
+TEXT_ROLES: tuple[Role, ...] = ("system", "user", "assistant")
+"""The roles of messages that are given as mappings: these have no calls and results."""
+
+
 class MalformedMessage(Invalid):
     """A message is neither a PromptMessage nor a mapping with a role and a text."""
 
@@ -462,7 +466,7 @@ def _read_message(message: MessageLike) -> PromptMessage:
 
 
 def _read_role(written: object) -> Role:
-    for role in get_args(Role):
+    for role in TEXT_ROLES:
         if written == role:
             return role
     raise MalformedMessage(f"role {str(written)[:60]!r}")

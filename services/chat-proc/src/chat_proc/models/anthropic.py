@@ -1,11 +1,14 @@
 """The Anthropic Messages API as a LanguageModel, over the official SDK."""
 
 import asyncio
+import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
+from typing import cast
 
 import anthropic.types as sdk
 import httpx2
@@ -42,6 +45,9 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
     ToolCallDelta,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
 )
 from everturn.models.tokens import estimate_usage
 
@@ -53,13 +59,15 @@ MAX_LISTED = 1_000
 _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def keep_last_cache_points(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """The messages with their first and last cache points, at most four.
+def keep_last_cache_points(
+    messages: Sequence[PromptMessage], *, limit: int = MAX_CACHE_POINTS
+) -> tuple[PromptMessage, ...]:
+    """The messages with their first and last cache points, at most `limit`.
 
     A changed conversation can still hit the first (after the system text); the last ones grow with the turn.
     """
     marked = _places(messages)
-    kept = set(marked if len(marked) <= MAX_CACHE_POINTS else [marked[0], *marked[1 - MAX_CACHE_POINTS :]])
+    kept = set(marked if len(marked) <= limit else [marked[0], *marked[1 - limit :]])
     return tuple(
         replace(message, parts=tuple(_keep(part, (at, index) in kept) for index, part in enumerate(message.parts)))
         for at, message in enumerate(messages)
@@ -71,12 +79,22 @@ def _places(messages: Sequence[PromptMessage]) -> list[tuple[int, int]]:
         (at, index)
         for at, message in enumerate(messages)
         for index, part in enumerate(message.parts)
-        if isinstance(part, TextPart) and part.cache_point and part.text
+        if _is_cache_point(part)
     ]
 
 
+def _is_cache_point(part: Part) -> bool:
+    match part:
+        case TextPart(cache_point=True, text=text):
+            return bool(text)
+        case ToolResultPart(cache_point=True):
+            return True
+        case _:
+            return False
+
+
 def _keep(part: Part, kept: bool) -> Part:
-    return replace(part, cache_point=kept) if isinstance(part, TextPart) else part
+    return replace(part, cache_point=kept) if isinstance(part, TextPart | ToolResultPart) else part
 
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "AnthropicModel":
@@ -160,6 +178,7 @@ class AnthropicModel:
             max_tokens=self._traits.limit_reply(request.max_output_tokens),
             system=render_system(request) or omit,
             messages=render_messages(request),
+            tools=render_tools(request) or omit,
             # Without it newer models think silently, and a long silence looks like a stall.
             thinking={"type": "adaptive", "display": "summarized"} if self._adaptive_thinking else omit,
             stream=True,
@@ -253,22 +272,40 @@ class ReplyReader:
 
 def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:
     """The text of all system messages, in order."""
-    messages = keep_last_cache_points(request.messages)
+    messages = _limit_cache_points(request)
     parts = (part for message in messages if message.role == "system" for part in message.parts)
     return [_render_text(part) for part in parts if isinstance(part, TextPart) and part.text]
 
 
+def render_tools(request: ModelRequest) -> list[sdk.ToolParam]:
+    """The declarations, with a cache point after the last one if the messages have any: it serves requests with other
+    system texts."""
+    tools = [_render_tool(tool) for tool in request.tools]
+    if tools and _places(request.messages):
+        tools[-1]["cache_control"] = {"type": "ephemeral"}
+    return tools
+
+
 def render_messages(request: ModelRequest) -> list[sdk.MessageParam]:
-    """The other messages, without empty texts, which the API rejects."""
-    messages = keep_last_cache_points(request.messages)
-    return [_render_message(message) for message in messages if message.role != "system"]
+    """The other messages, without empty texts, which the API rejects.
+
+    The results of calls are blocks of the user message after them, and come first in it.
+    """
+    messages = [message for message in _limit_cache_points(request) if message.role != "system"]
+    rendered: list[sdk.MessageParam] = []
+    for is_own, group in groupby(messages, lambda message: message.role == "assistant"):
+        content = [block for message in group for block in _render_parts(message.parts)]
+        own: sdk.MessageParam = {"role": "assistant", "content": content}
+        rendered.append(own if is_own else {"role": "user", "content": content})
+    return rendered
 
 
-def _render_message(message: PromptMessage) -> sdk.MessageParam:
-    content = list(_render_parts(message.parts))
-    if message.role == "assistant":
-        return {"role": "assistant", "content": content}
-    return {"role": "user", "content": content}
+def _limit_cache_points(request: ModelRequest) -> tuple[PromptMessage, ...]:
+    return keep_last_cache_points(request.messages, limit=MAX_CACHE_POINTS - bool(request.tools))
+
+
+def _render_tool(tool: ToolDeclaration) -> sdk.ToolParam:
+    return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
 
 
 def _render_parts(parts: tuple[Part, ...]) -> Iterator[sdk.ContentBlockParam]:
@@ -280,6 +317,18 @@ def _render_parts(parts: tuple[Part, ...]) -> Iterator[sdk.ContentBlockParam]:
                 yield _render_text(part)
             case MediaPart():
                 yield _render_media(part)
+            case ToolCallPart():
+                arguments = cast("dict[str, object]", json.loads(part.arguments))
+                yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+            case ToolResultPart():
+                yield _render_result(part)
+
+
+def _render_result(part: ToolResultPart) -> sdk.ToolResultBlockParam:
+    result: sdk.ToolResultBlockParam = {"type": "tool_result", "tool_use_id": part.call_id, "content": part.text}
+    if part.cache_point:
+        result["cache_control"] = {"type": "ephemeral"}
+    return result
 
 
 def _render_text(part: TextPart) -> sdk.TextBlockParam:

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -21,6 +21,8 @@ from openai.types.chat import (
     ChatCompletionChunk,
     ChatCompletionContentPartParam,
     ChatCompletionContentPartTextParam,
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageFunctionToolCallParam,
     ChatCompletionMessageParam,
 )
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
@@ -51,10 +53,14 @@ from everturn.models.port import (
     ModelUsage,
     PromptMessage,
     ReasoningDelta,
+    RecordPart,
     ReplyFinished,
     TextDelta,
     TextPart,
     ToolCallDelta,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
 )
 from everturn.models.tokens import estimate_usage
 
@@ -156,7 +162,8 @@ class OpenAIModel:
         max_tokens = self._traits.limit_reply(request.max_output_tokens)
         return await self._client.chat.completions.create(
             model=self._traits.name,
-            messages=[_render_message(message) for message in request.messages],
+            messages=render_messages(request.messages),
+            tools=[_render_tool(tool) for tool in request.tools] or omit,
             max_completion_tokens=max_tokens if official else omit,
             max_tokens=omit if official else max_tokens,
             stream=True,
@@ -237,22 +244,60 @@ class ReplyReader:
                 pass
 
 
-def _render_message(message: PromptMessage) -> ChatCompletionMessageParam:
-    """System and assistant messages are text; the API caches prefixes automatically, so cache points are not sent."""
+def render_messages(messages: Sequence[PromptMessage]) -> list[ChatCompletionMessageParam]:
+    """The API's messages. It caches prefixes automatically, so cache points are not sent.
+
+    The calls get ids that every server accepts, in the order in which they appear: Mistral's API accepts nothing but
+    nine letters and digits.
+    """
+    parts = [part for message in messages for part in message.parts]
+    calls = [part.call_id for part in parts if isinstance(part, ToolCallPart)]
+    sent_ids = {call_id: f"call{number:05}" for number, call_id in enumerate(calls, start=1)}
+    return [rendered for message in messages for rendered in _render_message(message, sent_ids)]
+
+
+def _render_message(message: PromptMessage, sent_ids: Mapping[str, str]) -> Iterator[ChatCompletionMessageParam]:
+    """System, assistant and tool messages are text."""
     match message.role:
         case "system":
-            return {"role": "system", "content": _render_texts(message)}
+            yield {"role": "system", "content": _render_texts(message)}
         case "assistant":
-            return {"role": "assistant", "content": _render_texts(message)}
+            calls = [_render_call(part, sent_ids) for part in message.parts if isinstance(part, ToolCallPart)]
+            if calls:
+                # Not a list of parts: not every server accepts one beside calls.
+                text = "\n\n".join(part.text for part in message.parts if isinstance(part, TextPart))
+                yield {"role": "assistant", "content": text or None, "tool_calls": calls}
+            else:
+                yield {"role": "assistant", "content": _render_texts(message)}
+        case "tool":
+            for part in message.parts:
+                if isinstance(part, ToolResultPart):
+                    yield {"role": "tool", "tool_call_id": sent_ids[part.call_id], "content": part.text}
         case "user":
-            return {"role": "user", "content": [_render_part(part) for part in message.parts]}
+            parts = [part for part in message.parts if isinstance(part, TextPart | MediaPart)]
+            yield {"role": "user", "content": [_render_part(part) for part in parts]}
+
+
+def _render_call(part: ToolCallPart, sent_ids: Mapping[str, str]) -> ChatCompletionMessageFunctionToolCallParam:
+    return {
+        "id": sent_ids[part.call_id],
+        "type": "function",
+        "function": {"name": part.name, "arguments": part.arguments},
+    }
+
+
+def _render_tool(tool: ToolDeclaration) -> ChatCompletionFunctionToolParam:
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+    }
 
 
 def _render_texts(message: PromptMessage) -> list[ChatCompletionContentPartTextParam]:
     return [{"type": "text", "text": part.text} for part in message.parts if isinstance(part, TextPart)]
 
 
-def _render_part(part: TextPart | MediaPart) -> ChatCompletionContentPartParam:
+def _render_part(part: RecordPart) -> ChatCompletionContentPartParam:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     url = f"data:{part.mime};base64,{b64encode(part.data).decode('ascii')}"

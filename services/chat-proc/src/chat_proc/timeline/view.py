@@ -14,7 +14,7 @@ from typing import assert_never
 from chat_proc.attachments.media import AttachedMedia, MediaBudget, can_see
 from chat_proc.timeline.artifacts import block_media
 from everturn.core.ids import TurnId
-from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart
+from everturn.models.port import MediaPart, ModelTraits, PromptMessage, RecordPart, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import (
     AttemptBody,
@@ -415,7 +415,7 @@ class RenderedItem:
     the same object."""
 
     item: VisibleBlock
-    parts: tuple[Part, ...]
+    parts: tuple[RecordPart, ...]
     start: int
     """The index of its first part in the user message."""
 
@@ -433,7 +433,7 @@ class PromptRenderer:
         """The system text and the model that it renders for."""
         self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
-        self._parts: list[Part] = []
+        self._parts: list[RecordPart] = []
         self.rendered: list[RenderedItem] = []
         """The items of the last request."""
         self._breaks_added = 0

@@ -25,8 +25,16 @@ from everturn.core.metrics import MANIFESTS_LOST
 from everturn.core.threads import call_sized
 from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
-from everturn.models.port import MediaPart, ModelRequest, Part, PromptMessage, TextPart
-from everturn.models.tokens import CharsPerToken, estimate_media_tokens
+from everturn.models.port import (
+    MediaPart,
+    ModelRequest,
+    Part,
+    PromptMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from everturn.models.tokens import CharsPerToken, estimate_part
 from everturn.timeline.forms import hash_text
 from everturn.timeline.manifests import PREAMBLE_ROUND, ManifestHead, ManifestPart, PartDescription, Preamble
 
@@ -75,14 +83,10 @@ class ManifestBuilder:
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
         parts = [part for message in record.request.messages for part in message.parts]
-        count_tokens = record.ratio.tokens_for
-        tokens = [
-            count_tokens(len(part.text))
-            if isinstance(part, TextPart)
-            else estimate_media_tokens(part.mime, len(part.data))
-            for part in parts
+        tokens = [estimate_part(part, record.ratio) for part in parts]
+        points = [
+            "true" if isinstance(part, TextPart | ToolResultPart) and part.cache_point else "false" for part in parts
         ]
-        points = ["true" if isinstance(part, TextPart) and part.cache_point else "false" for part in parts]
         segments = [
             f'{described},"tokens":{count},"cache_point":{point}}}'
             for described, count, point in zip(self._describe(record), tokens, points, strict=True)
@@ -131,7 +135,7 @@ def _describe(part: Part, origin: _Origin, rendered: RenderedItem | None) -> str
     """The JSON of what is the same in each request, without its closing brace."""
     block, form = (rendered.item.block, rendered.item.form.value) if rendered is not None else (None, "")
     match part:
-        case TextPart(text=text):
+        case TextPart(text=text) | ToolResultPart(text=text) | ToolCallPart(arguments=text):
             chars, sha256 = len(text), hash_text(text)
             tail = text.encode(errors="replace").decode() if origin == "tail" else None
         case MediaPart(data=data):
