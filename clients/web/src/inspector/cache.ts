@@ -16,6 +16,7 @@ const ORIGINS: Readonly<Record<ContextSegment["origin"], string>> = {
   block: "Entry",
   media: "File content",
   tail: "Current state",
+  call: "Tool call",
 };
 
 /** Tokens by cache state, in the order of a request; empty states are left out. */

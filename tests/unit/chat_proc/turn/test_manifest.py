@@ -4,12 +4,15 @@ import hashlib
 import json
 from typing import Any
 
+from chat_proc.attachments.media import describe_media
+from chat_proc.timeline.arrangement import append_tail, arrange_natively
 from chat_proc.timeline.view import PromptRenderer
 from chat_proc.turn.manifests import ManifestBuilder, RequestRecord
-from everturn.models.port import ModelRequest, ModelTraits
+from everturn.models.port import ModelRequest, ModelTraits, PromptMessage, TextPart, ToolCallPart, ToolResultPart
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, HideBody, NotesBody
-from everturn.timeline.manifests import Manifest
+from everturn.timeline.forms import try_rebuild_arguments, try_rebuild_text
+from everturn.timeline.manifests import Manifest, ManifestSegment
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
@@ -92,3 +95,71 @@ def test_sizes_tokens_and_hashes_are_those_of_the_parts() -> None:
 
 def test_no_text_of_the_conversation_is_in_it() -> None:
     assert "secret" not in json.dumps(describe()[1])
+
+
+def record_native(timeline: TimelineBuilder) -> RequestRecord:
+    renderer = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS)
+    renderer.take(timeline.blocks)
+    renderer.attach({PHOTO.sha256: b"png"})
+    arranged = arrange_natively(
+        renderer.rendered, renderer.view.turn_at, lambda tool_id: tool_id.replace(".", "__"),
+        cache_at=frozenset(renderer.cache_points.indexes),
+    )  # fmt: skip
+    system = PromptMessage("system", (TextPart("You are helpful.", cache_point=True),))
+    messages = (system, *append_tail(arranged.messages, ["[ANNOUNCE]"]))
+    return RequestRecord(
+        request=ModelRequest(messages, 1000), items=arranged.shown, turn_id="turn_1", round=2,
+        model="m", sent_at=NOW, ratio=CharsPerToken(2.0), system_turn="turn_1",
+    )  # fmt: skip
+
+
+def begin_native() -> TimelineBuilder:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Look", PHOTO)
+    timeline.start_round()
+    timeline.think("Two at once.")
+    timeline.call("call_1", "exec_tools.run", {"goal": "x" * 5_000}, code="print(1)\n")
+    timeline.call("call_2", "demo.echo", {})
+    timeline.result("call_2", "demo.echo", "two", data={"attached": [describe_media(PHOTO).model_dump()]})
+    timeline.result("call_1", "exec_tools.run", "one")
+    return timeline
+
+
+def test_calls_and_results_are_listed_as_sent() -> None:
+    manifest = Manifest.model_validate_json(ManifestBuilder().build(record_native(begin_native())))
+
+    rows = [(row.role, row.origin, row.form, row.call_id, row.tool, row.cache_point) for row in manifest.segments[4:]]
+
+    assert rows == [
+        ("user", "media", "full", None, None, False),
+        ("assistant", "block", "written", None, None, False),
+        ("assistant", "call", "written", "call_1", "exec_tools__run", False),
+        ("assistant", "call", "written", "call_2", "demo__echo", False),
+        ("tool", "block", "full", "call_1", None, False),
+        ("tool", "block", "full", "call_2", None, True),
+        ("user", "media", "full", None, None, False),
+        ("user", "tail", "", None, None, False),
+    ]
+    assert manifest.tokens == sum(row.tokens for row in manifest.segments)
+
+
+def test_the_exact_text_of_each_message_can_be_rebuilt_from_the_blocks() -> None:
+    timeline = begin_native()
+    sent = record_native(timeline)
+    segments = Manifest.model_validate_json(ManifestBuilder().build(sent)).segments
+    blocks = {block.seq: block for block in timeline.blocks}
+
+    def rebuild(segment: ManifestSegment) -> str | None:
+        if segment.origin == "call":
+            return try_rebuild_arguments(blocks[segment.seq], blocks.get(segment.code_seq or 0), segment.sha256)
+        return try_rebuild_text(blocks[segment.seq], segment.form, segment.sha256)
+
+    parts = [part for message in sent.request.messages for part in message.parts]
+    for part, segment in zip(parts, segments, strict=True):
+        match part:
+            case ToolCallPart(arguments=text):
+                assert rebuild(segment) == text
+            case TextPart(text=text) | ToolResultPart(text=text) if segment.origin == "block":
+                assert rebuild(segment) == text
+            case _:
+                assert segment.origin in ("system", "media", "tail")

@@ -49,6 +49,13 @@ def test_without_a_request_before_nobody_knows() -> None:
     assert judge_cache([part("a", point=True), part("b")], None) == ["unknown", "none"]
 
 
+def test_the_same_text_in_another_call_is_another_part() -> None:
+    before = [part("system", point=True), part("{}").model_copy(update={"call_id": "call_1", "tool": "a"})]
+    now = [part("system"), part("{}", point=True).model_copy(update={"call_id": "call_1", "tool": "b"})]
+
+    assert judge_cache(now, before) == ["read", "write"]
+
+
 class OneTurn:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
@@ -93,6 +100,28 @@ async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None
         "the content of a file, which can be read by its ref",
         "not kept",
     ]
+
+
+async def test_a_call_has_the_arguments_that_the_model_wrote() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Count.")
+    timeline.call("call_1", "exec_tools.run", {"goal": "count"}, code="print(1)")
+    code, call = timeline.blocks[-2:]
+    arguments = '{"goal": "count", "code": "print(1)"}'
+    segment = part(arguments, seq=call.seq, form="written", origin="call").model_copy(
+        update={"role": "assistant", "call_id": "call_1", "tool": "exec_tools__run", "code_seq": code.seq}
+    )
+    manifest = Manifest(
+        version=1, turn_id=TURN, round=1, model="m", sent_at="", max_output_tokens=1, tokens=1, segments=(segment,)
+    )
+    objects = MemoryObjects()
+    await objects.save(manifest_key(CONVERSATION, TURN, 1), manifest.model_dump_json().encode())
+
+    contexts = RoundContexts(OneTurn(timeline.blocks), objects)  # type: ignore[arg-type]
+    (shown,) = (await contexts.load(ANN, CONVERSATION, TURN, 1, cursor=None, limit=100)).segments
+
+    assert (shown.text, shown.note) == (arguments, None)
+    assert (shown.role, shown.call_id, shown.tool) == ("assistant", "call_1", "exec_tools__run")
 
 
 async def test_a_round_is_read_and_rebuilt_beside_the_event_loop(

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 1cb6f2e71537f080a00acafb342251858a8bdd1a2915dcb49a1271f7dbcb8921
-// Types 79313ae9a54a0839552c1ffd742ad388a23204bb22ef87044e013d41d1e2197a
+// Schemas 805c74490cd0e3af085679851425f037c294ec0c6f79a764f2782f93f7bbcea9
+// Types a679ba920071a15f67638c43836a4bc53ae95dfa06144b334fb5d2e4b9ace3b2
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1621,6 +1621,11 @@ export interface components {
              */
             readonly cache_point: boolean;
             /**
+             * Call Id
+             * @description The call that this is, or whose result it is; null for other parts.
+             */
+            readonly call_id?: string;
+            /**
              * Chars
              * @description Its length in characters.
              */
@@ -1642,15 +1647,21 @@ export interface components {
             readonly note?: string;
             /**
              * Origin
-             * @description What the segment consists of.
+             * @description What the segment consists of; `call` is a tool call, whose text are its arguments.
              * @enum {string}
              */
-            readonly origin: "system" | "block" | "media" | "tail";
+            readonly origin: "system" | "block" | "media" | "tail" | "call";
             /**
              * Ref
              * @description The ref of its block; null for parts that are not a block.
              */
             readonly ref?: string;
+            /**
+             * Role
+             * @description The role of its message; null if an older worker sent the request.
+             * @enum {string}
+             */
+            readonly role?: "system" | "user" | "assistant" | "tool";
             /**
              * Sha256
              * @description The SHA-256 of its bytes, in hexadecimal.
@@ -1666,6 +1677,11 @@ export interface components {
              * @description The estimated number of tokens.
              */
             readonly tokens: number;
+            /**
+             * Tool
+             * @description The name under which the called tool was declared; null for other parts.
+             */
+            readonly tool?: string;
         };
         /**
          * SignalOut

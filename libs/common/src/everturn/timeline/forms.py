@@ -7,10 +7,19 @@ import hashlib
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import cast
+from typing import Final, cast
 
 from everturn.core.refs import turn_index_ref
-from everturn.timeline.blocks import Block, ExitBody, RangeSummaryBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    Block,
+    ExitBody,
+    NotesBody,
+    RangeSummaryBody,
+    ThinkingBody,
+    ToolCallBody,
+    ToolCodeBody,
+    ToolResultBody,
+)
 from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.rendering import (
     block_source,
@@ -19,6 +28,7 @@ from everturn.timeline.rendering import (
     render_block,
     render_memory_text,
     render_preview,
+    shorten,
     title_line,
 )
 
@@ -36,6 +46,11 @@ MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
 READ_TOOL = "react.read"
+CODE_PARAM = "code"
+"""The parameter with the program of a tool that takes one, in calls in the provider's own form. It is declared last."""
+
+WRITTEN: Final = "written"
+"""The form, in manifests only, of what the model wrote and reads again as its own message, without a header."""
 
 UNSEEN = "(this request doesn't show the file itself; a program can read it)\n\n"
 """Follows an attachment that the model can't see."""
@@ -174,6 +189,24 @@ def _exit_row(block: Block, body: ExitBody) -> str:
     )
 
 
+def render_arguments(body: ToolCallBody, program: str | None) -> str:
+    """The arguments of a call in the provider's own form: a JSON object, with long strings cut."""
+    shown: dict[str, object] = {name: shorten(value) for name, value in body.params.items()}
+    if program is not None:
+        shown[CODE_PARAM] = program
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def try_rebuild_arguments(call: Block, code: Block | None, sha256: str) -> str | None:
+    """The arguments of a call as a request had them; None when another version rendered them. `code` is the block of
+    its program, if it has one."""
+    if not isinstance(call.body, ToolCallBody):
+        return None
+    programs = (None,) if code is None else (text for form in (WRITTEN, *Form) for text in _texts(code, form))
+    texts = (render_arguments(call.body, program) for program in programs)
+    return next((text for text in texts if hash_text(text) == sha256), None)
+
+
 def try_rebuild_text(block: Block, form: str, sha256: str) -> str | None:
     """What a request showed of a block; None when another version rendered it, or `react.hide` replaced it."""
     return next((text for text in _texts(block, form) if hash_text(text) == sha256), None)
@@ -195,6 +228,8 @@ def _texts(block: Block, form: str) -> Iterator[str]:
             yield render_row(block)
         case Form.CARD:
             yield render_card(block)
+        case _ if form == WRITTEN and isinstance(block.body, ThinkingBody | NotesBody | ToolCodeBody):
+            yield block.body.text
         case _:
             return
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from everturn.models.port import Role
+
 PREAMBLE_ROUND = 0
 """Used in a manifest's key for the system text, which all rounds of a turn begin with."""
 
@@ -18,9 +20,12 @@ class ManifestPart(BaseModel):
 
 
 class PartDescription(ManifestPart):
-    """What is the same for a part in each request that contains it. `text` is set for the tail only."""
+    """What is the same for a part in each request that contains it. `text` is set for the tail only.
 
-    origin: Literal["system", "block", "media", "tail"]
+    A `call` is one of the model's calls in the provider's own form; `chars` and `sha256` are those of its arguments.
+    """
+
+    origin: Literal["system", "block", "media", "tail", "call"]
     ref: str
     seq: int
     form: str
@@ -30,10 +35,18 @@ class PartDescription(ManifestPart):
 
 
 class ManifestSegment(PartDescription):
-    """One part of the request. A block's media follow its text."""
+    """One part of the request, in the order sent. A block's media follow its text, or the results of its round."""
 
     tokens: int
     cache_point: bool
+    role: Role | None = None
+    """The role of its message. None in older manifests: all parts but the system text were in one user message."""
+    call_id: str | None = None
+    """Of a call or its result."""
+    tool: str | None = None
+    """The name under which the tool of a call was declared."""
+    code_seq: int | None = None
+    """The block with the program of a call."""
 
 
 class ManifestHead(ManifestPart):

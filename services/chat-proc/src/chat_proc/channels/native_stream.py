@@ -30,6 +30,7 @@ from chat_proc.channels.json_text import (
 from chat_proc.channels.prose import ProseStream
 from everturn.core.settings import BadConfig
 from everturn.models.port import FinishReason, ToolCallDelta
+from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
@@ -37,8 +38,6 @@ MAX_CALLS = 32
 """Limit for the calls of one reply; further ones are not run, and the model learns it."""
 MAX_NAME_CHARS = 64
 """The limit of OpenAI's and Anthropic's APIs for the name of a tool."""
-CODE_PARAM = "code"
-"""The parameter with the program of a tool that takes one. It is declared last."""
 _MAX_KNOWN_CHARS = 1_000
 
 

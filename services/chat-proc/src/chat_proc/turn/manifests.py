@@ -7,16 +7,17 @@ turn of the conversation, as far as this worker remembers, has stored the same.
 
 import asyncio
 import hashlib
+import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import structlog
 
+from chat_proc.timeline.arrangement import ItemPart, ShownItem, WrittenPart
 from chat_proc.timeline.view import RenderedItem
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId, TurnId
@@ -35,7 +36,8 @@ from everturn.models.port import (
     ToolResultPart,
 )
 from everturn.models.tokens import CharsPerToken, estimate_part
-from everturn.timeline.forms import hash_text
+from everturn.timeline.blocks import Block
+from everturn.timeline.forms import WRITTEN, hash_text
 from everturn.timeline.manifests import PREAMBLE_ROUND, ManifestHead, ManifestPart, PartDescription, Preamble
 
 _log = structlog.get_logger(__name__)
@@ -50,15 +52,16 @@ SEGMENT_BYTES = 250
 """About the JSON of a segment without its text, which decides where a manifest is built."""
 
 Build = Callable[[], bytes]
-_Origin = Literal["system", "block", "media", "tail"]
+_Origin = Literal["system", "block", "media", "tail", "call"]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as sent. `items` are those of its timeline, `system_turn` is the turn that stored the system text."""
+    """A request as sent. `items` are what it shows of its timeline, in the order of its parts; `system_turn` is the
+    turn that stored the system text."""
 
     request: ModelRequest
-    items: tuple[RenderedItem, ...]
+    items: tuple[ShownItem, ...]
     turn_id: str
     round: int
     model: str
@@ -69,7 +72,7 @@ class RequestRecord:
     @property
     def size(self) -> int:
         """About the bytes of the manifest."""
-        return SEGMENT_BYTES * len(self.request.messages[-1].parts)
+        return SEGMENT_BYTES * sum(len(message.parts) for message in self.request.messages)
 
 
 class ManifestBuilder:
@@ -82,14 +85,12 @@ class ManifestBuilder:
 
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
-        parts = [part for message in record.request.messages for part in message.parts]
+        sent = [(message, part) for message in record.request.messages for part in message.parts]
+        parts = [part for _, part in sent]
         tokens = [estimate_part(part, record.ratio) for part in parts]
-        points = [
-            "true" if isinstance(part, TextPart | ToolResultPart) and part.cache_point else "false" for part in parts
-        ]
         segments = [
-            f'{described},"tokens":{count},"cache_point":{point}}}'
-            for described, count, point in zip(self._describe(record), tokens, points, strict=True)
+            f'{described},"tokens":{count},{_describe_place(message, part)}}}'
+            for described, count, (message, part) in zip(self._describe(record, parts), tokens, sent, strict=True)
         ]
         head = ManifestHead(
             version=1,
@@ -103,17 +104,25 @@ class ManifestBuilder:
         )
         return f'{_open_json(head)},"segments":[{",".join(segments)}]}}'.encode()
 
-    def _describe(self, record: RequestRecord) -> list[str]:
+    def _describe(self, record: RequestRecord, parts: Sequence[Part]) -> list[str]:
         """The encoded description of each part of the request."""
-        *system, user = record.request.messages
-        described = [_describe_system(message) for message in system]
-        for item in record.items:
-            if (parts := self._described.get(item)) is None:
-                parts = self._described[item] = _describe_all(item.parts, "block", item)
-            described.append(parts)
-        last = record.items[-1] if record.items else None
-        tail = user.parts[last.start + len(last.parts) :] if last else user.parts
-        return [*chain.from_iterable(described), *_describe_all(tail, "tail")]
+        system = [message for message in record.request.messages if message.role == "system"]
+        described = [each for message in system for each in _describe_system(message)]
+        for shown in record.items:
+            match shown:
+                case ItemPart(item, index):
+                    described.append(self._describe_item(item)[index])
+                case WrittenPart(item, program):
+                    described.append(_describe_written(parts[len(described)], item, program))
+                case _:
+                    described += self._describe_item(shown)
+        return [*described, *_describe_all(parts[len(described) :], "tail")]
+
+    def _describe_item(self, item: RenderedItem) -> tuple[str, ...]:
+        """The descriptions of all parts of an item."""
+        if (described := self._described.get(item)) is None:
+            described = self._described[item] = _describe_all(item.parts, "block", item)
+        return described
 
 
 @lru_cache(maxsize=64)
@@ -127,19 +136,37 @@ def build_preamble(system_prompt: str) -> bytes:
     return Preamble(system=system_prompt).model_dump_json().encode()
 
 
+def _describe_place(message: PromptMessage, part: Part) -> str:
+    """The JSON of what a part is in this request: its cache point, its message, and the call."""
+    match part:
+        case TextPart(cache_point=is_point):
+            call = ""
+        case MediaPart():
+            is_point, call = False, ""
+        case ToolCallPart(call_id=call_id, name=name):
+            is_point, call = False, f',"call_id":{json.dumps(call_id)},"tool":{json.dumps(name)}'
+        case ToolResultPart(call_id=call_id, cache_point=is_point):
+            call = f',"call_id":{json.dumps(call_id)}'
+    return f'"cache_point":{"true" if is_point else "false"},"role":"{message.role}"{call}'
+
+
 def _describe_all(parts: Sequence[Part], origin: _Origin, rendered: RenderedItem | None = None) -> tuple[str, ...]:
-    return tuple(_describe(part, origin, rendered) for part in parts)
-
-
-def _describe(part: Part, origin: _Origin, rendered: RenderedItem | None) -> str:
-    """The JSON of what is the same in each request, without its closing brace."""
     block, form = (rendered.item.block, rendered.item.form.value) if rendered is not None else (None, "")
+    return tuple(_describe(part, "media" if isinstance(part, MediaPart) else origin, block, form) for part in parts)
+
+
+def _describe_written(part: Part, item: RenderedItem, program: RenderedItem | None) -> str:
+    described = _describe(part, "call" if isinstance(part, ToolCallPart) else "block", item.item.block, WRITTEN)
+    return described if program is None else f'{described},"code_seq":{program.item.block.seq}'
+
+
+def _describe(part: Part, origin: _Origin, block: Block | None, form: str) -> str:
+    """The JSON of what is the same in each request, without its closing brace."""
     match part:
         case TextPart(text=text) | ToolResultPart(text=text) | ToolCallPart(arguments=text):
             chars, sha256 = len(text), hash_text(text)
-            tail = text.encode(errors="replace").decode() if origin == "tail" else None
         case MediaPart(data=data):
-            origin, chars, sha256, tail = "media", 0, hashlib.sha256(data).hexdigest(), None
+            text, chars, sha256 = "", 0, hashlib.sha256(data).hexdigest()
     described = PartDescription(
         origin=origin,
         ref=block.ref if block else "",
@@ -147,7 +174,7 @@ def _describe(part: Part, origin: _Origin, rendered: RenderedItem | None) -> str
         form=form,
         chars=chars,
         sha256=sha256,
-        text=tail,
+        text=text.encode(errors="replace").decode() if origin == "tail" else None,
     )
     return _open_json(described)
 

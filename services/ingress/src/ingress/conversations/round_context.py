@@ -14,8 +14,9 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.paging import BadCursor, build_cursor, read_cursor
 from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
+from everturn.models.port import Role
 from everturn.timeline.blocks import Block
-from everturn.timeline.forms import hash_text, try_rebuild_text
+from everturn.timeline.forms import hash_text, try_rebuild_arguments, try_rebuild_text
 from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
 from everturn.turns.ports import Turns
 from ingress.errors import absent
@@ -39,8 +40,8 @@ class SegmentOut(ApiModel):
 
     index: int
     """The position of the part in the input, from 0."""
-    origin: Literal["system", "block", "media", "tail"]
-    """What the segment consists of."""
+    origin: Literal["system", "block", "media", "tail", "call"]
+    """What the segment consists of; `call` is a tool call, whose text are its arguments."""
     ref: str | None
     """The ref of its block; null for parts that are not a block."""
     form: str | None
@@ -59,6 +60,12 @@ class SegmentOut(ApiModel):
     """The text of the part; null if it can't be rebuilt."""
     note: str | None = None
     """What the reader should know about it."""
+    role: Role | None = None
+    """The role of its message; null if an older worker sent the request."""
+    call_id: str | None = None
+    """The call that this is, or whose result it is; null for other parts."""
+    tool: str | None = None
+    """The name under which the called tool was declared; null for other parts."""
 
 
 class RoundContextOut(ApiModel):
@@ -108,7 +115,8 @@ class RoundContexts:
         if manifest is None:
             raise absent("The input of this round is not stored.")
         wanted = manifest.segments[start : start + limit]
-        blocks = await self._turns.load_blocks(principal, conversation_id, [part.seq for part in wanted if part.seq])
+        seqs = [seq for part in wanted for seq in (part.seq, part.code_seq) if seq]
+        blocks = await self._turns.load_blocks(principal, conversation_id, seqs)
         preamble = None
         if any(part.origin == "system" for part in wanted):
             stored_by = manifest.system_turn or turn_id
@@ -175,10 +183,14 @@ def judge_cache(segments: Sequence[ManifestSegment], before: Sequence[ManifestSe
     if before is None:
         return ["unknown" if at <= last_point else "none" for at in range(len(segments))]
     same = 0
-    while same < min(len(segments), len(before)) and segments[same].sha256 == before[same].sha256:
+    while same < min(len(segments), len(before)) and _content(segments[same]) == _content(before[same]):
         same += 1
     read = _last_point(before[:same])
     return ["read" if at <= read else "write" if at <= last_point else "none" for at in range(len(segments))]
+
+
+def _content(segment: ManifestSegment) -> tuple[str | None, str | None, str]:
+    return segment.call_id, segment.tool, segment.sha256
 
 
 def _last_point(segments: Sequence[ManifestSegment]) -> int:
@@ -201,7 +213,7 @@ class _Texts:
                 return (self._system, None) if hash_text(self._system) == part.sha256 else (None, "not kept")
             case "media":
                 return None, "the content of a file, which can be read by its ref"
-            case "block":
+            case "block" | "call":
                 return self._rebuild_block(part)
 
     def _rebuild_block(self, part: ManifestSegment) -> tuple[str | None, str | None]:
@@ -210,7 +222,10 @@ class _Texts:
             return None, "the block no longer exists"
         if part.form == "replaced":
             return None, "hidden by react.hide; the block can be read by its ref"
-        text = try_rebuild_text(block, part.form, part.sha256)
+        if part.origin == "call":
+            text = try_rebuild_arguments(block, self._blocks.get(part.code_seq or 0), part.sha256)
+        else:
+            text = try_rebuild_text(block, part.form, part.sha256)
         return (text, None) if text is not None else (None, "it was rendered by a different version")
 
 
@@ -241,6 +256,9 @@ def _build_segment(at: int, part: ManifestSegment, state: CacheState, text: str 
         cache=state,
         text=text,
         note=note,
+        role=part.role,
+        call_id=part.call_id,
+        tool=part.tool,
     )
 
 
