@@ -17,6 +17,7 @@ const ORIGINS: Readonly<Record<ContextSegment["origin"], string>> = {
   media: "File content",
   tail: "Current state",
   call: "Tool call",
+  tools: "Tools",
 };
 
 /** Tokens by cache state, in the order of a request; empty states are left out. */

@@ -2,17 +2,26 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.arrangement import append_tail, arrange_natively
 from chat_proc.timeline.view import PromptRenderer
 from chat_proc.turn.manifests import ManifestBuilder, RequestRecord
-from everturn.models.port import ModelRequest, ModelTraits, PromptMessage, TextPart, ToolCallPart, ToolResultPart
+from everturn.models.port import (
+    ModelRequest,
+    ModelTraits,
+    PromptMessage,
+    TextPart,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
+)
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, HideBody, NotesBody
-from everturn.timeline.forms import try_rebuild_arguments, try_rebuild_text
-from everturn.timeline.manifests import Manifest, ManifestSegment
+from everturn.timeline.forms import hash_text, try_rebuild_arguments, try_rebuild_text
+from everturn.timeline.manifests import Manifest, ManifestSegment, encode_tools
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
@@ -140,6 +149,20 @@ def test_calls_and_results_are_listed_as_sent() -> None:
         ("user", "media", "full", None, None, False),
         ("user", "tail", "", None, None, False),
     ]
+    assert manifest.tokens == sum(row.tokens for row in manifest.segments)
+
+
+def test_declared_tools_are_the_first_part() -> None:
+    sent = record_native(begin_native())
+    tools = (ToolDeclaration("demo__echo", "Echoes.", {"type": "object"}),)
+
+    manifest = Manifest.model_validate_json(
+        ManifestBuilder().build(replace(sent, request=replace(sent.request, tools=tools)))
+    )
+
+    first, second = manifest.segments[:2]
+    assert (first.origin, first.role, first.sha256) == ("tools", None, hash_text(encode_tools(tools)))
+    assert (second.origin, second.role) == ("system", "system")
     assert manifest.tokens == sum(row.tokens for row in manifest.segments)
 
 

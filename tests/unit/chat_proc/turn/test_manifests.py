@@ -16,9 +16,9 @@ from chat_proc.turn.manifests import (
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
 from everturn.files.objects import Objects
-from everturn.models.port import ModelRequest, PromptMessage, TextPart
+from everturn.models.port import ModelRequest, PromptMessage, TextPart, ToolDeclaration
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.manifests import Manifest, Preamble
+from everturn.timeline.manifests import Manifest, Preamble, encode_tools
 from everturn_testing.files.objects import MemoryObjects
 
 CONVERSATION, TURN, LATER = ConversationId("conv_1"), TurnId("turn_1"), TurnId("turn_2")
@@ -63,11 +63,17 @@ def texts(objects: MemoryObjects) -> dict[str, str | None]:
 
 
 async def keep_preamble(
-    objects: Objects, preambles: StoredPreambles, text: str, turn: TurnId, *, ends: bool = True
+    objects: Objects,
+    preambles: StoredPreambles,
+    text: str,
+    turn: TurnId,
+    *,
+    tools: tuple[ToolDeclaration, ...] = (),
+    ends: bool = True,
 ) -> TurnId:
     keeper = open_keeper(objects, turn, preambles)
-    stored_by = keeper.keep_preamble(text)
-    assert keeper.keep_preamble(text) == stored_by
+    stored_by = keeper.keep_preamble(text, tools)
+    assert keeper.keep_preamble(text, tools) == stored_by
     keeper.close()
     await keeper.run()
     if ends:
@@ -114,6 +120,18 @@ async def test_a_changed_system_text_is_stored_again() -> None:
 
     assert await keep_preamble(objects, preambles, "Be exact.", LATER) == LATER
     assert len(objects.stored) == 2
+
+
+async def test_a_preamble_with_other_tools_is_stored_again() -> None:
+    objects, preambles = MemoryObjects(), StoredPreambles()
+    tools = (ToolDeclaration("read", "Reads.", {"type": "object"}),)
+
+    await keep_preamble(objects, preambles, "Be brief.", TURN)
+    stored_by = await keep_preamble(objects, preambles, "Be brief.", LATER, tools=tools)
+
+    assert stored_by == LATER
+    preamble = Preamble.model_validate_json(objects.stored["conv_1/manifests/turn_2.0"])
+    assert (preamble.system, preamble.tools) == ("Be brief.", encode_tools(tools))
 
 
 async def test_a_system_text_that_was_not_saved_is_not_referred_to() -> None:

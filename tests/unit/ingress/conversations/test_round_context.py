@@ -8,9 +8,10 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import manifest_key
+from everturn.models.port import ToolDeclaration
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.forms import hash_text
-from everturn.timeline.manifests import Manifest, ManifestSegment
+from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble, encode_tools
 from everturn.timeline.rendering import render_block
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import TimelineBuilder
@@ -100,6 +101,23 @@ async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None
         "the content of a file, which can be read by its ref",
         "not kept",
     ]
+
+
+async def test_the_declared_tools_are_read_from_the_turn_that_stored_them() -> None:
+    tools = encode_tools([ToolDeclaration("demo__echo", "Echoes.", {"type": "object"})])
+    manifest = Manifest(
+        version=1, turn_id=TURN, round=1, model="m", sent_at="", max_output_tokens=1, tokens=1,
+        segments=(part(tools, origin="tools"), part("Be brief.", origin="system")), system_turn="turn_earlier",
+    )  # fmt: skip
+    objects = MemoryObjects()
+    await objects.save(manifest_key(CONVERSATION, TURN, 1), manifest.model_dump_json().encode())
+    preamble = Preamble(system="Be brief.", tools=tools)
+    await objects.save(manifest_key(CONVERSATION, "turn_earlier", 0), preamble.model_dump_json().encode())
+
+    contexts = RoundContexts(OneTurn([]), objects)  # type: ignore[arg-type]
+    shown = (await contexts.load(ANN, CONVERSATION, TURN, 1, cursor=None, limit=100)).segments
+
+    assert [each.text for each in shown] == [tools, "Be brief."]
 
 
 async def test_a_call_has_the_arguments_that_the_model_wrote() -> None:

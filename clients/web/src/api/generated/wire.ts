@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 805c74490cd0e3af085679851425f037c294ec0c6f79a764f2782f93f7bbcea9
-// Types a679ba920071a15f67638c43836a4bc53ae95dfa06144b334fb5d2e4b9ace3b2
+// Schemas 436eff0c7f6fcc4223fa1152f04437c72af7c5729d6249d13e470da9e8d47bdf
+// Types 380b636a2ecb870c7126204afb6a35d189bb1465740a7f609442fa9271d1ade9
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1647,10 +1647,11 @@ export interface components {
             readonly note?: string;
             /**
              * Origin
-             * @description What the segment consists of; `call` is a tool call, whose text are its arguments.
+             * @description What the segment consists of. The text of `tools` is a JSON list of declarations, that of a `call` its
+             *     arguments.
              * @enum {string}
              */
-            readonly origin: "system" | "block" | "media" | "tail" | "call";
+            readonly origin: "tools" | "system" | "block" | "media" | "tail" | "call";
             /**
              * Ref
              * @description The ref of its block; null for parts that are not a block.
@@ -1658,7 +1659,7 @@ export interface components {
             readonly ref?: string;
             /**
              * Role
-             * @description The role of its message; null if an older worker sent the request.
+             * @description The role of its message; null for tools, and if an older worker sent the request.
              * @enum {string}
              */
             readonly role?: "system" | "user" | "assistant" | "tool";

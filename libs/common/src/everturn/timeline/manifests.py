@@ -1,16 +1,19 @@
-"""What a worker stores of a model's input: a manifest of each round, and the system text where no earlier turn did.
+"""What a worker stores of a model's input: a manifest of each round, and the system text and the tools where no earlier
+turn did.
 
 Manifests do not contain texts of blocks, which can be rebuilt. They contain what is stored nowhere else.
 """
 
+import json
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.models.port import Role
+from everturn.models.port import Role, ToolDeclaration
 
 PREAMBLE_ROUND = 0
-"""Used in a manifest's key for the system text, which all rounds of a turn begin with."""
+"""Used in a manifest's key for the system text and the tools, which all rounds of a turn begin with."""
 
 
 class ManifestPart(BaseModel):
@@ -22,10 +25,11 @@ class ManifestPart(BaseModel):
 class PartDescription(ManifestPart):
     """What is the same for a part in each request that contains it. `text` is set for the tail only.
 
-    A `call` is one of the model's calls in the provider's own form; `chars` and `sha256` are those of its arguments.
+    `tools` are the declarations of all tools, which come first. A `call` is one of the model's calls in the provider's
+    own form; `chars` and `sha256` are those of its arguments.
     """
 
-    origin: Literal["system", "block", "media", "tail", "call"]
+    origin: Literal["tools", "system", "block", "media", "tail", "call"]
     ref: str
     seq: int
     form: str
@@ -40,7 +44,8 @@ class ManifestSegment(PartDescription):
     tokens: int
     cache_point: bool
     role: Role | None = None
-    """The role of its message. None in older manifests: all parts but the system text were in one user message."""
+    """The role of its message. None for tools, and in older manifests: all their parts but the system text were in one
+    user message."""
     call_id: str | None = None
     """Of a call or its result."""
     tool: str | None = None
@@ -52,8 +57,8 @@ class ManifestSegment(PartDescription):
 class ManifestHead(ManifestPart):
     """What a manifest says of the whole request; tokens are estimates.
 
-    `system_turn` is the turn of the conversation that stored the system text. It is None in older manifests: their own
-    turn stored it.
+    `system_turn` is the turn of the conversation that stored the system text and the tools. It is None in older
+    manifests: their own turn stored it.
     """
 
     version: Literal[1]
@@ -73,7 +78,16 @@ class Manifest(ManifestHead):
 
 
 class Preamble(ManifestPart):
-    """The system text of requests."""
+    """The system text of requests, and the declarations of their tools as `encode_tools` writes them."""
 
     version: Literal[1] = 1
     system: str
+    tools: str = ""
+
+
+def encode_tools(tools: Iterable[ToolDeclaration]) -> str:
+    """A JSON list of the declarations; empty without any."""
+    declared = [
+        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)} for tool in tools
+    ]
+    return json.dumps(declared, ensure_ascii=False) if declared else ""

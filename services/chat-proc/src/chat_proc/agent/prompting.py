@@ -253,7 +253,7 @@ class TurnPrompts:
             model=model,
             sent_at=context.now,
             ratio=self._kit.ratios.of(model),
-            system_turn=self._turn.manifests.keep_preamble(self._kit.system_prompt),
+            system_turn=self._turn.manifests.keep_preamble(self._kit.system_prompt, request.tools),
         )
 
     async def _render_up_to(self, end: int) -> None:

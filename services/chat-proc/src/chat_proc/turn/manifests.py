@@ -1,8 +1,8 @@
 """The manifests of a turn's requests: the origin, form, length and caching of each part. Saved concurrently with the
 turn.
 
-A manifest contains only the text that is in no block: the tail. The system text is stored apart, and only if no earlier
-turn of the conversation, as far as this worker remembers, has stored the same.
+A manifest contains only the text that is in no block: the tail. The system text and the declarations of the tools are
+stored apart, and only if no earlier turn of the conversation, as far as this worker remembers, has stored the same.
 """
 
 import asyncio
@@ -33,12 +33,20 @@ from everturn.models.port import (
     PromptMessage,
     TextPart,
     ToolCallPart,
+    ToolDeclaration,
     ToolResultPart,
 )
 from everturn.models.tokens import CharsPerToken, estimate_part
 from everturn.timeline.blocks import Block
 from everturn.timeline.forms import WRITTEN, hash_text
-from everturn.timeline.manifests import PREAMBLE_ROUND, ManifestHead, ManifestPart, PartDescription, Preamble
+from everturn.timeline.manifests import (
+    PREAMBLE_ROUND,
+    ManifestHead,
+    ManifestPart,
+    PartDescription,
+    Preamble,
+    encode_tools,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -47,18 +55,18 @@ SAVE_S = 2.0
 """Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
 
 MAX_PREAMBLES = 1_000
-"""Conversations whose stored system text is remembered: as many as a worker serves in minutes."""
+"""Conversations whose stored preamble is remembered: as many as a worker serves in minutes."""
 SEGMENT_BYTES = 250
 """About the JSON of a segment without its text, which decides where a manifest is built."""
 
 Build = Callable[[], bytes]
-_Origin = Literal["system", "block", "media", "tail", "call"]
+_Origin = Literal["tools", "system", "block", "media", "tail", "call"]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
     """A request as sent. `items` are what it shows of its timeline, in the order of its parts; `system_turn` is the
-    turn that stored the system text."""
+    turn that stored the system text and the tools."""
 
     request: ModelRequest
     items: tuple[ShownItem, ...]
@@ -85,6 +93,8 @@ class ManifestBuilder:
 
     def build(self, record: RequestRecord) -> bytes:
         """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
+        declared = encode_tools(record.request.tools)
+        tool_tokens = record.ratio.tokens_for(len(declared))
         sent = [(message, part) for message in record.request.messages for part in message.parts]
         parts = [part for _, part in sent]
         tokens = [estimate_part(part, record.ratio) for part in parts]
@@ -92,6 +102,8 @@ class ManifestBuilder:
             f'{described},"tokens":{count},{_describe_place(message, part)}}}'
             for described, count, (message, part) in zip(self._describe(record, parts), tokens, sent, strict=True)
         ]
+        if declared:
+            segments.insert(0, f'{_describe_text(declared, "tools")},"tokens":{tool_tokens},"cache_point":false}}')
         head = ManifestHead(
             version=1,
             turn_id=record.turn_id,
@@ -99,7 +111,7 @@ class ManifestBuilder:
             model=record.model,
             sent_at=record.sent_at,
             max_output_tokens=record.request.max_output_tokens,
-            tokens=sum(tokens),
+            tokens=tool_tokens + sum(tokens),
             system_turn=record.system_turn,
         )
         return f'{_open_json(head)},"segments":[{",".join(segments)}]}}'.encode()
@@ -131,9 +143,9 @@ def _describe_system(message: PromptMessage) -> tuple[str, ...]:
     return _describe_all(message.parts, "system")
 
 
-def build_preamble(system_prompt: str) -> bytes:
+def build_preamble(system_prompt: str, tools: Sequence[ToolDeclaration]) -> bytes:
     """JSON of the common beginning of all requests of a turn."""
-    return Preamble(system=system_prompt).model_dump_json().encode()
+    return Preamble(system=system_prompt, tools=encode_tools(tools)).model_dump_json().encode()
 
 
 def _describe_place(message: PromptMessage, part: Part) -> str:
@@ -164,16 +176,21 @@ def _describe(part: Part, origin: _Origin, block: Block | None, form: str) -> st
     """The JSON of what is the same in each request, without its closing brace."""
     match part:
         case TextPart(text=text) | ToolResultPart(text=text) | ToolCallPart(arguments=text):
-            chars, sha256 = len(text), hash_text(text)
+            return _describe_text(text, origin, block, form)
         case MediaPart(data=data):
-            text, chars, sha256 = "", 0, hashlib.sha256(data).hexdigest()
+            return _describe_text("", origin, block, form, sha256=hashlib.sha256(data).hexdigest())
+
+
+def _describe_text(
+    text: str, origin: _Origin, block: Block | None = None, form: str = "", *, sha256: str | None = None
+) -> str:
     described = PartDescription(
         origin=origin,
         ref=block.ref if block else "",
         seq=block.seq if block else 0,
         form=form,
-        chars=chars,
-        sha256=sha256,
+        chars=len(text),
+        sha256=sha256 or hash_text(text),
         text=text.encode(errors="replace").decode() if origin == "tail" else None,
     )
     return _open_json(described)
@@ -184,7 +201,8 @@ def _open_json(part: ManifestPart) -> str:
 
 
 class StoredPreambles:
-    """For each conversation, the last stored system text and the turn that stored it. Shared by a worker's turns.
+    """For each conversation, the SHA-256 of the last stored preamble and the turn that stored it. Shared by a worker's
+    turns.
 
     Only turns that ended on this worker are here, because a worker that takes a turn over can store another text for
     it."""
@@ -192,17 +210,17 @@ class StoredPreambles:
     def __init__(self) -> None:
         self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
 
-    def try_find(self, conversation_id: ConversationId, system_prompt: str) -> TurnId | None:
-        """The turn that stored exactly this text."""
-        text, turn_id = self._stored.get(conversation_id, ("", None))
-        if text != system_prompt:
+    def try_find(self, conversation_id: ConversationId, sha256: str) -> TurnId | None:
+        """The turn that stored exactly this preamble."""
+        stored, turn_id = self._stored.get(conversation_id, ("", None))
+        if stored != sha256:
             return None
         self._stored.move_to_end(conversation_id)
         return turn_id
 
-    def note(self, conversation_id: ConversationId, system_prompt: str, turn_id: TurnId) -> None:
-        """Remember a text that has been saved."""
-        self._stored[conversation_id] = (system_prompt, turn_id)
+    def note(self, conversation_id: ConversationId, sha256: str, turn_id: TurnId) -> None:
+        """Remember a preamble that has been saved."""
+        self._stored[conversation_id] = (sha256, turn_id)
         self._stored.move_to_end(conversation_id)
         while len(self._stored) > MAX_PREAMBLES:
             self._stored.popitem(last=False)
@@ -210,7 +228,7 @@ class StoredPreambles:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An object to save. Building it takes time in proportion to `size`."""
+    """An object to save. Building it takes time in proportion to `size`. `preamble` is the SHA-256 of a preamble."""
 
     round_number: int
     size: int
@@ -245,14 +263,16 @@ class ManifestKeeper:
         """Queue the manifest of a request for saving."""
         self._add(_Item(record.round, record.size, partial(self._builder.build, record)))
 
-    def keep_preamble(self, system_prompt: str) -> TurnId:
-        """The turn that has stored this system text: an earlier one, or this one, which then queues it for saving."""
+    def keep_preamble(self, system_prompt: str, tools: Sequence[ToolDeclaration] = ()) -> TurnId:
+        """The turn that has stored this system text and these tools: an earlier one, or this one, which then queues
+        them for saving."""
         if self._system_turn is None:
-            self._system_turn = self._preambles.try_find(self._conversation_id, system_prompt)
-        if self._system_turn is None:
-            self._system_turn = self._turn_id
-            build = partial(build_preamble, system_prompt)
-            self._add(_Item(PREAMBLE_ROUND, len(system_prompt), build, preamble=system_prompt))
+            preamble = build_preamble(system_prompt, tools)
+            sha256 = hashlib.sha256(preamble).hexdigest()
+            self._system_turn = self._preambles.try_find(self._conversation_id, sha256)
+            if self._system_turn is None:
+                self._system_turn = self._turn_id
+                self._add(_Item(PREAMBLE_ROUND, len(preamble), lambda: preamble, preamble=sha256))
         return self._system_turn
 
     def close(self) -> None:

@@ -40,8 +40,9 @@ class SegmentOut(ApiModel):
 
     index: int
     """The position of the part in the input, from 0."""
-    origin: Literal["system", "block", "media", "tail", "call"]
-    """What the segment consists of; `call` is a tool call, whose text are its arguments."""
+    origin: Literal["tools", "system", "block", "media", "tail", "call"]
+    """What the segment consists of. The text of `tools` is a JSON list of declarations, that of a `call` its
+    arguments."""
     ref: str | None
     """The ref of its block; null for parts that are not a block."""
     form: str | None
@@ -61,7 +62,7 @@ class SegmentOut(ApiModel):
     note: str | None = None
     """What the reader should know about it."""
     role: Role | None = None
-    """The role of its message; null if an older worker sent the request."""
+    """The role of its message; null for tools, and if an older worker sent the request."""
     call_id: str | None = None
     """The call that this is, or whose result it is; null for other parts."""
     tool: str | None = None
@@ -118,12 +119,12 @@ class RoundContexts:
         seqs = [seq for part in wanted for seq in (part.seq, part.code_seq) if seq]
         blocks = await self._turns.load_blocks(principal, conversation_id, seqs)
         preamble = None
-        if any(part.origin == "system" for part in wanted):
+        if any(part.origin in ("tools", "system") for part in wanted):
             stored_by = manifest.system_turn or turn_id
             preamble = await self._try_object(manifest_key(conversation_id, stored_by, PREAMBLE_ROUND))
 
         def build() -> RoundContextOut:
-            texts = _Texts({block.seq: block for block in blocks}, _read_system(preamble))
+            texts = _Texts({block.seq: block for block in blocks}, _read_preamble(preamble))
             segments = _build_page(wanted, states[start:], start, texts)
             end = start + len(segments)
             return RoundContextOut(
@@ -170,11 +171,12 @@ def _try_manifest(raw: bytes | None) -> Manifest | None:
         return None
 
 
-def _read_system(raw: bytes | None) -> str:
+def _read_preamble(raw: bytes | None) -> Preamble:
+    """The stored preamble; one without texts if it is missing or damaged."""
     try:
-        return "" if raw is None else Preamble.model_validate_json(raw, extra="ignore").system
+        return Preamble(system="") if raw is None else Preamble.model_validate_json(raw, extra="ignore")
     except ValidationError:
-        return ""
+        return Preamble(system="")
 
 
 def judge_cache(segments: Sequence[ManifestSegment], before: Sequence[ManifestSegment] | None) -> list[CacheState]:
@@ -200,17 +202,18 @@ def _last_point(segments: Sequence[ManifestSegment]) -> int:
 class _Texts:
     """Rebuilds the texts of a page."""
 
-    def __init__(self, blocks: Mapping[int, Block], system: str) -> None:
+    def __init__(self, blocks: Mapping[int, Block], preamble: Preamble) -> None:
         self._blocks = blocks
-        self._system = system
+        self._preamble = preamble
 
     def rebuild(self, part: ManifestSegment) -> tuple[str | None, str | None]:
         """The text, or the reason why there is none."""
         match part.origin:
             case "tail":
                 return (part.text, None) if part.text is not None else (None, "not kept")
-            case "system":
-                return (self._system, None) if hash_text(self._system) == part.sha256 else (None, "not kept")
+            case "tools" | "system":
+                text = self._preamble.tools if part.origin == "tools" else self._preamble.system
+                return (text, None) if hash_text(text) == part.sha256 else (None, "not kept")
             case "media":
                 return None, "the content of a file, which can be read by its ref"
             case "block" | "call":
