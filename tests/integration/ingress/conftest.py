@@ -16,7 +16,7 @@ from helpers.ingresses import IngressProcess, list_objects, spawn_ingress
 from helpers.sockets import SocketClient
 
 from everturn.core.identity import Principal
-from everturn.files.model import manifest_key
+from everturn.files.model import manifest_key, preamble_key
 from everturn.files.opening import open_objects
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.user_memories import UserMemory, make_memory_id
@@ -24,7 +24,7 @@ from everturn.postgres.pool import Database, open_database
 from everturn.redis.users import INGRESS
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.timeline.forms import hash_text
-from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
@@ -209,7 +209,7 @@ def keep_context(ingress_env: dict[str, str]) -> Iterator[Callable[..., Awaitabl
         conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.", system_turn: str = ""
     ) -> None:
         preamble = Preamble(system=system).model_dump_json().encode()
-        await objects.save(manifest_key(conversation, system_turn or turn, PREAMBLE_ROUND), preamble)
+        await objects.save(preamble_key(conversation, system_turn or turn), preamble)
         for number, texts in enumerate(rounds or [("[ANNOUNCE]",)], start=1):
             segments = (
                 build_segment("system", system, cache_point=True),

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
+from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
@@ -39,6 +41,7 @@ from everturn.events.model import Envelope, parse_envelope
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_state
 from everturn.events.views import StateView
 from everturn.files.model import Upload
+from everturn.models.port import CodecName
 from everturn.models.tokens import LearnedRatios
 from everturn.timeline.blocks import Block, Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
@@ -78,6 +81,7 @@ class Bench:
         chunk_chars: int = 16,
         fanout: bool = False,
         one_thinking: bool = False,
+        codec: CodecName = "channels",
         hotset: Hotset | None = None,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
@@ -101,6 +105,7 @@ class Bench:
         self.scripts = scripts
         self.fanout = fanout
         self.one_thinking = one_thinking
+        self.codec: CodecName = codec
         self.limits = limits or TurnLimits()
         self.ratios = LearnedRatios()
         self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool(), HideTool()])
@@ -314,6 +319,12 @@ def build_read_tool(bench: Bench) -> ReadTool:
     return ReadTool(bench.objects, AttachmentReader(bench.objects), ports)
 
 
+def build_test_codec(bench: Bench, name: CodecName | None = None) -> Codec:
+    """A codec with short prompts, the one of the bench unless it is named."""
+    built = build_codec(name or bench.codec, bench.registry.specs)
+    return replace(built, system_prompt="You are the agent.", closing_prompt="Close now: {cap}.")
+
+
 def build_kit(bench: Bench, gate: Gate) -> TurnKit:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
@@ -325,8 +336,8 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
         title_prompt="Name it.",
         catalog=bench.registry,
         policy=CallPolicy(bench.address_rules, MemoryConversationReader(bench.platform)),
-        system_prompt="You are the agent.",
-        closing_prompt="Close now: {cap}.",
+        codec=build_test_codec(bench),
+        native=build_test_codec(bench, "native"),
         code="no programs here",
         context=bench.context,
         limits=bench.limits,

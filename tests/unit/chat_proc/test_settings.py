@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import OperatorConfig, ReactConfig, WorkerSettings, load_config
 from everturn.core.settings import BadConfig
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch) -
     settings = load(monkeypatch, {})
 
     assert settings.drain_timeout_s == 30
-    assert (settings.max_iterations, settings.turn_wall_time_s) == (15, 1800.0)
+    assert (settings.codec, settings.max_iterations, settings.turn_wall_time_s) == ("channels", None, 1800.0)
     assert settings.sandbox_python is None
     assert (settings.agent_version, settings.multi_action) == ("v3", "off")
     assert (settings.fallback_model, settings.config) == ("", None)
@@ -71,11 +71,13 @@ title = "offline"
 
 [ai.react]
 max_iterations = 20
+codec = "native"
 
 [bundles.first.config.react]
 max_iterations = 5
 [bundles.first.react]
 max_iterations = 6
+codec = "json"
 
 [bundles."demo.second".react]
 max_iterations = 7
@@ -93,16 +95,15 @@ def write_config(folder: Path, text: str) -> OperatorConfig:
     return load_config(path)
 
 
-def test_rounds_are_read_from_bundle_assembly_and_environment(
+def test_what_differs_for_a_bundle_is_read_key_by_key(
     tmp_path: Path,
 ) -> None:
     config = write_config(tmp_path, WHOLE_FILE)
 
-    assert config.max_iterations("first", 15) == 5
-    assert config.max_iterations("demo.second", 15) == 7
-    assert config.max_iterations("third", 15) == 20
-    assert config.max_iterations(None, 15) == 20
-    assert OperatorConfig().max_iterations("first", 15) == 15
+    assert config.find_react("first") == ReactConfig(max_iterations=5, codec="json")
+    assert config.find_react("demo.second") == ReactConfig(max_iterations=7, codec="native")
+    assert config.find_react("third") == config.find_react(None) == ReactConfig(max_iterations=20, codec="native")
+    assert OperatorConfig().find_react("first") == ReactConfig()
     assert config.models.roles == {"title": "offline"}
 
 
@@ -114,6 +115,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
     ("text", "says"),
     [
         ("[ai.react]\nmax_iterations = 0", "ai.react.max_iterations: Input should be greater than or equal to 1"),
+        ("[ai.react]\ncodec = 'xml'", "ai.react.codec: Input should be 'channels', 'native', 'json' or 'auto'"),
         ("[ai.react]\nmax_iteration = 3", "ai.react.max_iteration: Extra inputs are not permitted"),
         ("[bundles.b.config.react]\nmax_iterations = 'x'", "bundles.b.config.react.max_iterations: Input should be a"),
         ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),

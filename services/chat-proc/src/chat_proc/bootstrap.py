@@ -6,18 +6,19 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import structlog
 
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
-from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.agent.prompt.system import build_codec, load_topic
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
 from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.codec import DEFAULT_ROUNDS, Codec, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
@@ -328,7 +329,15 @@ def build_kits(
     if fallback is not None and isinstance(model, RetryingModel):
         model = model.before_fallback()
     decisions = build_decision_limits(settings, catalog.specs)
-    rounds = {bundle: config.max_iterations(bundle, settings.max_iterations) for bundle in config.bundles}
+    build_named = lru_cache(partial(build_codec, tools=catalog.specs, max_actions=decisions.max_actions))
+
+    def choose_for(bundle_id: str | None) -> tuple[Codec, TurnLimits]:
+        react = config.find_react(bundle_id)
+        codec = build_named(choose_codec(react.codec or settings.codec, traits))
+        rounds = react.max_iterations or settings.max_iterations or DEFAULT_ROUNDS[codec.name]
+        return codec, build_turn_limits(settings, rounds, reply_tokens)
+
+    codec, limits = choose_for(None)
     kit = TurnKit(
         model=model,
         fallback=fallback,
@@ -337,24 +346,27 @@ def build_kits(
         title_prompt=load_topic("title"),
         catalog=catalog,
         policy=policy,
-        system_prompt=build_system_prompt(catalog.specs, decisions.max_actions),
-        closing_prompt=load_topic("closing"),
+        codec=codec,
+        native=build_named("native"),
         code=code,
         run=RunLimits() if decisions.code_tools else None,
         history=history,
         hotset=hotset,
         context=build_context(settings, traits, reply_tokens),
-        limits=build_turn_limits(settings, config, reply_tokens),
+        limits=limits,
         decisions=decisions,
         approval_timeout_s=settings.approval_timeout_s,
     )
-    return Kits(kit, rounds)
+    of_bundle = {bundle: choose_for(bundle) for bundle in config.bundles}
+    return Kits(
+        kit, {bundle: replace(kit, codec=codec, limits=limits) for bundle, (codec, limits) in of_bundle.items()}
+    )
 
 
-def build_turn_limits(settings: WorkerSettings, config: OperatorConfig, reply_tokens: int) -> TurnLimits:
-    """The limits of a turn that names no bundle with limits of its own."""
+def build_turn_limits(settings: WorkerSettings, rounds: int, reply_tokens: int) -> TurnLimits:
+    """The limits of a turn with so many rounds."""
     return TurnLimits(
-        rounds=config.max_iterations(None, settings.max_iterations),
+        rounds=rounds,
         wall_time_s=settings.turn_wall_time_s,
         tokens=settings.turn_tokens,
         cost_usd=settings.turn_cost_usd,

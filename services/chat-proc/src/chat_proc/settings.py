@@ -48,6 +48,8 @@ again."""
 LauncherName = Literal["containers", "bubblewrap"]
 """What can start programs. `sandbox/opening.py` says how each is opened, and in which order `auto` tries them."""
 ExecutionMode = Literal["auto", LauncherName, "off"]
+CodecSetting = Literal["channels", "native", "json", "auto"]
+"""`auto` leaves the choice to the card of the model."""
 
 
 class ExecutionSettings(BaseSettings):
@@ -157,12 +159,19 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="AI_REACT_AGENT_MULTI_ACTION",
         description="safe_fanout accepts several independent actions per round; v3 only.",
     )
-    max_iterations: int = Field(
-        default=15,
+    codec: CodecSetting = Field(
+        default="channels",
+        validation_alias="AI_REACT_CODEC",
+        description="How models act, unless the configuration file says otherwise: channels (tags in the text), native "
+        "(the provider's tool calls), json (one object), auto (native if the model's card has tool_call, else json).",
+    )
+    max_iterations: int | None = Field(
+        default=None,
         ge=1,
         le=MAX_ROUNDS,
         validation_alias="AI_REACT_MAX_ITERATIONS",
-        description="Maximum number of rounds of a turn, unless the configuration file sets another.",
+        description="Maximum number of rounds of a turn, unless the configuration file sets another: 15 with channels, "
+        "50 with native and json if neither does.",
     )
     turn_wall_time_s: float = Field(
         default=1800.0,
@@ -315,8 +324,9 @@ class _Section(BaseModel):
 
 
 class ReactConfig(_Section):
-    """`react`: how many rounds a turn may have."""
+    """`react`: how the model acts, and how many rounds a turn may have."""
 
+    codec: CodecSetting | None = None
     max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
@@ -352,13 +362,13 @@ class OperatorConfig(_Section):
     ai: AgentConfig = AgentConfig()
     models: ModelsConfig = ModelsConfig()
 
-    def max_iterations(self, bundle_id: str | None, from_environment: int) -> int:
-        """The first value set in the bundle's `config.react`, its `react`, `ai.react`, and the environment."""
+    def find_react(self, bundle_id: str | None) -> ReactConfig:
+        """For each key the first value set in the bundle's `config.react`, its `react`, and `ai.react`."""
         props = self.bundles.get(bundle_id or "", BundleProps())
-        for section in (props.config.react, props.react, self.ai.react):
-            if section.max_iterations is not None:
-                return section.max_iterations
-        return from_environment
+        found: dict[str, object] = {}
+        for section in (self.ai.react, props.react, props.config.react):
+            found |= section.model_dump(exclude_none=True)
+        return ReactConfig.model_validate(found)
 
 
 def load_config(path: Path | None) -> OperatorConfig:

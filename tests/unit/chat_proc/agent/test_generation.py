@@ -12,7 +12,7 @@ from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
 from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody
 from everturn.timeline.turns import Outcome, SignalKind
-from everturn_testing.models.scripted_model import Call, Fail, Finish, Pause, Say, Script, ScriptedModel, Think
+from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
 
 
 async def run(bench: Bench) -> list[ChatDelta]:
@@ -39,14 +39,6 @@ async def test_canvas_content_is_shown_in_the_format_of_its_path() -> None:
 
     (canvas,) = [delta for delta in deltas if delta.channel == "canvas" and delta.text]
     assert (canvas.format, canvas.artifact, canvas.text) == ("html", "files/page.html", "<b>x</b>")
-
-
-async def test_a_call_in_the_form_of_the_provider_is_ignored() -> None:
-    bench = Bench([Call("react__read", '{"paths": []}'), Say(answer("The answer."))])
-
-    deltas = await run(bench)
-
-    assert "".join(delta.text for delta in deltas if delta.channel == "answer") == "The answer."
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_kit_offers_no_programs_where_none_can_run(settings: WorkerSettings) -
 
     assert (kit.run, kit.summary_model, kit.title_model) == (None, None, None)
     assert "none here" in kit.code
-    assert "react.read" in kit.system_prompt
+    assert "react.read" in kit.codec.system_prompt
 
 
 def test_requests_fit_both_the_setting_and_the_model(settings: WorkerSettings) -> None:

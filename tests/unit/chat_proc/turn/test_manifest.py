@@ -8,7 +8,8 @@ from typing import Any
 from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.arrangement import append_tail, arrange_natively
 from chat_proc.timeline.view import PromptRenderer
-from chat_proc.turn.manifests import ManifestBuilder, RequestRecord
+from chat_proc.turn.manifests import ManifestBuilder, RequestRecord, StoredPreamble
+from everturn.core.ids import TurnId
 from everturn.models.port import (
     ModelRequest,
     ModelTraits,
@@ -32,7 +33,7 @@ def record(renderer: PromptRenderer, *, ratio: float = 2.0) -> RequestRecord:
     messages = renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"})
     return RequestRecord(
         request=ModelRequest(messages, 1000), items=tuple(renderer.rendered), turn_id="turn_1", round=2,
-        model="m", sent_at=NOW, ratio=CharsPerToken(ratio), system_turn="turn_1",
+        model="m", sent_at=NOW, ratio=CharsPerToken(ratio), preamble=StoredPreamble(TurnId("turn_1"), "0" * 64),
     )  # fmt: skip
 
 
@@ -118,7 +119,7 @@ def record_native(timeline: TimelineBuilder) -> RequestRecord:
     messages = (system, *append_tail(arranged.messages, ["[ANNOUNCE]"]))
     return RequestRecord(
         request=ModelRequest(messages, 1000), items=arranged.shown, turn_id="turn_1", round=2,
-        model="m", sent_at=NOW, ratio=CharsPerToken(2.0), system_turn="turn_1",
+        model="m", sent_at=NOW, ratio=CharsPerToken(2.0), preamble=StoredPreamble(TurnId("turn_1"), "0" * 64),
     )  # fmt: skip
 
 

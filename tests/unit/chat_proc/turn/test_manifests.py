@@ -11,10 +11,12 @@ from chat_proc.turn.manifests import (
     ManifestBuilder,
     ManifestKeeper,
     RequestRecord,
+    StoredPreamble,
     StoredPreambles,
 )
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
+from everturn.files.model import preamble_key
 from everturn.files.objects import Objects
 from everturn.models.port import ModelRequest, PromptMessage, TextPart, ToolDeclaration
 from everturn.models.tokens import CharsPerToken
@@ -52,7 +54,7 @@ def record(number: int, text: str = "x", *, items: tuple[Any, ...] = ()) -> Requ
     request = ModelRequest((PromptMessage("user", (TextPart(text),)),), 100)
     return RequestRecord(
         request=request, items=items, turn_id=TURN, round=number, model="m",
-        sent_at="2026-03-01T12:00:00.000Z", ratio=CharsPerToken(2.0), system_turn=TURN,
+        sent_at="2026-03-01T12:00:00.000Z", ratio=CharsPerToken(2.0), preamble=StoredPreamble(TURN, "0" * 64),
     )  # fmt: skip
 
 
@@ -69,16 +71,13 @@ async def keep_preamble(
     turn: TurnId,
     *,
     tools: tuple[ToolDeclaration, ...] = (),
-    ends: bool = True,
 ) -> TurnId:
     keeper = open_keeper(objects, turn, preambles)
     stored_by = keeper.keep_preamble(text, tools)
     assert keeper.keep_preamble(text, tools) == stored_by
     keeper.close()
     await keeper.run()
-    if ends:
-        keeper.share_preamble()
-    return stored_by
+    return stored_by.turn_id
 
 
 def count_lost() -> float:
@@ -110,7 +109,8 @@ async def test_a_system_text_is_stored_once_for_the_turns_of_a_conversation() ->
 
     assert (first, second) == (TURN, TURN)
     ((key, data),) = objects.stored.items()
-    assert (key, Preamble.model_validate_json(data).system) == ("conv_1/manifests/turn_1.0", "Be brief.")
+    assert key.startswith("conv_1/manifests/turn_1.0.")
+    assert Preamble.model_validate_json(data).system == "Be brief."
 
 
 async def test_a_changed_system_text_is_stored_again() -> None:
@@ -130,7 +130,8 @@ async def test_a_preamble_with_other_tools_is_stored_again() -> None:
     stored_by = await keep_preamble(objects, preambles, "Be brief.", LATER, tools=tools)
 
     assert stored_by == LATER
-    preamble = Preamble.model_validate_json(objects.stored["conv_1/manifests/turn_2.0"])
+    (data,) = (data for key, data in objects.stored.items() if key.startswith("conv_1/manifests/turn_2.0."))
+    preamble = Preamble.model_validate_json(data)
     assert (preamble.system, preamble.tools) == ("Be brief.", encode_tools(tools))
 
 
@@ -143,13 +144,22 @@ async def test_a_system_text_that_was_not_saved_is_not_referred_to() -> None:
     assert await keep_preamble(objects, preambles, "Be brief.", LATER) == LATER
 
 
-async def test_the_system_text_of_a_turn_that_went_to_another_worker_is_not_referred_to() -> None:
-    """That worker can have stored another text for the turn."""
-    objects, preambles = MemoryObjects(), StoredPreambles()
+async def test_each_preamble_of_a_turn_is_stored_under_its_hash() -> None:
+    """The codec of a turn can change, and another worker can continue it with another text."""
+    objects = MemoryObjects()
+    keeper, successor = open_keeper(objects), open_keeper(objects)
+    tools = (ToolDeclaration("read", "Reads.", {"type": "object"}),)
 
-    await keep_preamble(objects, preambles, "Be brief.", TURN, ends=False)
+    kept = [keeper.keep_preamble("Be brief."), keeper.keep_preamble("Be brief.", tools)]
+    kept.append(successor.keep_preamble("Be exact."))
+    for each in (keeper, successor):
+        each.close()
+        await each.run()
 
-    assert await keep_preamble(objects, preambles, "Be brief.", LATER) == LATER
+    stored = [Preamble.model_validate_json(objects.stored[preamble_key("conv_1", TURN, each.sha256)]) for each in kept]
+    assert [(each.system, each.tools) for each in stored] == [
+        ("Be brief.", ""), ("Be brief.", encode_tools(tools)), ("Be exact.", "")
+    ]  # fmt: skip
 
 
 def test_only_the_conversations_served_last_are_remembered() -> None:

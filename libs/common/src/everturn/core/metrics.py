@@ -141,6 +141,10 @@ EXTRA_SLOTS_USED = Counter(
 TURNS_CLAIMED = Counter("everturn_turns_claimed", "Leases taken to run a turn or to announce its end.")
 TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal block, by outcome.", ["outcome"])
 ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")
+CODEC_SWITCHES = Counter(
+    "everturn_codec_switches",
+    "Replies with a provider's own tool calls, of models whose prompt has another form.",
+)
 TOKENS = Counter("everturn_tokens", "Tokens by model and kind: input and output.", ["model", "kind"])
 PROMPT_BREAKS = Counter(
     "everturn_prompt_breaks", "Changes to content that earlier requests contained, by reason.", ["reason"]

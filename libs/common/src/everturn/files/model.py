@@ -80,6 +80,13 @@ def manifest_key(conversation_id: str, turn_id: str, round_number: int) -> str:
     return f"{conversation_id}/manifests/{turn_id}.{round_number}"
 
 
+def preamble_key(conversation_id: str, turn_id: str, sha256: str | None = None) -> str:
+    """The object key of the system text and the tools with which requests of a turn begin:
+    `<conversation>/manifests/<turn>.0.<hash>`. Older workers stored one for each turn, without its hash."""
+    first = manifest_key(conversation_id, turn_id, 0)
+    return first if sha256 is None else f"{first}.{sha256[:16]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rn:
     """The address of a file across tenants. `stage` is upload, exec or agent; `role` is an ArtifactKind."""

@@ -21,6 +21,9 @@ PDF_MIME = "application/pdf"
 Ability = Literal["tool_call", "parallel_tool_calls", "json_mode", "json_schema", "reasoning"]
 """What a model supports, over the API through which it is called."""
 
+CodecName = Literal["channels", "native", "json"]
+"""The form in which a model acts: text between tags, tool calls of the provider's API, or one JSON object."""
+
 FailureKind = Literal[
     "unknown",
     "rate_limited",

@@ -12,9 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.models.port import Role, ToolDeclaration
 
-PREAMBLE_ROUND = 0
-"""Used in a manifest's key for the system text and the tools, which all rounds of a turn begin with."""
-
 
 class ManifestPart(BaseModel):
     """Base of all parts: frozen; a newer worker may write more fields."""
@@ -58,7 +55,7 @@ class ManifestHead(ManifestPart):
     """What a manifest says of the whole request; tokens are estimates.
 
     `system_turn` is the turn of the conversation that stored the system text and the tools. It is None in older
-    manifests: their own turn stored it.
+    manifests: their own turn stored it. `system_sha256` names them among those that the turn stored.
     """
 
     version: Literal[1]
@@ -69,6 +66,7 @@ class ManifestHead(ManifestPart):
     max_output_tokens: int
     tokens: int
     system_turn: str | None = None
+    system_sha256: str | None = None
 
 
 class Manifest(ManifestHead):

@@ -15,6 +15,7 @@ from everturn.timeline.blocks import (
     CompletionBody,
     DeferralBody,
     EventBody,
+    NoticeBody,
     PlanAckBody,
     RawDecisionBody,
     RoundStartBody,
@@ -26,6 +27,9 @@ from everturn.timeline.blocks import (
 
 PENDING = "pending"
 """Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
+
+CALLS_NATIVELY = "calls_natively"
+"""Code of the notice after which the model of a turn calls tools in its provider's own form."""
 
 INTERRUPTED = "interrupted"
 """Code of a raw reply that a signal interrupted: the reply was not faulty."""
@@ -110,6 +114,8 @@ class TurnProgress:
     states. Events that the turn began with add none: all its rounds were still available."""
     completions: int = 0
     plan_acks: int = 0
+    calls_natively: bool = False
+    """Whether the model has called a tool in its provider's own form, although its prompt has another one."""
     is_titled: bool = False
     """Whether a block contains the conversation's title."""
     deferred: CompletionBody | None = None
@@ -210,6 +216,8 @@ class TurnProgress:
                 self._programs[call_id] = text
             case RoundStartBody():
                 self.started_round = max(self.started_round, block.round)
+            case NoticeBody(code=code) if code == CALLS_NATIVELY:
+                self.calls_natively = True
             case RawDecisionBody(code=code) if code != INTERRUPTED:
                 self._failed[block.round] = code
             case AttemptBody():

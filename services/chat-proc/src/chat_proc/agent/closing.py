@@ -51,7 +51,7 @@ class ClosingCall:
 
         async def generate() -> Generated:
             request = await prompts.build_closing(context, cap)
-            return await self._generator.generate(turn, request, context.round, closing=True)
+            return await self._generator.generate(turn, request, prompts.codec, context.round, closing=True)
 
         try:
             generated = await compaction.run_fitting(context, generate, allow_model=False)

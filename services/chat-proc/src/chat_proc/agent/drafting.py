@@ -44,7 +44,7 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import PlanSnapshot
-from everturn.timeline.progress import INTERRUPTED, PENDING, FinishTurn, TurnProgress
+from everturn.timeline.progress import CALLS_NATIVELY, INTERRUPTED, PENDING, FinishTurn, TurnProgress
 from everturn.timeline.turns import CutReason
 from everturn.turns.model import UsageEvent
 
@@ -297,6 +297,16 @@ def draft_notice(context: RoundContext, code: str, text: str, n: int = 1) -> Blo
     """`n` counts the notices of the round from 1."""
     ref = round_ref(context.turn_id, context.round, "notice" if n == 1 else f"notice.{n}")
     return context.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
+
+
+def draft_codec_switch(context: RoundContext) -> list[BlockDraft]:
+    """A notice after which the turn continues with calls in the provider's own form, on any worker."""
+    text = (
+        "You called a tool in the form that your API has for it, so this turn continues in that form: the tools are "
+        "declared now. A reply without a call is the final answer."
+    )
+    notice = NoticeBody(code=CALLS_NATIVELY, text=text)
+    return [context.draft(BlockType.NOTICE, round_ref(context.turn_id, context.round, "notice.codec"), notice)]
 
 
 def draft_answer(context: RoundContext, texts: RoundTexts, answer: GiveAnswer, n: int) -> list[BlockDraft]:

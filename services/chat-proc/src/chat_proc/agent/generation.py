@@ -16,17 +16,18 @@ import structlog
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.citations import Citer, build_citer, index_sources
+from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import (
     AnswerText,
     AnswerWithdrawn,
     ContentText,
     DecisionPiece,
-    DecisionStream,
     FieldClosed,
     NotesText,
     ThinkingText,
 )
+from chat_proc.channels.native_stream import NativeStream
 from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
 from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import DECISION
@@ -224,12 +225,14 @@ class WaitingNotice:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The result of one call. `stopped` means that a steer or a cancel ended it, and the decision is partial."""
+    """The result of one call. `stopped` means that a steer or a cancel ended it, and the decision is partial.
+    `switched` means that the model called a tool in its provider's own form, although its prompt has another."""
 
     decision: Decision
     usage: UsageEvent
     texts: RoundTexts
     stopped: bool
+    switched: bool = False
 
 
 class Generator:
@@ -240,12 +243,13 @@ class Generator:
         self._failpoints = parts.failpoints
         self._retries = parts.model_retries
         self._models = (kit.model,) if kit.fallback is None else (kit.model, kit.fallback)
+        self._native = kit.native
         self._limits = kit.decisions
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._ratios = kit.ratios
 
     async def generate(
-        self, turn: LeasedTurn, request: ModelRequest, round_number: int, *, closing: bool = False
+        self, turn: LeasedTurn, request: ModelRequest, codec: Codec, round_number: int, *, closing: bool = False
     ) -> Generated:
         """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
         leniently.
@@ -255,7 +259,8 @@ class Generator:
         failures: list[ModelFailed] = []
         for model in self._models:
             limits = self._closing_limits if closing else self._limits
-            call = _Call(model, turn, request, round_number, limits, is_last=model is self._models[-1])
+            is_last = model is self._models[-1]
+            call = _Call(model, turn, request, codec, round_number, limits, closing=closing, is_last=is_last)
             if failures:
                 turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
@@ -277,7 +282,7 @@ class Generator:
     async def _generate_with_retries(self, call: "_Call") -> Generated:
         timeouts = 0
         for tries_left in reversed(range(self._retries.max_broken_replies + 1)):
-            reply = _Reply(call.turn, call.round, DecisionStream(sources=call.turn.pool.rows, limits=call.limits))
+            reply = _Reply(call, self._native)
             try:
                 return await self._generate_once(call, reply)
             except ModelFailed as failure:
@@ -305,7 +310,7 @@ class Generator:
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.ledger_name, DECISION, ModelUsage())
-        return Generated(decision, nothing, reply.texts, stopped=False)
+        return Generated(decision, nothing, reply.texts, stopped=False, switched=reply.switched)
 
     async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
         turn = call.turn
@@ -321,7 +326,8 @@ class Generator:
                 turn.record_usage(self._usage(call, reply))
             raise
         stopped = isinstance(ran, Stopped)
-        return Generated(reply.finish(interrupted=stopped), self._usage(call, reply), reply.texts, stopped)
+        decision = reply.finish(interrupted=stopped)
+        return Generated(decision, self._usage(call, reply), reply.texts, stopped, reply.switched)
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
@@ -347,13 +353,10 @@ class Generator:
                     case ReasoningDelta(text):
                         reply.think(text)
                     case ToolCallDelta():
-                        if piece.name:
-                            _log.warning(
-                                "Ignored a tool call in the provider's own form: none was declared",
-                                model=call.model.traits.ledger_name,
-                                turn_id=call.turn.turn_id,
-                                tool=piece.name,
-                            )
+                        reply.take_call(piece)
+                        self._failpoints.hit("turn.mid_stream")
+                        if reply.capped:
+                            return
                     case ModelRetry():
                         """Reported by the notice."""
                     case ReplyFinished():
@@ -378,8 +381,10 @@ class _Call:
     model: LanguageModel
     turn: LeasedTurn
     request: ModelRequest
+    codec: Codec
     round: int
     limits: DecisionLimits
+    closing: bool
     is_last: bool
     """Whether no other model is left to try."""
 
@@ -387,12 +392,16 @@ class _Call:
 class _Reply:
     """One reply being received."""
 
-    def __init__(self, turn: LeasedTurn, round_number: int, stream: DecisionStream) -> None:
+    def __init__(self, call: _Call, native: Codec | None) -> None:
+        turn = call.turn
+        self._call = call
         self._turn = turn
-        self._stream = stream
+        self._native = native
+        self._reader = call.codec.open_reader(call.limits, turn.pool.rows, closing=call.closing)
         self._sources = index_sources(turn.pool.rows)
         self._written: dict[int, _Written] = {}
-        self.texts = RoundTexts(turn.emit, round_number, turn.now)
+        self.texts = RoundTexts(turn.emit, call.round, turn.now)
+        self.switched = False
         self.usage: ModelUsage | None = None
         self.reason: FinishReason = "stop"
         self.response_model: str | None = None
@@ -404,7 +413,7 @@ class _Reply:
     @property
     def capped(self) -> bool:
         """Whether the rest of the reply is ignored."""
-        return self._stream.is_over
+        return self._reader.is_over
 
     def think(self, text: str) -> None:
         self.chars += len(text)
@@ -412,11 +421,28 @@ class _Reply:
 
     def take(self, text: str) -> None:
         self.chars += len(text)
-        for piece in self._stream.feed(text):
+        for piece in self._reader.feed(text):
             self._show(piece)
 
+    def take_call(self, delta: ToolCallDelta) -> None:
+        self.chars += len(delta.arguments) + len(delta.name)
+        if not isinstance(self._reader, NativeStream):
+            if self._native is None or self._call.closing:
+                return
+            self._switch(self._native)
+        if isinstance(self._reader, NativeStream):
+            for piece in self._reader.feed_call(delta):
+                self._show(piece)
+
+    def _switch(self, native: Codec) -> None:
+        """Read the rest of the reply as one in the provider's own form. Only what was shown as thinking is kept."""
+        if self.texts.text("answer"):
+            self._show(AnswerWithdrawn())
+        self._reader = native.open_reader(self._call.limits, self._turn.pool.rows)
+        self.switched = True
+
     def finish(self, *, interrupted: bool) -> Decision:
-        pieces, decision = self._stream.finish(self.reason, interrupted=interrupted)
+        pieces, decision = self._reader.finish(self.reason, interrupted=interrupted)
         for piece in pieces:
             self._show(piece)
         return decision

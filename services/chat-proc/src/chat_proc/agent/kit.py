@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
@@ -22,6 +23,7 @@ from everturn.execution.messages import RunLimits
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn.models.tokens import LearnedRatios
+from everturn.timeline.progress import TurnProgress
 
 APPROVAL_TIMEOUT_S = 86_400.0
 """How long a person has to answer, unless the operator says otherwise."""
@@ -56,13 +58,15 @@ class TurnKit:
     """Decides in each round, and writes the closing answer."""
     catalog: ToolRegistry
     policy: CallPolicy
-    system_prompt: str
-    closing_prompt: str
+    codec: Codec
+    """How the deciding models act."""
     code: str
     """How programs run here, or why they can't, in words for the model."""
     context: ContextLimits
     limits: TurnLimits = field(default_factory=TurnLimits)
     decisions: DecisionLimits = field(default_factory=DecisionLimits)
+    native: Codec | None = None
+    """For the rest of a turn whose model calls a tool in its provider's own form, although its prompt has another."""
     fallback: LanguageModel | None = None
     """Decides if the deciding model has failed."""
     summary_model: LanguageModel | None = None
@@ -79,6 +83,10 @@ class TurnKit:
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)
 
+    def codec_of(self, progress: TurnProgress) -> Codec:
+        """The codec of a turn's next round."""
+        return self.native if progress.calls_natively and self.native is not None else self.codec
+
     @property
     def traits(self) -> ModelTraits:
         """What both deciding models can do: a request must suit both."""
@@ -92,14 +100,11 @@ class TurnKit:
 
 
 class Kits:
-    """The kits of a worker. Turns of a bundle have the number of rounds that the operator configured for it."""
+    """The kits of a worker: one for the bundles that the operator configured, and one for all other turns."""
 
-    def __init__(self, default: TurnKit, rounds_of_bundle: Mapping[str, int] | None = None) -> None:
+    def __init__(self, default: TurnKit, of_bundle: Mapping[str, TurnKit] | None = None) -> None:
         self._default = default
-        self._of_bundle = {
-            bundle_id: replace(default, limits=replace(default.limits, rounds=rounds))
-            for bundle_id, rounds in (rounds_of_bundle or {}).items()
-        }
+        self._of_bundle = of_bundle or {}
 
     def for_turn(self, bundle_id: str | None) -> TurnKit:
         """The kit of a turn whose request names this bundle, or none."""

@@ -4,9 +4,11 @@ Every step is committed before the next begins, so that any worker can resume fr
 of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import structlog
 
@@ -48,6 +50,8 @@ from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
 
+MAX_BESIDE = 8
+"""How many calls of a round run at the same time."""
 MAX_TRIES = 20
 """Retries of a commit because of new signals before the turn is left to another worker."""
 
@@ -184,30 +188,68 @@ class AgentLoop:
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
     async def _execute(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
-        """Run the calls of a round one after another; a steer or a cancel between two skips the remaining ones.
+        """Run the calls of a round in order, those that wait for a person last. Consecutive ones that neither write
+        files nor change what the model sees run side by side. A steer or a cancel skips those that have not begun.
 
         Returns False if the next one has to wait for a person.
         """
+        calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
+        group = self._next_group(turn, calls)
         if resumed:
-            # Another worker decided on these calls, perhaps by other rules. They run in order, so only the first that
-            # has no result can have begun on that worker. If no approval was requested for it, its tool needed none
-            # then, and it is not asked about now: it may already have run.
-            await self._gate.ask(turn, step.calls[1:], self._context(turn, step.round))
-        stopped = False
-        for n, pending in enumerate(step.calls):
-            begun = resumed and n == 0
-            if self._gate.is_asked(turn, pending):
-                if not await self._run_with_approval(turn, step.calls[n:], step.round, resumed=begun):
+            # Another worker decided on these calls, perhaps by other rules. Only the first group can have begun there.
+            # If no approval was requested for a call of it, its tool needed none then, and it is not asked about now:
+            # it may already have run.
+            await self._gate.ask(turn, calls[len(group) :], self._context(turn, step.round))
+        stopped, is_first = False, True
+        while group:
+            begun = resumed and is_first
+            stopped = stopped or (not is_first and await _has_control(turn))
+            if self._gate.is_asked(turn, group[0]):
+                if not await self._run_with_approval(turn, calls, step.round, resumed=begun):
                     return False
-                continue
-            context = self._context(turn, step.round)
-            stopped = stopped or (n > 0 and await _has_control(turn))
-            if stopped:
-                content = self._tools.skip(turn, pending, context)
             else:
-                content = await self._tools.run(turn, pending, context, resumed=begun)
-            await self._commit_results(turn, content)
+                stopped = await self._run_group(turn, group, step.round, resumed=begun, stopped=stopped)
+            calls, is_first = calls[len(group) :], False
+            group = self._next_group(turn, calls)
         return True
+
+    def _next_group(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+        """The first of these calls, with those after it that may run at the same time."""
+
+        def is_alone(call: PendingCall) -> bool:
+            return self._gate.is_asked(turn, call) or not self._tools.runs_beside(call)
+
+        beside = list(takewhile(lambda call: not is_alone(call), calls))
+        return beside or calls[:1]
+
+    async def _run_group(
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool, stopped: bool
+    ) -> bool:
+        """Run calls side by side, and commit each result when its call ends. Returns whether a signal has stopped the
+        round's calls."""
+        slots = asyncio.Semaphore(MAX_BESIDE)
+
+        async def run(n: int, pending: PendingCall) -> CommitContent:
+            nonlocal stopped
+            async with slots:
+                stopped = stopped or (n >= MAX_BESIDE and await _has_control(turn))
+                if stopped:
+                    return self._tools.skip(turn, pending, self._context(turn, number))
+                return await self._tools.run(turn, pending, self._context(turn, number), resumed=resumed)
+
+        if len(calls) == 1:
+            await self._commit_results(turn, await run(0, calls[0]))
+            return stopped
+        running = [asyncio.create_task(run(n, pending)) for n, pending in enumerate(calls)]
+        try:
+            while running:
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in ended]:
+                    running.remove(task)
+                    await self._commit_results(turn, task.result())
+        finally:
+            await self._parts.stragglers.end(*running)
+        return stopped
 
     async def _run_with_approval(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool

@@ -11,6 +11,8 @@ from chat_proc.agent.kit import TurnKit
 from chat_proc.attachments.media import AttachedMedia
 from chat_proc.attachments.reader import TurnMedia
 from chat_proc.catalog.tool import PREVIEW_CHARS
+from chat_proc.channels.codec import encode_name
+from chat_proc.timeline.arrangement import ShownItem, append_tail, arrange_natively
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
@@ -29,10 +31,11 @@ from everturn.core.threads import call_sized
 from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
-from everturn.models.port import ModelRequest
+from everturn.models.port import ModelRequest, PromptMessage
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, EventBody, FeedbackBody, SignalBody
 from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.manifests import encode_tools
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan
 from everturn.timeline.sources import Source
@@ -169,16 +172,19 @@ class TurnPrompts:
         self._media = media
         self._wanted: tuple[int, tuple[AttachedMedia, ...]] = (-1, ())
         """The round and its files for which `media` was loaded last."""
-        rendering = turn.rendering
-        if rendering is None or rendering.renderer.renders_for != (kit.system_prompt, self._traits):
-            rendering = Rendering(PromptRenderer(system_prompt=kit.system_prompt, traits=self._traits), Present())
-        self._rendering = rendering
-        self._renderer = rendering.renderer
+        self.codec = kit.codec_of(turn.progress)
+        """The codec of the last request."""
+        self._rendering = self._open_rendering()
+        self._tools_chars = len(encode_tools(self.codec.tools))
         self._workspace = WorkspaceSection(kit.history, turn)
         self._tail: tuple[str, str] = ("", "")
         self._tail_of: tuple[RoundContext, int] | None = None
         """The round and the number of blocks for which the tail was built last."""
         self._hotset: tuple[HotMemory, ...] | str | None = None
+
+    @property
+    def _renderer(self) -> PromptRenderer:
+        return self._rendering.renderer
 
     @property
     def view(self) -> TimelineView:
@@ -192,7 +198,8 @@ class TurnPrompts:
 
     async def measure(self, context: RoundContext) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
-        return self._renderer.tokens(self.ratio, await self._prepare(context))
+        tail = await self._prepare(context)
+        return self._renderer.tokens(self.ratio, tail) + self.ratio.tokens_for(self._tools_chars)
 
     async def build(self, context: RoundContext) -> ModelRequest:
         """The request of an ordinary round."""
@@ -202,16 +209,28 @@ class TurnPrompts:
 
     async def build_closing(self, context: RoundContext, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` names the reached limit in words."""
-        order = "\n" + self._kit.closing_prompt.replace("{cap}", cap)
+        order = "\n" + self.codec.closing_prompt.replace("{cap}", cap)
         return await self._request(context, order, max_tokens=self._kit.limits.max_output_tokens)
 
     async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
         pool, announce = await self._prepare(context)
-        request = ModelRequest(self._renderer.render((pool, announce + order), self._media.loaded), max_tokens)
+        messages, shown = self._arrange((pool, announce + order))
+        request = ModelRequest(messages, max_tokens, self.codec.tools)
         if context.round > 0:
-            self._turn.manifests.keep(self._record(request, context))
+            self._turn.manifests.keep(self._record(request, shown, context))
         return request
+
+    def _arrange(self, tail: tuple[str, str]) -> tuple[tuple[PromptMessage, ...], tuple[ShownItem, ...]]:
+        """The messages of a request, and what they show of the timeline."""
+        renderer, loaded = self._renderer, self._media.loaded
+        if self.codec.name != "native":
+            messages = renderer.render(tail, loaded)
+            return messages, tuple(renderer.rendered)
+        renderer.attach(loaded)
+        points = renderer.cache_points.indexes
+        arranged = arrange_natively(renderer.rendered, renderer.view.turn_at, encode_name, cache_at=points)
+        return (renderer.system, *append_tail(arranged.messages, tail)), arranged.shown
 
     async def _prepare(self, context: RoundContext) -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs.
@@ -227,6 +246,9 @@ class TurnPrompts:
 
     async def _prepare_tail(self, context: RoundContext) -> tuple[str, str]:
         turn = self._turn
+        if (codec := self._kit.codec_of(turn.progress)) is not self.codec:
+            self.codec, self._rendering = codec, self._open_rendering()
+            self._tools_chars = len(encode_tools(codec.tools))
         # First the state before this turn, so that this turn's changes to it count as prompt breaks.
         await self._render_up_to(turn.turn_start)
         await self._render_up_to(len(turn.blocks))
@@ -243,17 +265,25 @@ class TurnPrompts:
         workspace = await self._workspace.load_lines()
         return build_source_pool(turn.pool.rows), self._announce(context, workspace)
 
-    def _record(self, request: ModelRequest, context: RoundContext) -> RequestRecord:
+    def _open_rendering(self) -> Rendering:
+        """What is rendered already for this codec and model, or an empty rendering."""
+        prompt = self.codec.system_prompt
+        rendering = self._turn.rendering
+        if rendering is None or rendering.renderer.renders_for != (prompt, self._traits):
+            rendering = Rendering(PromptRenderer(system_prompt=prompt, traits=self._traits), Present())
+        return rendering
+
+    def _record(self, request: ModelRequest, shown: tuple[ShownItem, ...], context: RoundContext) -> RequestRecord:
         model = self._traits.ledger_name
         return RequestRecord(
             request=request,
-            items=tuple(self._renderer.rendered),
+            items=shown,
             turn_id=context.turn_id,
             round=context.round,
             model=model,
             sent_at=context.now,
             ratio=self._kit.ratios.of(model),
-            system_turn=self._turn.manifests.keep_preamble(self._kit.system_prompt, request.tools),
+            preamble=self._turn.manifests.keep_preamble(self.codec.system_prompt, request.tools),
         )
 
     async def _render_up_to(self, end: int) -> None:

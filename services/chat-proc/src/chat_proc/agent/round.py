@@ -15,6 +15,7 @@ from chat_proc.agent.drafting import (
     check_decision,
     draft_answer,
     draft_attempt,
+    draft_codec_switch,
     draft_cut_notice,
     draft_interrupted,
     draft_missing_start,
@@ -38,7 +39,7 @@ from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import problem
 from everturn.core.ids import CallId
-from everturn.core.metrics import ROUND_SECONDS, ROUNDS
+from everturn.core.metrics import CODEC_SWITCHES, ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
 from everturn.events.turn_view import build_started_step, build_step_event
 from everturn.models.port import ContextLimitExceeded, ModelFailed
@@ -75,6 +76,8 @@ class RoundRunner:
         if isinstance(generated, TurnEnd):
             return generated
         ROUNDS.inc()
+        if generated.switched:
+            CODEC_SWITCHES.inc()
         context = context.at(turn.now())
         generated.texts.complete()
         if generated.stopped:
@@ -121,7 +124,8 @@ class RoundRunner:
     ) -> Generated | TurnEnd:
 
         async def generate() -> Generated:
-            return await self._generator.generate(turn, await prompts.build(context), context.round)
+            request = await prompts.build(context)
+            return await self._generator.generate(turn, request, prompts.codec, context.round)
 
         try:
             return await compaction.run_fitting(context, generate)
@@ -227,7 +231,8 @@ def _end_with_answer(cut_reason: CutReason | None, content: CommitContent) -> Tu
 
 
 def _draft_begin(turn: LeasedTurn, context: RoundContext, generated: Generated) -> list[BlockDraft]:
-    return [*draft_missing_start(context, turn.progress), *draft_thinking(context, generated.texts)]
+    switch = draft_codec_switch(context) if generated.switched and not turn.progress.calls_natively else []
+    return [*draft_missing_start(context, turn.progress), *draft_thinking(context, generated.texts), *switch]
 
 
 def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:

@@ -227,6 +227,11 @@ class ToolRunner:
         content = self._build_content(turn, pending, context.at(turn.now()), kept.body, outcome)
         return content.plus(CommitContent(artifacts=kept.rows))
 
+    def runs_beside(self, pending: PendingCall) -> bool:
+        """Whether a call may run beside others: it neither writes files nor changes what the model sees."""
+        spec = self._catalog.try_spec(pending.body.tool_id)
+        return spec is not None and spec.strategy in ("exploration", "unknown")
+
     def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str = "") -> CommitContent:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
         ran."""

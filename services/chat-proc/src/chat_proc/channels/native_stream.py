@@ -1,7 +1,7 @@
 """Reads a reply of a model that calls tools in its provider's own form: pieces to show while it is written, and the
 `Decision` at its end. Text without a call is the answer; beside calls it is thinking."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -28,7 +28,6 @@ from chat_proc.channels.json_text import (
     replace_unstorable,
 )
 from chat_proc.channels.prose import ProseStream
-from everturn.core.settings import BadConfig
 from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
@@ -36,19 +35,7 @@ from everturn.timeline.turns import CutReason
 
 MAX_CALLS = 32
 """Limit for the calls of one reply; further ones are not run, and the model learns it."""
-MAX_NAME_CHARS = 64
-"""The limit of OpenAI's and Anthropic's APIs for the name of a tool."""
 _MAX_KNOWN_CHARS = 1_000
-
-
-def build_native_names(tool_ids: Collection[str]) -> dict[str, str]:
-    """The tool ids by the names under which they are declared: providers allow no dots in names. Raises BadConfig."""
-    names = {tool_id.replace(".", "__"): tool_id for tool_id in tool_ids}
-    if len(names) < len(tool_ids):
-        raise BadConfig("Two tools have the same name once their dots are replaced by two underscores. Rename one.")
-    if too_long := [name for name in names if len(name) > MAX_NAME_CHARS]:
-        raise BadConfig(f"The tool name {too_long[0]} has more than {MAX_NAME_CHARS} characters. Shorten it.")
-    return names
 
 
 @dataclass(slots=True)
@@ -102,10 +89,19 @@ class _Call:
 
 
 class NativeStream:
-    """Feed it the pieces of a reply, then call `finish` once. `names` are the tool ids by their declared names."""
+    """Feed it the pieces of a reply, then call `finish` once. `names` are the tool ids by their declared names. With
+    `ignores_calls`, the text is the answer whatever else the reply has."""
 
-    def __init__(self, *, names: Mapping[str, str], sources: Iterable[Source] = (), limits: DecisionLimits) -> None:
+    def __init__(
+        self,
+        *,
+        names: Mapping[str, str],
+        sources: Iterable[Source] = (),
+        limits: DecisionLimits,
+        ignores_calls: bool = False,
+    ) -> None:
         self._names = names
+        self._ignores_calls = ignores_calls
         self._limits = limits
         self._chars_left = limits.max_reply_chars
         self._raw: list[str] = []
@@ -131,6 +127,8 @@ class NativeStream:
 
     def feed_call(self, delta: ToolCallDelta) -> list[DecisionPiece]:
         """Return the pieces that the next part of a call adds."""
+        if self._ignores_calls:
+            return []
         arguments = self._take(delta.arguments)
         pieces: list[DecisionPiece] = []
         call = self._calls.get(delta.index)

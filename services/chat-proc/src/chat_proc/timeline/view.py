@@ -431,7 +431,7 @@ class PromptRenderer:
         self.view = TimelineView()
         self.renders_for = system_prompt, traits
         """The system text and the model that it renders for."""
-        self._system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
+        self.system = PromptMessage("system", (TextPart(system_prompt, cache_point=True),))
         self._traits = traits
         self._parts: list[RecordPart] = []
         self.rendered: list[RenderedItem] = []
@@ -467,7 +467,7 @@ class PromptRenderer:
             if isinstance(part := parts[start], TextPart):
                 parts[start] = TextPart(part.text, cache_point=True)
         parts.extend(TextPart(text) for text in tail if text)
-        return (self._system, PromptMessage("user", tuple(parts)))
+        return (self.system, PromptMessage("user", tuple(parts)))
 
     def attach(self, media: Mapping[str, bytes]) -> None:
         """Render the new items since the last request, with their images and PDFs.
@@ -493,7 +493,7 @@ class PromptRenderer:
 
     def tokens(self, ratio: CharsPerToken, tail: Sequence[str] = ()) -> int:
         """Estimated tokens of the request with this tail, and with the media attached so far."""
-        chars = sum(len(part.text) for part in self._system.parts if isinstance(part, TextPart))
+        chars = sum(len(part.text) for part in self.system.parts if isinstance(part, TextPart))
         chars += self.view.chars + sum(map(len, tail))
         return ratio.tokens_for(chars) + self._media.tokens
 

@@ -24,7 +24,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import MANIFESTS_LOST
 from everturn.core.threads import call_sized
-from everturn.files.model import manifest_key
+from everturn.files.model import manifest_key, preamble_key
 from everturn.files.objects import Objects
 from everturn.models.port import (
     MediaPart,
@@ -40,7 +40,6 @@ from everturn.models.tokens import CharsPerToken, estimate_part
 from everturn.timeline.blocks import Block
 from everturn.timeline.forms import WRITTEN, hash_text
 from everturn.timeline.manifests import (
-    PREAMBLE_ROUND,
     ManifestHead,
     ManifestPart,
     PartDescription,
@@ -54,6 +53,8 @@ MAX_WAITING = 4
 SAVE_S = 2.0
 """Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
 
+PREAMBLE_ROUND = 0
+"""Names the preamble in logs, where a manifest has its round."""
 MAX_PREAMBLES = 1_000
 """Conversations whose stored preamble is remembered: as many as a worker serves in minutes."""
 SEGMENT_BYTES = 250
@@ -64,9 +65,18 @@ _Origin = Literal["tools", "system", "block", "media", "tail", "call"]
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPreamble:
+    """A preamble by its hash, and the turn that stored it. A turn can store several: its codec can change, and another
+    worker can continue it."""
+
+    turn_id: TurnId
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as sent. `items` are what it shows of its timeline, in the order of its parts; `system_turn` is the
-    turn that stored the system text and the tools."""
+    """A request as sent. `items` are what it shows of its timeline, in the order of its parts; `preamble` says where
+    the system text and the tools are stored."""
 
     request: ModelRequest
     items: tuple[ShownItem, ...]
@@ -75,7 +85,7 @@ class RequestRecord:
     model: str
     sent_at: str
     ratio: CharsPerToken
-    system_turn: str
+    preamble: StoredPreamble
 
     @property
     def size(self) -> int:
@@ -112,7 +122,8 @@ class ManifestBuilder:
             sent_at=record.sent_at,
             max_output_tokens=record.request.max_output_tokens,
             tokens=tool_tokens + sum(tokens),
-            system_turn=record.system_turn,
+            system_turn=record.preamble.turn_id,
+            system_sha256=record.preamble.sha256,
         )
         return f'{_open_json(head)},"segments":[{",".join(segments)}]}}'.encode()
 
@@ -202,10 +213,7 @@ def _open_json(part: ManifestPart) -> str:
 
 class StoredPreambles:
     """For each conversation, the SHA-256 of the last stored preamble and the turn that stored it. Shared by a worker's
-    turns.
-
-    Only turns that ended on this worker are here, because a worker that takes a turn over can store another text for
-    it."""
+    turns."""
 
     def __init__(self) -> None:
         self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
@@ -230,6 +238,7 @@ class StoredPreambles:
 class _Item:
     """An object to save. Building it takes time in proportion to `size`. `preamble` is the SHA-256 of a preamble."""
 
+    key: str
     round_number: int
     size: int
     build: Build
@@ -256,34 +265,36 @@ class ManifestKeeper:
         self._waiting: deque[_Item] = deque()
         self._bell = asyncio.Event()
         self._closed = False
-        self._system_turn: TurnId | None = None
-        self._saved_preamble: str | None = None
+        self._kept: list[tuple[str, tuple[ToolDeclaration, ...], StoredPreamble]] = []
+        """The preambles of the turn: one, and another for each change of its codec."""
 
     def keep(self, record: RequestRecord) -> None:
         """Queue the manifest of a request for saving."""
-        self._add(_Item(record.round, record.size, partial(self._builder.build, record)))
+        key = manifest_key(self._conversation_id, self._turn_id, record.round)
+        self._add(_Item(key, record.round, record.size, partial(self._builder.build, record)))
 
-    def keep_preamble(self, system_prompt: str, tools: Sequence[ToolDeclaration] = ()) -> TurnId:
-        """The turn that has stored this system text and these tools: an earlier one, or this one, which then queues
-        them for saving."""
-        if self._system_turn is None:
-            preamble = build_preamble(system_prompt, tools)
-            sha256 = hashlib.sha256(preamble).hexdigest()
-            self._system_turn = self._preambles.try_find(self._conversation_id, sha256)
-            if self._system_turn is None:
-                self._system_turn = self._turn_id
-                self._add(_Item(PREAMBLE_ROUND, len(preamble), lambda: preamble, preamble=sha256))
-        return self._system_turn
+    def keep_preamble(self, system_prompt: str, tools: tuple[ToolDeclaration, ...] = ()) -> StoredPreamble:
+        """Where this system text and these tools are stored: by an earlier turn, or by this one, which then queues them
+        for saving."""
+        for text, declared, stored in self._kept:
+            if text is system_prompt and declared is tools:
+                return stored
+        stored = self._store_preamble(build_preamble(system_prompt, tools))
+        self._kept.append((system_prompt, tools, stored))
+        return stored
+
+    def _store_preamble(self, preamble: bytes) -> StoredPreamble:
+        sha256 = hashlib.sha256(preamble).hexdigest()
+        if (earlier := self._preambles.try_find(self._conversation_id, sha256)) is not None:
+            return StoredPreamble(earlier, sha256)
+        key = preamble_key(self._conversation_id, self._turn_id, sha256)
+        self._add(_Item(key, PREAMBLE_ROUND, len(preamble), lambda: preamble, preamble=sha256))
+        return StoredPreamble(self._turn_id, sha256)
 
     def close(self) -> None:
         """Accept no more manifests: `run` ends once the queued ones are saved."""
         self._closed = True
         self._bell.set()
-
-    def share_preamble(self) -> None:
-        """The turn has ended under this lease, so later turns can refer to the system text that it has saved."""
-        if self._saved_preamble is not None:
-            self._preambles.note(self._conversation_id, self._saved_preamble, self._turn_id)
 
     def abandon(self) -> None:
         """Save no more, because the lease is lost. A saved manifest may by now be another worker's."""
@@ -314,11 +325,10 @@ class ManifestKeeper:
             self._count_lost(item.round_number, repr(guard.error))
 
     async def _store(self, item: _Item) -> None:
-        key = manifest_key(self._conversation_id, self._turn_id, item.round_number)
         async with asyncio.timeout(SAVE_S):
-            await self._objects.save(key, await call_sized(item.size, item.build))
+            await self._objects.save(item.key, await call_sized(item.size, item.build))
         if item.preamble is not None:
-            self._saved_preamble = item.preamble
+            self._preambles.note(self._conversation_id, item.preamble, self._turn_id)
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()

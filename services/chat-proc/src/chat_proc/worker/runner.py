@@ -344,7 +344,6 @@ class TurnRunner:
                 emitter.close()
                 manifests.close()
         if result is _Result.ENDED:
-            manifests.share_preamble()
             self._cache_timeline()
         return result
 

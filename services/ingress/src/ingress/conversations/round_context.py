@@ -12,12 +12,12 @@ from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.paging import BadCursor, build_cursor, read_cursor
-from everturn.files.model import manifest_key
+from everturn.files.model import manifest_key, preamble_key
 from everturn.files.objects import Objects
 from everturn.models.port import Role
 from everturn.timeline.blocks import Block
 from everturn.timeline.forms import hash_text, try_rebuild_arguments, try_rebuild_text
-from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble
 from everturn.turns.ports import Turns
 from ingress.errors import absent
 
@@ -121,7 +121,8 @@ class RoundContexts:
         preamble = None
         if any(part.origin in ("tools", "system") for part in wanted):
             stored_by = manifest.system_turn or turn_id
-            preamble = await self._try_object(manifest_key(conversation_id, stored_by, PREAMBLE_ROUND))
+            key = preamble_key(conversation_id, stored_by, manifest.system_sha256)
+            preamble = await self._try_object(key)
 
         def build() -> RoundContextOut:
             texts = _Texts({block.seq: block for block in blocks}, _read_preamble(preamble))

@@ -1,6 +1,7 @@
 """The system prompt is composed the same way each time, and its text is kept as a golden file."""
 
 import difflib
+import json
 import os
 import re
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from turn_harness.programs import build_parts
 
-from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.agent.prompt.system import build_codec, build_system_prompt, load_topic
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.tool import ToolSpec
@@ -23,6 +24,7 @@ from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
 from everturn.execution.messages import Posture
 from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.models.port import CodecName
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.in_memory_platform import MemoryPlatform
@@ -76,6 +78,19 @@ def test_the_prompt_for_several_actions_is_the_golden_one() -> None:
     assert difference == GOLDEN_FANOUT.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("codec", ["native", "json"])
+def test_the_prompt_of_another_codec_is_the_golden_one(codec: CodecName) -> None:
+    """What differs from the prompt for channels, and nothing else; then the tools that are declared."""
+    built, golden = build_codec(codec, specs()), GOLDEN.with_name(f"system_prompt_{codec}.diff")
+    channels, other = build_system_prompt(specs()).splitlines(), built.system_prompt.splitlines()
+    difference = "\n".join(line for line in difflib.unified_diff(channels, other, lineterm="", n=0)) + "\n"
+    difference += "".join(f"{tool.name} {json.dumps(tool.parameters)}\n" for tool in built.tools)
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(difference, encoding="utf-8")
+
+    assert difference == golden.read_text(encoding="utf-8")
+
+
 def headings(prompt: str) -> list[str]:
     return re.findall(r"^# (.+)$", prompt[: prompt.index("[TOOLS]")], re.MULTILINE)
 
@@ -93,7 +108,6 @@ AT_THE_END = ["Honesty and safety", "Language"]
         (["react.read"], ["Programs", "Sources"]),
         (["react.write"], ["Programs", "Files", "Notes to yourself"]),
         (["react.patch"], ["Programs", "Files"]),
-        (["exec_tools.execute_code_python"], ["Programs", "Files"]),
         (["react.read", "react.write", "react.plan"], ["Plans", "Programs", "Files", "Notes to yourself", "Sources"]),
     ],
 )
@@ -101,6 +115,14 @@ def test_only_topics_that_the_offered_tools_need_are_taught(tools: list[str], to
     offered = [spec for spec in specs() if spec.tool_id in tools]
 
     assert headings(build_system_prompt(offered)) == [*ALWAYS, *topics, *AT_THE_END]
+
+
+def test_replies_with_programs_are_taught_where_programs_can_run() -> None:
+    offered = [spec for spec in specs() if spec.takes_code]
+
+    assert headings(build_system_prompt(offered)) == [
+        *ALWAYS[:3], "Programs in replies", *ALWAYS[3:], "Programs", "Files", *AT_THE_END
+    ]  # fmt: skip
 
 
 def test_how_several_actions_go_together_is_taught_only_where_they_may() -> None:
@@ -164,14 +186,14 @@ def test_the_example_action_is_an_action_of_the_protocol() -> None:
 
 
 def test_the_example_of_a_program_is_a_reply_that_works() -> None:
-    guide = specs()[-1].guide
-    example = guide[guide.index("<channel:action>") : guide.index("</channel:code>") + len("</channel:code>")]
+    topic = load_topic("program_channel")
+    example = topic[topic.index("<channel:action>") :]
     stream = DecisionStream(sources=())
     stream.feed("<channel:thinking>So.</channel:thinking>\n" + example)
     _, decision = stream.finish()
 
     assert not decision.fatal_problems
-    assert decision.programs[0].text.strip().startswith("import os")
+    assert decision.programs[0].text.strip() == "print(sum([120, 80]))"
     assert decision.actions[0].tool_call is not None
     RunCodeParams.model_validate(dict(decision.actions[0].tool_call.params))
 

@@ -1,9 +1,12 @@
-"""Composes the system prompt from its topics and the guides of the offered tools."""
+"""Composes system prompts: the topics of its codec, and the guides of the offered tools."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from typing import Final
 
 from chat_proc.catalog.tool import ToolSpec
+from chat_proc.channels.codec import Codec, build_native_names, declare_tools
+from everturn.models.port import CodecName
 
 _PACKAGE = "chat_proc.agent.prompt"
 PLAN_TOOL = "react.plan"
@@ -11,16 +14,39 @@ READ_TOOL = "react.read"
 MEMSEARCH_TOOL = "react.memsearch"
 WEB_TOOLS = "web_tools."
 
+_MARKS_PLACE: Final[Mapping[CodecName, str]] = {
+    "channels": "in the `notes` of the first action",
+    "native": "in the text next to your first calls",
+    "json": "in the `reasoning` of the first reply",
+}
+_ANSWER_FORM: Final[Mapping[CodecName, str]] = {
+    "channels": "with one action `complete`",
+    "native": "as plain text without a call",
+    "json": "with the action `final_answer`",
+}
 
-def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1) -> str:
+
+def build_codec(name: CodecName, tools: Sequence[ToolSpec], max_actions: int = 1) -> Codec:
+    """The codec for these tools. `max_actions` is the limit for a reply in channels. Raises BadConfig."""
+    prompt = build_system_prompt(tools, max_actions, codec=name)
+    closing = load_topic("closing").replace("{answer_form}", _ANSWER_FORM[name])
+    if name != "native":
+        return Codec(name, prompt, closing)
+    return Codec(name, prompt, closing, declare_tools(tools), build_native_names([tool.tool_id for tool in tools]))
+
+
+def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1, *, codec: CodecName = "channels") -> str:
     """Build the same text for the same tools. It contains nothing of a turn: changing data is in ANNOUNCE.
 
-    `max_actions` is the limit per reply: if it is 1, the prompt does not explain how to combine several.
+    `max_actions` is the limit per reply: if it is 1, the prompt does not explain how to combine several. Tools that are
+    declared to the model are not described again.
     """
     topics = (
-        load_topic(name).replace("{max_actions}", str(max_actions)) for name in _choose_topics(tools, max_actions)
+        load_topic(name).replace("{max_actions}", str(max_actions)).replace("{marks_place}", _MARKS_PLACE[codec])
+        for name in _choose_topics(tools, max_actions, codec)
     )
-    return "\n\n".join((*topics, _render_tools(tools, max_actions))) + "\n"
+    described = () if codec == "native" else (_render_tools(tools, max_actions),)
+    return "\n\n".join((*topics, *described)) + "\n"
 
 
 def load_topic(name: str) -> str:
@@ -28,16 +54,24 @@ def load_topic(name: str) -> str:
     return files(_PACKAGE).joinpath(f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]:
-    """Only the topics that the offered tools and the mode need, in reading order."""
+def _choose_topics(tools: Sequence[ToolSpec], max_actions: int, codec: CodecName) -> Iterator[str]:
+    """Only the topics that the codec, the offered tools and the mode need, in reading order."""
     names = {tool.tool_id for tool in tools}
-    yield from ("role", "protocol", "one_action" if max_actions == 1 else "several_actions", "actions", "summary")
+    takes_code = any(tool.takes_code for tool in tools)
+    yield "role"
+    if codec == "channels":
+        yield from ("protocol", "one_action" if max_actions == 1 else "several_actions", "actions")
+        if takes_code:
+            yield "program_channel"
+        yield "summary"
+    else:
+        yield codec
     yield "timeline"
     if MEMSEARCH_TOOL in names:
         yield "memory"
     if PLAN_TOOL in names:
         yield "plans"
-    yield "code" if any(tool.takes_code for tool in tools) else "no_code"
+    yield "code" if takes_code else "no_code"
     if any(tool.strategy == "exploitation" for tool in tools):
         yield "files"
     if any("scratchpad" in tool.params.model_fields for tool in tools):

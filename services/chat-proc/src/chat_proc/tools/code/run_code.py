@@ -101,7 +101,7 @@ class RunCodeTool:
         self._inputs = InputLoader(history, objects)
         self.spec = ToolSpec(
             tool_id="exec_tools.execute_code_python",
-            summary="Run the Python program of the code channel in a sandbox and save its declared files.",
+            summary="Run a Python program in a sandbox and save its declared files.",
             guide=_build_guide(tools, self._profiles),
             params=_build_params(self._profiles),
             effect=Effect.IDEMPOTENT,

@@ -1,0 +1,312 @@
+"""Reads a reply that is one JSON object, of a model that can neither write channels nor call tools in a form of its
+own: pieces to show while it is written, and the `Decision` at its end."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, cast
+
+from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
+from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
+from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_stream import (
+    CONTENT_PARAMS,
+    AnswerText,
+    AnswerWithdrawn,
+    CodeText,
+    ContentText,
+    DecisionPiece,
+    FieldClosed,
+    ThinkingText,
+    clean_program,
+)
+from chat_proc.channels.json_text import (
+    FieldPiece,
+    FieldText,
+    JsonFieldReader,
+    JsonRefusal,
+    Path,
+    read_json,
+    replace_unstorable,
+)
+from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
+from everturn.models.port import FinishReason
+from everturn.timeline.forms import CODE_PARAM
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import CutReason
+
+SHAPE = '{"action": "tool_call", "tool": "...", "args": {...}} or {"action": "final_answer", "answer": "..."}'
+_FINAL = frozenset({"final_answer", "answer", "complete", "exit"})
+_CALL = frozenset({"tool_call", "call_tool", "tool"})
+_ANSWERS = ("answer", "final_answer")
+_TOOLS = ("tool", "tool_id", "tool_name", "name")
+_ARGUMENTS = ("args", "arguments", "params", "parameters", "action_input")
+"""Keys that models use for the same, ours first."""
+_MAX_KNOWN_CHARS = 1_000
+_MAX_OBJECTS = 20
+"""How many places of a text are tried as the beginning of its object."""
+_FENCE_START = re.compile(r"```[\w+.-]*\s*\Z|```[\w+.-]*\s*(?=\{)")
+_FOLLOWS_FENCE = re.compile(r"\s*(?:`{1,3}(?:[\w+.-]*\s*)?)?\Z")
+
+
+class JsonStream:
+    """Feed it the reply, then call `finish` once. A reply looks like this, in a code fence or not:
+
+        {"action": "tool_call", "tool": "react.read", "args": {"paths": ["fi:..."]}, "reasoning": "..."}
+        {"action": "final_answer", "answer": "...", "reasoning": "..."}
+
+    A reply that holds no object is the answer. One with text before its object is a reply with an object.
+    """
+
+    def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits) -> None:
+        self._sources = index_sources(sources)
+        self._limits = limits
+        self._chars_left = limits.max_reply_chars
+        self._raw: list[str] = []
+        self._form: Literal["open", "object", "prose"] = "open"
+        self._begin = ""
+        self._prose = ProseStream(CitationReplacer(self._sources))
+        self._cite = CitationReplacer(self._sources)
+        self._fields = JsonFieldReader(_is_streamed, strings_only=True)
+        self._known: dict[Path, str] = {}
+        self._ended: set[Path] = set()
+        self._waiting: list[str] = []
+        self._answer_path: Path | None = None
+        self._answer_complete = False
+        self._answer_raw: list[str] = []
+        self._answer_shown: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the rest of the reply is ignored, because it is too long."""
+        return self._chars_left < 0
+
+    def feed(self, text: str) -> list[DecisionPiece]:
+        """Return the pieces that the next text adds."""
+        if self.is_over:
+            return []
+        if len(text) > self._chars_left:
+            text = text[: self._chars_left]
+            self._chars_left = -1
+        else:
+            self._chars_left -= len(text)
+        text = replace_unstorable(text)
+        self._raw.append(text)
+        if self._form == "open":
+            self._begin += text
+            return self._begin_form()
+        return self._read_fields(self._fields.feed(text)) if self._form == "object" else self._read_prose(text)
+
+    def finish(
+        self, reason: FinishReason = "stop", *, interrupted: bool = False
+    ) -> tuple[list[DecisionPiece], Decision]:
+        """End the reply; returns the last pieces, and the decision.
+
+        `interrupted` means that the reply did not come to its end: a person stopped it, or its provider failed.
+        """
+        cut = interrupted or reason != "stop" or self.is_over
+        stopped_by: CutReason | None = "size_limit" if self.is_over else None if reason == "stop" else reason
+        raw = "".join(self._raw)
+        pieces = self._read_fields(self._fields.finish()) if self._form == "object" else []
+        fields = _find_object(raw)
+        action = None if fields is None else _try_action(fields)
+        if fields is not None and action is not None:
+            return [*pieces, *self._withdraw_prose()], self._decide(raw, action, stopped_by, cut=cut)
+        if self._form == "object":
+            return pieces, self._decide_without_action(raw, reason, stopped_by, cut=cut)
+        return self._end_prose(raw, reason, stopped_by, cut=cut)
+
+    def _begin_form(self) -> list[DecisionPiece]:
+        """Decide what the reply is from its first characters."""
+        begun, text = self._begin.lstrip(), self._begin
+        if begun.startswith("`"):
+            fence = _FENCE_START.match(begun)
+            begun = begun[fence.end() :] if fence else ("" if _FOLLOWS_FENCE.match(begun) else begun)
+        if not begun:
+            return []
+        self._begin = ""
+        if begun.startswith("{"):
+            self._form = "object"
+            return self._read_fields(self._fields.feed(begun))
+        self._form = "prose"
+        return self._read_prose(text)
+
+    def _read_prose(self, text: str) -> list[DecisionPiece]:
+        was_settled = self._prose.is_settled
+        shown = self._prose.feed(text)
+        if was_settled and not self._prose.is_settled and self._prose.shown:
+            return [AnswerWithdrawn()]
+        return [AnswerText(shown, 0)] if shown else []
+
+    def _withdraw_prose(self) -> list[DecisionPiece]:
+        """What was written before the object is thinking."""
+        if self._form == "object" or not self._prose.is_settled:
+            return []
+        said = "".join(self._raw).partition("{")[0].rstrip("`json \n")
+        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if self._prose.shown else []
+        return [*withdrawn, *([ThinkingText(said, 0)] if said else [])]
+
+    def _read_fields(self, read: Iterable[FieldPiece]) -> list[DecisionPiece]:
+        shown: list[DecisionPiece] = []
+        for piece in read:
+            name = str(piece.path[-1])
+            is_argument = len(piece.path) > 1
+            if not isinstance(piece, FieldText):
+                self._ended.add(piece.path)
+                if is_argument and name in CONTENT_PARAMS:
+                    shown.append(FieldClosed("content", 0, piece.complete))
+                elif not is_argument and name in _ANSWERS:
+                    self._answer_complete = piece.complete
+                    shown += self._show_answer(ends=True)
+                elif piece.path == ("action",):
+                    shown += self._show_answer()
+            elif piece.path == ("reasoning",):
+                shown.append(ThinkingText(piece.text, 0))
+            elif not is_argument and name in _ANSWERS:
+                self._answer_path = piece.path
+                self._waiting.append(piece.text)
+                shown += self._show_answer()
+            elif is_argument and name == CODE_PARAM and self._tool in self._limits.code_tools:
+                shown.append(CodeText(piece.text, 0))
+            elif is_argument and name in CONTENT_PARAMS:
+                shown.append(self._build_content(name, piece.text))
+            else:
+                self._known[piece.path] = (self._known.get(piece.path, "") + piece.text)[:_MAX_KNOWN_CHARS]
+        return shown
+
+    @property
+    def _tool(self) -> str | None:
+        return next((known for name in _TOOLS if (known := self._known.get((name,)))), None)
+
+    def _show_answer(self, *, ends: bool = False) -> list[DecisionPiece]:
+        """Show the waiting answer text, once the object is known to be an answer."""
+        if ("action",) not in self._ended or self._known.get(("action",)) not in _FINAL:
+            return []
+        raw = "".join(self._waiting)
+        self._waiting.clear()
+        self._answer_raw.append(raw)
+        text = self._cite.feed(raw)
+        if ends or self._answer_path in self._ended:
+            text += self._cite.finish()
+        if not text:
+            return []
+        self._answer_shown.append(text)
+        return [AnswerText(text, 0)]
+
+    def _build_content(self, param: str, text: str) -> ContentText:
+        def known(name: str) -> str | None:
+            return next((each for key in _ARGUMENTS if (each := self._known.get((key, name)))), None)
+
+        has_path = any((key, "path") in self._ended for key in _ARGUMENTS)
+        return ContentText(
+            text,
+            0,
+            param,
+            tool_id=self._tool,
+            path=known("path") if has_path else None,
+            channel=known("channel"),
+            kind=known("kind"),
+        )
+
+    def _decide(self, raw: str, action: Action, stopped_by: CutReason | None, *, cut: bool) -> Decision:
+        programs: tuple[Program, ...] = ()
+        call = action.tool_call
+        if call is not None and call.tool_id in self._limits.code_tools:
+            code = call.params.get(CODE_PARAM)
+            programs = (Program(clean_program(code), 0),) if isinstance(code, str) else ()
+            params = {name: value for name, value in call.params.items() if name != CODE_PARAM}
+            action = Action("call_tool", tool_call=ToolCall(call.tool_id, params))
+        answer = None
+        if action.final_answer is not None:
+            answer = self._keep_answer(complete=not cut) or StreamedAnswer(
+                action.final_answer,
+                cite_text(self._sources, action.final_answer),
+                find_used_sids(self._sources, action.final_answer),
+            )
+        return Decision(raw, actions=(action,), programs=programs, answer=answer, stopped_by=stopped_by)
+
+    def _decide_without_action(
+        self, raw: str, reason: FinishReason, stopped_by: CutReason | None, *, cut: bool
+    ) -> Decision:
+        """An object that can't be read. Its answer, as far as it was shown, counts."""
+        answer = self._keep_answer(complete=self._answer_complete and not cut)
+        actions = () if answer is None else (Action("complete", final_answer=answer.raw),)
+        problems = () if answer is not None else (_explain(raw, reason),)
+        return Decision(raw, actions=actions, answer=answer, outside=raw, problems=problems, stopped_by=stopped_by)
+
+    def _keep_answer(self, *, complete: bool) -> StreamedAnswer | None:
+        shown = "".join(self._answer_shown)
+        return StreamedAnswer("".join(self._answer_raw), shown, self._cite.used_sids, complete) if shown else None
+
+    def _end_prose(
+        self, raw: str, reason: FinishReason, stopped_by: CutReason | None, *, cut: bool
+    ) -> tuple[list[DecisionPiece], Decision]:
+        if self._form == "open":
+            self._read_prose(self._begin)
+        rest, prose = self._prose.finish(), self._prose
+        if not prose.is_settled and (usable := read_usable_text(raw)):
+            prose = ProseStream(CitationReplacer(self._sources), settled=True)
+            rest = prose.feed(usable) + prose.finish()
+        if not prose.is_settled or not prose.raw:
+            return [], Decision(raw, problems=(_explain(raw, reason),), outside=raw, stopped_by=stopped_by)
+        answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, not cut)
+        last: list[DecisionPiece] = [AnswerText(rest, 0)] if rest else []
+        actions = (Action("complete", final_answer=prose.raw),)
+        return [*last, FieldClosed("answer", 0, not cut)], Decision(
+            raw, actions=actions, answer=answer, stopped_by=stopped_by
+        )
+
+
+def _is_streamed(path: Path) -> bool:
+    return len(path) == 1 or (len(path) == 2 and path[0] in _ARGUMENTS)
+
+
+def _find_object(text: str) -> Mapping[str, object] | None:
+    """The object of a reply: the whole text, what a fence contains, or the first one inside other text."""
+    read = read_json(unfence(text))
+    if not isinstance(read, JsonRefusal):
+        return _as_object(read.value)
+    decoder, at = json.JSONDecoder(), -1
+    for _ in range(_MAX_OBJECTS):
+        at = text.find("{", at + 1)
+        if at < 0:
+            return None
+        try:
+            value, _end = cast("tuple[object, int]", decoder.raw_decode(text, at))
+        except (ValueError, RecursionError):
+            continue
+        if (fields := _as_object(value)) is not None and _try_action(fields) is not None:
+            return fields
+    return None
+
+
+def _try_action(fields: Mapping[str, object]) -> Action | None:
+    """The action that an object describes, in our form or in one that models are known to write; None for others."""
+    call = _as_object(fields.get("tool_call")) or fields
+    kind = fields.get("action")
+    tool = next((call[name] for name in _TOOLS if isinstance(call.get(name), str) and call[name]), None)
+    if tool is None and isinstance(kind, str) and kind not in _FINAL | _CALL:
+        tool = kind
+    answer = next((fields[name] for name in _ANSWERS if isinstance(fields.get(name), str)), None)
+    if isinstance(answer, str) and answer.strip() and (kind in _FINAL or tool is None):
+        return Action("complete", final_answer=answer)
+    if not isinstance(tool, str) or kind in _FINAL:
+        return None
+    if kind is None and not any(name in call for name in _ARGUMENTS):
+        return None
+    args = next((given for name in _ARGUMENTS if (given := _as_object(call.get(name))) is not None), None)
+    return Action("call_tool", tool_call=ToolCall(tool, args or {}))
+
+
+def _as_object(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
+
+
+def _explain(raw: str, reason: FinishReason) -> Problem:
+    if reason == "length":
+        return Problem("cut_by_length", "The reply was cut off at the token limit for one reply. Write less.")
+    if reason in ("refusal", "content_filter"):
+        return Problem("refused", "The model refused this reply. Do what can be done, or tell the user what can't.")
+    if raw.strip():
+        return Problem("not_json", f"The reply is not one valid JSON object. Reply with {SHAPE}, and nothing else.")
+    return Problem("empty_reply", f"The reply was empty. Reply with {SHAPE}.")

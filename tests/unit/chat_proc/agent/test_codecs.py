@@ -1,0 +1,293 @@
+"""Whole turns under each codec, and turns whose codec changes."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, until
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
+
+from everturn.events.model import ChatDelta, ChatRewind
+from everturn.models.port import CodecName, PromptMessage, TextPart, ToolCallPart, ToolResultPart
+from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody, ToolCallBody, ToolResultBody
+from everturn.timeline.progress import CALLS_NATIVELY
+from everturn.timeline.turns import Outcome, SignalKind
+from everturn.turns.model import Effect
+from everturn_testing.models.scripted_model import Call, Say, Script
+
+CODECS: tuple[CodecName, ...] = ("channels", "native", "json")
+
+
+def write_call(codec: CodecName, text: str, tool_id: str = "demo.echo") -> Script:
+    """A reply that calls a tool with this text."""
+    match codec:
+        case "channels":
+            return call(tool_id, {"text": text})
+        case "native":
+            return [Call(tool_id.replace(".", "__"), json.dumps({"text": text}))]
+        case "json":
+            return json.dumps({"action": "tool_call", "tool": tool_id, "args": {"text": text}})
+
+
+def write_answer(codec: CodecName, text: str) -> Script:
+    match codec:
+        case "channels":
+            return answer(text)
+        case "native":
+            return text
+        case "json":
+            return json.dumps({"action": "final_answer", "answer": text})
+
+
+def calls_of(*texts: str) -> list[Call]:
+    return [Call("demo__echo", json.dumps({"text": text}), f"call_{text}") for text in texts]
+
+
+async def answer_of(bench: Bench) -> str:
+    deltas = [event.data for event in await bench.published() if isinstance(event.data, ChatDelta)]
+    return "".join(delta.text for delta in deltas if delta.channel == "answer")
+
+
+def roles(messages: Sequence[PromptMessage]) -> list[str]:
+    return [message.role for message in messages]
+
+
+def results(bench: Bench) -> list[str]:
+    return [block.body.text for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_a_turn_calls_a_tool_and_answers_under_each_codec(codec: CodecName) -> None:
+    bench = Bench(write_call(codec, "a"), write_answer(codec, "It is a."), tools=[DemoTool()], codec=codec)
+
+    await bench.say("Echo a.")
+    await bench.work()
+
+    assert results(bench) == ["echo: a"]
+    assert await answer_of(bench) == "It is a."
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_a_request_repeats_the_one_before_it(codec: CodecName) -> None:
+    scripts = [*[write_call(codec, str(n)) for n in range(4)], write_answer(codec, "Done.")]
+    bench = Bench(*scripts, tools=[DemoTool()], codec=codec)
+    await bench.say("Count.")
+
+    await bench.work()
+
+    requests = [flatten(request.messages) for request in bench.model.requests]
+    for earlier, later in pairwise(requests):
+        stable = earlier[:-2]  # without SOURCES POOL, which is empty, and ANNOUNCE
+        assert later[: len(stable)] == stable
+
+
+def flatten(messages: Sequence[PromptMessage]) -> list[tuple[Any, ...]]:
+    """The parts in order, without cache points."""
+    flat: list[tuple[Any, ...]] = []
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case TextPart(text=text):
+                    flat.append((message.role, text))
+                case ToolCallPart(call_id=call_id, name=name, arguments=arguments):
+                    flat.append((message.role, call_id, name, arguments))
+                case ToolResultPart(call_id=call_id, text=text):
+                    flat.append((message.role, call_id, text))
+                case _:
+                    raise AssertionError(part)
+    return flat
+
+
+async def test_native_calls_are_sent_back_with_their_results_in_call_order() -> None:
+    bench = Bench([Say("Let me look."), *calls_of("a", "b")], "Both.", tools=[DemoTool()], codec="native")
+    await bench.say("Echo a and b.")
+
+    await bench.work()
+
+    first, second = bench.model.requests
+    assert first.tools[0].name == "demo__echo" and second.tools == first.tools
+    assert roles(second.messages) == ["system", "user", "assistant", "tool", "tool", "user"]
+    said, *called = second.messages[2].parts
+    assert isinstance(said, TextPart) and said.text == "Let me look."
+    assert [(part.name, part.arguments) for part in called if isinstance(part, ToolCallPart)] == [
+        ("demo__echo", '{"text": "a"}'),
+        ("demo__echo", '{"text": "b"}'),
+    ]
+    returned = [part for message in second.messages[3:5] for part in message.parts if isinstance(part, ToolResultPart)]
+    assert [part.call_id for part in returned] == [part.call_id for part in called if isinstance(part, ToolCallPart)]
+    assert ["echo: a" in returned[0].text, "echo: b" in returned[1].text] == [True, True]
+    assert bench.texts(ThinkingBody) == ["Let me look."]
+
+
+class MeetingTool(DemoTool):
+    """Ends only if as many calls as it expects are under way at the same time."""
+
+    def __init__(self, expected: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._barrier = asyncio.Barrier(expected)
+
+    async def run(self, call: Any) -> Any:
+        await self._barrier.wait()
+        return await super().run(call)
+
+
+async def test_calls_of_one_reply_run_side_by_side() -> None:
+    bench = Bench(calls_of("a", "b", "c"), "Done.", tools=[MeetingTool(3)], codec="native")
+    await bench.say("Echo.")
+
+    await asyncio.wait_for(bench.work(), 5)
+
+    assert sorted(results(bench)) == ["echo: a", "echo: b", "echo: c"]
+    await check_conversation(bench)
+
+
+async def test_calls_that_change_something_run_one_after_another() -> None:
+    tool = DemoTool("demo.write", strategy="exploitation")
+    tool.go_on.clear()
+    calls = [Call("demo__write", '{"text": "1"}'), Call("demo__write", '{"text": "2"}')]
+    bench = Bench(calls, "Done.", tools=[tool], codec="native")
+    await bench.say("Write.")
+
+    working = asyncio.create_task(bench.work())
+    await tool.started.wait()
+    running = len(tool.calls)
+    tool.go_on.set()
+    await working
+
+    assert (running, results(bench)) == (1, ["echo: 1", "echo: 2"])
+
+
+async def test_each_result_is_committed_when_its_call_ends() -> None:
+    slow, quick = DemoTool("demo.slow"), DemoTool("demo.quick")
+    slow.go_on.clear()
+    bench = Bench([Call("demo__slow"), Call("demo__quick")], "Done.", tools=[slow, quick], codec="native")
+    await bench.say("Do both.")
+
+    working = asyncio.create_task(bench.work())
+    await until(lambda: len(results(bench)) == 1)
+    slow.go_on.set()
+    await working
+
+    tools = [block.body.tool_id for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert tools == ["demo.quick", "demo.slow"]
+
+
+async def test_calls_under_way_on_a_dead_worker_all_count_as_begun() -> None:
+    """The pure one is made again; whether the irreversible one took effect is not known."""
+    pure, sent = DemoTool("demo.look"), DemoTool("demo.send", effect=Effect.IRREVERSIBLE)
+    calls = [Call("demo__look"), Call("demo__send")]
+    bench = Bench(calls, "Sent, perhaps.", tools=[pure, sent], codec="native")
+    await bench.say("Look and send.")
+    for tool in (pure, sent):
+        tool.go_on.clear()
+    first = bench.hire()
+    working = asyncio.create_task(first.work())
+    await asyncio.gather(pure.started.wait(), sent.started.wait())
+    first.gate.dead.set()
+    await working
+
+    bench.expire_lease()
+    pure.go_on.set()
+    await bench.work()
+
+    status = {block.body.tool_id: block.body.status for block in bench.blocks if isinstance(block.body, ToolResultBody)}
+    assert status == {"demo.look": "ok", "demo.send": "ambiguous"}
+    assert (sum(pure.calls.values()), sum(sent.calls.values())) == (2, 1)
+    assert sum(isinstance(block.body, ToolCallBody) for block in bench.blocks) == 2
+
+
+async def test_a_steer_ends_all_calls_that_are_under_way() -> None:
+    slow = [DemoTool(f"demo.slow_{n}") for n in range(2)]
+    for tool in slow:
+        tool.go_on.clear()
+    bench = Bench([Call("demo__slow_0"), Call("demo__slow_1")], "Stopped.", tools=slow, codec="native")
+    await bench.say("Do both.")
+    worker = bench.hire()
+    working = asyncio.create_task(worker.work())
+    await asyncio.gather(*(tool.started.wait() for tool in slow))
+
+    await bench.signal(SignalKind.STEER, "Stop that.")
+    await working
+
+    status = [block.body.status for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert status == ["cancelled", "cancelled"]
+    assert bench.exits[-1].outcome is not None
+    await check_conversation(bench)
+
+
+async def test_a_channels_model_that_calls_natively_goes_on_in_that_form() -> None:
+    bench = Bench(calls_of("a"), calls_of("b"), "Both.", tools=[DemoTool()])
+    await bench.say("Echo a and b.")
+
+    await bench.work()
+
+    tools = [bool(request.tools) for request in bench.model.requests]
+    assert (tools, results(bench)) == ([False, True, True], ["echo: a", "echo: b"])
+    notices = [block.body for block in bench.blocks if isinstance(block.body, NoticeBody)]
+    assert [notice.code for notice in notices] == [CALLS_NATIVELY]
+    assert await answer_of(bench) == "Both."
+    await check_conversation(bench)
+
+
+async def test_another_worker_keeps_the_form_that_the_model_chose() -> None:
+    bench = Bench(calls_of("a"), "It is a.", tools=[DemoTool()])
+    await bench.say("Echo a.")
+
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
+    bench.expire_lease()
+    await bench.work()
+
+    assert bench.model.requests[-1].tools and results(bench) == ["echo: a"]
+    assert bench.texts(CompletionBody) == ["It is a."]
+
+
+async def test_an_answer_that_turns_out_to_precede_a_native_call_is_withdrawn() -> None:
+    bench = Bench([Say("I will echo it for you now."), *calls_of("a")], "It is a.", tools=[DemoTool()])
+    await bench.say("Echo a.")
+
+    await bench.work()
+
+    events = [event.data for event in await bench.published()]
+    assert any(isinstance(event, ChatRewind) for event in events)
+    assert bench.texts(CompletionBody) == ["It is a."]
+    await check_conversation(bench)
+
+
+async def test_the_codec_can_change_with_every_turn() -> None:
+    order: list[CodecName] = ["channels", "native", "json", "native", "channels"]
+    scripts: list[Script] = []
+    for n, codec in enumerate(order):
+        scripts += (write_call(codec, str(n)), write_answer(codec, f"It is {n}."))
+    bench = Bench(*scripts, tools=[DemoTool()])
+
+    for n, codec in enumerate(order):
+        bench.codec = codec
+        await bench.say(f"Echo {n}.")
+        await bench.work()
+
+    assert results(bench) == [f"echo: {n}" for n in range(5)]
+    assert bench.texts(CompletionBody) == [f"It is {n}." for n in range(5)]
+    assert all(any("echo: 0" in str(part) for _, *part in flatten(r.messages)) for r in bench.model.requests[2:])
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("other", CODECS)
+async def test_a_turn_is_resumed_under_another_codec(codec: CodecName, other: CodecName) -> None:
+    bench = Bench(write_call(codec, "a"), write_answer(other, "It is a."), tools=[DemoTool()], codec=codec)
+    await bench.say("Echo a.")
+
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
+    bench.expire_lease()
+    bench.codec = other
+    await bench.work()
+
+    assert bench.texts(CompletionBody) == ["It is a."]
+    await check_conversation(bench)
