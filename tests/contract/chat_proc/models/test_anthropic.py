@@ -33,6 +33,8 @@ from everturn.models.port import (
 from everturn_testing.models.model_contract import (
     PARAMETERS,
     LanguageModelContract,
+    build_forced_request,
+    build_json_request,
     build_native_request,
     build_request,
     collect_pieces,
@@ -486,6 +488,7 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
         {"role": "assistant", "content": [{"type": "tool_use", "id": "call_3", "name": "read", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_3", "content": "three", **cached}]},
     ]
+    assert not {"tool_choice", "output_config"} & set(body)
     assert str(body).count("cache_control") == 4
     check_body(MessageCreateParamsStreaming, body)
 
@@ -497,3 +500,43 @@ async def test_tools_are_not_cached_if_nothing_else_is(provider: WireProvider, m
     await collect_pieces(model, request)
 
     assert "cache_control" not in str(provider.received[0].body)
+
+
+async def test_a_forced_tool_is_called_without_thinking(provider: WireProvider) -> None:
+    provider.answer_events(started(), called(0, "read", "toolu_1"), wrote(0, '{"n": 1}'), stopped("tool_use"))
+    client = AsyncAnthropic(api_key="test-key", base_url=provider.url, max_retries=0)
+    model = AnthropicModel(client, TRAITS, adaptive_thinking=True)
+
+    pieces = await collect_pieces(model, build_forced_request())
+    await model.aclose()
+
+    body = provider.received[0].body
+    assert body["tool_choice"] == {"type": "tool", "name": "read", "disable_parallel_tool_use": True}
+    assert "thinking" not in body
+    assert join_calls(pieces) == [("read", "toolu_1", '{"n": 1}')]
+    check_body(MessageCreateParamsStreaming, body)
+
+
+async def test_a_reply_in_json_can_be_requested(provider: WireProvider, model: AnthropicModel) -> None:
+    provider.answer_events(started(), said('{"n": 1}'), stopped())
+
+    pieces = await collect_pieces(model, build_json_request())
+
+    body = provider.received[0].body
+    schema = {**PARAMETERS, "additionalProperties": False}
+    assert body["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
+    assert join_text(pieces) == '{"n": 1}'
+    check_body(MessageCreateParamsStreaming, body)
+
+
+@pytest.mark.parametrize(
+    "schema", [None, {"type": "object", "properties": {"n": {}}}, {"type": "object", "properties": 1}]
+)
+async def test_a_form_that_the_api_does_not_have_is_a_bad_request(
+    provider: WireProvider, model: AnthropicModel, schema: dict[str, Any] | None
+) -> None:
+    with pytest.raises(ModelFailed) as failed:
+        await collect_pieces(model, build_json_request(schema))
+
+    assert (failed.value.kind, failed.value.retryable) == ("bad_request", False)
+    assert provider.received == []

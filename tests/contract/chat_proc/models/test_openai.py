@@ -34,6 +34,8 @@ from everturn.models.port import (
 from everturn_testing.models.model_contract import (
     PARAMETERS,
     LanguageModelContract,
+    build_forced_request,
+    build_json_request,
     build_native_request,
     build_request,
     collect_pieces,
@@ -497,7 +499,7 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
         {"type": "function", "function": {"name": tool, "description": f"Runs {tool}.", "parameters": PARAMETERS}}
         for tool in ("read", "write")
     ]
-    assert "parallel_tool_calls" not in body and "tool_choice" not in body
+    assert not {"parallel_tool_calls", "tool_choice", "response_format"} & set(body)
     assert body["messages"][2:] == [
         {
             "role": "assistant",
@@ -517,4 +519,35 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
         },
         {"role": "tool", "tool_call_id": "call00003", "content": "three"},
     ]
+    check_body(CompletionCreateParamsStreaming, body)
+
+
+async def test_a_tool_can_be_forced(provider: WireProvider, model: OpenAIModel) -> None:
+    provider.answer_events(called(fragment("{}", name="read", id="a", index=0)), STOPPED, DONE)
+
+    pieces = await collect_pieces(model, build_forced_request())
+
+    body = provider.received[0].body
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "read"}}
+    assert join_calls(pieces) == [("read", "a", "{}")]
+    check_body(CompletionCreateParamsStreaming, body)
+
+
+@pytest.mark.parametrize(
+    ("schema", "response_format"),
+    [
+        (None, {"type": "json_object"}),
+        (PARAMETERS, {"type": "json_schema", "json_schema": {"name": "reply", "schema": PARAMETERS}}),
+    ],
+)
+async def test_a_reply_in_json_can_be_requested(
+    provider: WireProvider, model: OpenAIModel, schema: dict[str, Any] | None, response_format: dict[str, Any]
+) -> None:
+    provider.answer_events(said('{"n": 1}'), STOPPED, DONE)
+
+    pieces = await collect_pieces(model, build_json_request(schema))
+
+    body = provider.received[0].body
+    assert body["response_format"] == response_format
+    assert join_text(pieces) == '{"n": 1}'
     check_body(CompletionCreateParamsStreaming, body)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from everturn.models.port import MediaPart
 from everturn.models.tokens import CharsPerToken, count_chars, count_media_tokens, estimate_request
-from everturn_testing.models.model_contract import PARAMETERS, build_native_request, build_request
+from everturn_testing.models.model_contract import PARAMETERS, build_json_request, build_native_request, build_request
 
 
 def test_estimates_round_up_and_count_all_messages() -> None:
@@ -22,6 +22,10 @@ def test_calls_results_and_declarations_are_counted() -> None:
 
     assert count_chars(without) == 72
     assert count_chars(request) == 72 + sum(map(len, declared))
+
+
+def test_the_schema_of_the_reply_is_counted() -> None:
+    assert count_chars(build_json_request()) == count_chars(build_json_request(None)) + len(json.dumps(PARAMETERS))
 
 
 def test_media_is_counted_beside_the_text() -> None:

@@ -104,12 +104,27 @@ class ToolDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonReply:
+    """A reply that is one JSON object, which the provider enforces. `schema` is a JSON schema of the type `object`.
+
+    With a schema the model needs the ability `json_schema`. Without one it needs `json_mode`, and the messages must say
+    that the reply is JSON.
+    """
+
+    schema: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call: the messages, the maximum number of tokens of the reply, and the tools in their order."""
 
     messages: tuple[PromptMessage, ...]
     max_output_tokens: int
     tools: tuple[ToolDeclaration, ...] = ()
+    force_tool: str = ""
+    """The name of the tool that the model must call; empty if it may choose."""
+    reply_form: JsonReply | None = None
+    """None for text."""
 
 
 @dataclass(frozen=True, slots=True)

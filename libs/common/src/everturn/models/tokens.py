@@ -79,9 +79,12 @@ def count_media_tokens(request: ModelRequest) -> int:
 
 
 def count_chars(request: ModelRequest) -> int:
-    """Characters of all texts, calls, results and declarations."""
+    """Characters of all texts, calls, results and declarations, and of the schema of the reply."""
     parts = sum(_count_part(part) for message in request.messages for part in message.parts)
-    return parts + sum(map(_count_declaration, request.tools))
+    schema = request.reply_form.schema if request.reply_form else None
+    return (
+        parts + sum(map(_count_declaration, request.tools)) + (0 if schema is None else len(json.dumps(dict(schema))))
+    )
 
 
 def _count_part(part: Part) -> int:

@@ -1,6 +1,7 @@
 """The contract of LanguageModel as tests: subclass it and define a `model` that answers every request."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import aclosing
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from everturn.models.port import (
     IMAGE_MIMES,
     PDF_MIME,
+    JsonReply,
     LanguageModel,
     MediaPart,
     ModelPiece,
@@ -73,6 +75,18 @@ def build_native_request() -> ModelRequest:
     return ModelRequest(messages, 99, tools)
 
 
+def build_forced_request() -> ModelRequest:
+    """A request whose reply must be a call to `read`."""
+    tools = (ToolDeclaration("read", "Runs read.", PARAMETERS),)
+    return ModelRequest((PromptMessage("user", (TextPart("Read."),)),), 99, tools, force_tool="read")
+
+
+def build_json_request(schema: Mapping[str, object] | None = PARAMETERS) -> ModelRequest:
+    """A request whose reply must be a JSON object."""
+    messages = (PromptMessage("user", (TextPart("Reply with JSON."),)),)
+    return ModelRequest(messages, 99, reply_form=JsonReply(schema))
+
+
 def join_calls(pieces: list[ModelPiece]) -> list[tuple[str, str, str]]:
     """Name, id and arguments of each call of a reply, in order; checks that only the first piece of each has a name."""
     deltas = [piece for piece in pieces if isinstance(piece, ToolCallDelta)]
@@ -101,6 +115,10 @@ class LanguageModelContract:
 
     async def test_a_request_with_tools_and_their_results_is_answered(self, model: LanguageModel) -> None:
         assert join_text(await collect_pieces(model, build_native_request()))
+
+    async def test_a_request_for_a_call_or_for_json_is_answered(self, model: LanguageModel) -> None:
+        assert await collect_pieces(model, build_forced_request())
+        assert await collect_pieces(model, build_json_request())
 
     async def test_pieces_of_text_are_never_empty(self, model: LanguageModel) -> None:
         pieces = await collect_pieces(model, build_request())

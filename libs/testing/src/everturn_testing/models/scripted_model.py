@@ -110,6 +110,8 @@ class ScriptedModel:
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Play the next script; raises ScriptExhausted when there is none."""
+        names = {tool.name for tool in request.tools}
+        assert not request.force_tool or request.force_tool in names, f"{request.force_tool} is not declared"
         number = len(self.requests)
         self.requests.append(request)
         if number >= len(self._scripts):

@@ -12,7 +12,14 @@ from typing import cast
 
 import anthropic.types as sdk
 import httpx2
-from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
+from anthropic import (
+    AnthropicError,
+    APIStatusError,
+    AsyncAnthropic,
+    DefaultAsyncHttpxClient,
+    omit,
+    transform_schema,
+)
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
@@ -32,6 +39,7 @@ from chat_proc.models.roles import ModelChoice
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
+    JsonReply,
     MediaPart,
     ModelFailed,
     ModelPiece,
@@ -179,8 +187,13 @@ class AnthropicModel:
             system=render_system(request) or omit,
             messages=render_messages(request),
             tools=render_tools(request) or omit,
-            # Without it newer models think silently, and a long silence looks like a stall.
-            thinking={"type": "adaptive", "display": "summarized"} if self._adaptive_thinking else omit,
+            tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
+            output_config={"format": _render_form(request.reply_form)} if request.reply_form else omit,
+            # Without it newer models think silently, and a long silence looks like a stall. A model that must call a
+            # tool can't think before it.
+            thinking={"type": "adaptive", "display": "summarized"}
+            if self._adaptive_thinking and not request.force_tool
+            else omit,
             stream=True,
         )
         reply = ReplyReader()
@@ -306,6 +319,19 @@ def _limit_cache_points(request: ModelRequest) -> tuple[PromptMessage, ...]:
 
 def _render_tool(tool: ToolDeclaration) -> sdk.ToolParam:
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+
+
+def _render_choice(name: str) -> sdk.ToolChoiceToolParam:
+    return {"type": "tool", "name": name, "disable_parallel_tool_use": True}
+
+
+def _render_form(form: JsonReply) -> sdk.JSONOutputFormatParam:
+    """The SDK moves what the API does not enforce into descriptions. Raises ModelFailed without a usable schema."""
+    try:
+        return {"type": "json_schema", "schema": transform_schema(dict(form.schema or {}))}
+    except (*MALFORMED, AssertionError) as error:
+        detail = "The provider can't enforce the form of the reply."
+        raise ModelFailed(detail, kind="bad_request", provider_text=str(error)) from error
 
 
 def _render_parts(parts: tuple[Part, ...]) -> Iterator[sdk.ContentBlockParam]:

@@ -24,8 +24,10 @@ from openai.types.chat import (
     ChatCompletionFunctionToolParam,
     ChatCompletionMessageFunctionToolCallParam,
     ChatCompletionMessageParam,
+    ChatCompletionNamedToolChoiceParam,
 )
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
+from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJSONSchema
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
@@ -45,6 +47,7 @@ from chat_proc.models.roles import ModelChoice
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
+    JsonReply,
     MediaPart,
     ModelFailed,
     ModelPiece,
@@ -164,6 +167,8 @@ class OpenAIModel:
             model=self._traits.name,
             messages=render_messages(request.messages),
             tools=[_render_tool(tool) for tool in request.tools] or omit,
+            tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
+            response_format=_render_form(request.reply_form) if request.reply_form else omit,
             max_completion_tokens=max_tokens if official else omit,
             max_tokens=omit if official else max_tokens,
             stream=True,
@@ -291,6 +296,17 @@ def _render_tool(tool: ToolDeclaration) -> ChatCompletionFunctionToolParam:
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
     }
+
+
+def _render_choice(name: str) -> ChatCompletionNamedToolChoiceParam:
+    return {"type": "function", "function": {"name": name}}
+
+
+def _render_form(form: JsonReply) -> ResponseFormatJSONObject | ResponseFormatJSONSchema:
+    """A schema is not `strict`: the API would reject one with optional properties."""
+    if form.schema is None:
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(form.schema)}}
 
 
 def _render_texts(message: PromptMessage) -> list[ChatCompletionContentPartTextParam]:
