@@ -14,7 +14,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 COMMON = "libs/common"
-COMPANIONS = {"botocore": "boto3", "cryptography": "pyjwt", "starlette": "fastapi", "urllib3": "boto3"}
+COMPANIONS = {
+    "botocore": "boto3",
+    "cryptography": "pyjwt",
+    "referencing": "jsonschema",
+    "starlette": "fastapi",
+    "urllib3": "boto3",
+}
 """Libraries whose types are part of the interface of another one, which installs them."""
 OURS = frozenset(folder.name for pattern in SOURCE_FOLDERS for folder in ROOT.glob(pattern))
 

@@ -5,9 +5,23 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+from chat_proc.models.cards import price_usage
 from everturn.core.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
-from everturn.core.tracing import Attributes, Span, Tracing
-from everturn.models.port import FinishReason, ModelFailed, ModelRequest, ModelTraits, ModelUsage
+from everturn.core.tracing import NO_TRACING, Attributes, Span, Tracing
+from everturn.models.port import (
+    FinishReason,
+    ModelFailed,
+    ModelPiece,
+    ModelRequest,
+    ModelRetry,
+    ModelTraits,
+    ModelUsage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+    ToolCallDelta,
+)
+from everturn.models.tokens import estimate_usage
 from everturn.turns.model import UsageEvent
 
 ModelRole = Literal["decision", "summary", "title"]
@@ -88,3 +102,99 @@ def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
         estimated=usage.estimated,
         cost_known=usage.cost_known,
     )
+
+
+class TrackedCall:
+    """One call of a CallTracker."""
+
+    def __init__(self, traits: ModelTraits, request: ModelRequest) -> None:
+        self._traits = traits
+        self._request = request
+        self._chars = 0
+        self._has_failed = False
+        self.finish: ReplyFinished | None = None
+
+    def note(self, piece: ModelPiece) -> None:
+        """Count a piece of the reply."""
+        match piece:
+            case TextDelta(text) | ReasoningDelta(text):
+                self._chars += len(text)
+            case ToolCallDelta():
+                self._chars += len(piece.name) + len(piece.arguments)
+            case ReplyFinished():
+                self.finish = piece
+            case ModelRetry():
+                """It is no part of the reply."""
+
+    def note_failure(self) -> None:
+        """Record that the provider failed. It then charges for what it sent, if anything."""
+        self._has_failed = True
+
+    def build_usage(self) -> ModelUsage | None:
+        """The usage of the call so far, estimated if it has not ended; None if it failed without any output."""
+        if self.finish is not None:
+            return self.finish.usage
+        if self._has_failed and not self._chars:
+            return None
+        return price_usage(estimate_usage(self._request, self._chars), self._traits)
+
+
+class CallTracker:
+    """The calls that one task makes to a model, one after the other: traces each, and knows what they cost so far.
+
+    The owner of the task keeps the tracker, so that it can record the usage of a task that was cancelled.
+    """
+
+    def __init__(
+        self, traits: ModelTraits, role: ModelRole, *, tracing: Tracing = NO_TRACING, turn: Attributes | None = None
+    ) -> None:
+        self._traits = traits
+        self._role: ModelRole = role
+        self._tracing = tracing
+        self._turn = turn or {}
+        self._calls: list[TrackedCall] = []
+
+    @property
+    def count(self) -> int:
+        """How many calls were made, failed ones included."""
+        return len(self._calls)
+
+    @contextmanager
+    def open_call(self, request: ModelRequest) -> Generator[TrackedCall]:
+        """The call that sends `request`, from before it to the end of its reply, like the function `open_call`."""
+        call = TrackedCall(self._traits, request)
+        self._calls.append(call)
+        with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:
+            try:
+                yield call
+            except ModelFailed:
+                call.note_failure()
+                raise
+            finally:
+                if (finish := call.finish) is not None:
+                    span.note(describe_reply(finish.reason, finish.response_model, finish.response_id))
+                if (usage := call.build_usage()) is not None:
+                    span.note(describe_usage(self._build_event(usage)))
+
+    def build_events(self) -> tuple[UsageEvent, ...]:
+        """The ledger entries of all calls so far; a call that is still running is estimated."""
+        return tuple(map(self._build_event, self._build_usages()))
+
+    def sum_usage(self) -> ModelUsage:
+        """The usage of all calls so far. It is `estimated` if a part of it is."""
+        usages = self._build_usages()
+        return ModelUsage(
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+            cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
+            cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
+            cost_usd=sum(usage.cost_usd for usage in usages),
+            estimated=any(usage.estimated for usage in usages),
+            cost_known=all(usage.cost_known for usage in usages),
+        )
+
+    def _build_usages(self) -> list[ModelUsage]:
+        return [usage for call in self._calls if (usage := call.build_usage()) is not None]
+
+    def _build_event(self, usage: ModelUsage) -> UsageEvent:
+        return build_usage_event(self._traits.ledger_name, self._role, usage)
