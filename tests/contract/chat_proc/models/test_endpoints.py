@@ -11,6 +11,7 @@ from helpers.provider import Answer, WireProvider, build_openai_events, run_prov
 from chat_proc.agent.compaction import SummaryWriter
 from chat_proc.bootstrap import choose_models
 from chat_proc.models.roles import ModelRoles
+from chat_proc.models.structured import StructuredLimits
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, choose_history
 from chat_proc.turn.titling import TitleCall
@@ -177,12 +178,11 @@ async def test_the_ledger_names_the_endpoint_and_the_server_does_not_see_it(prov
     provider.answer_events(*build_openai_events("Sales in March"))
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
     models = await choose({"endpoints": {"local": endpoint}}, model="local:qwen3:8b")
-    call = TitleCall(models.model("title"), build_request())
+    call = TitleCall(models.model("title"), build_request().messages)
 
     await call.run()
 
-    usage = call.build_usage()
-    assert usage is not None
+    (usage,) = call.build_usage()
     assert (usage.model, usage.input_tokens) == ("local:qwen3:8b", 1_000)
     assert provider.received[0].body["model"] == "qwen3:8b"
 
@@ -191,12 +191,11 @@ async def test_an_interrupted_title_call_is_priced_by_its_card(provider: WirePro
     provider.answer_events(*build_openai_events("Sales")[:1], hang=True)
     endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1"}
     models = await choose({"endpoints": {"local": endpoint}, "cards": {"mine": {"price": PRICE}}}, model="local:mine")
-    call = TitleCall(models.model("title"), build_request(), limit_s=0.2)
+    call = TitleCall(models.model("title"), build_request().messages, limits=StructuredLimits(limit_s=0.2))
 
     await call.run()
 
-    usage = call.build_usage()
-    assert usage is not None
+    (usage,) = call.build_usage()
     assert (usage.estimated, usage.cost_known) == (True, True)
     assert usage.cost_usd == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
 

@@ -8,14 +8,15 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
+from chat_proc.models.structured import TOOL_NAME, StructuredLimits
 from chat_proc.turn.titling import TitleCall, try_read_title
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatComplete, ConvTitle
-from everturn.models.port import ModelFailed, ModelRequest, ModelTraits, ModelUsage, PromptMessage, TextPart
+from everturn.models.port import Ability, ModelFailed, ModelTraits, ModelUsage, PromptMessage, TextPart
 from everturn.timeline.blocks import CompletionBody, TitleBody
 from everturn.timeline.turns import Outcome, TurnStatus
 from everturn.turns.model import Commit
-from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import Call, Fail, Finish, Pause, Say, Script, ScriptedModel
 
 PROMPT = "please look at the attached numbers and tell me how sales went in March compared to the year before"
 FALLBACK = "please look at the attached numbers and tell me how sales…"
@@ -24,8 +25,10 @@ FALLBACK = "please look at the attached numbers and tell me how sales…"
 class Titled:
     """A bench whose tool waits until the title model has said what it has to say."""
 
-    def __init__(self, *titles: Script, tracing: Tracing = NO_TRACING) -> None:
-        self.titles = ScriptedModel(titles, traits=ModelTraits("small", 1000, False, False))
+    def __init__(
+        self, *titles: Script, tracing: Tracing = NO_TRACING, abilities: frozenset[Ability] = frozenset()
+    ) -> None:
+        self.titles = ScriptedModel(titles, traits=ModelTraits("small", 1000, False, False, abilities=abilities))
         self.echo = DemoTool()
         self.bench = Bench(
             call("demo.echo", {}),
@@ -72,6 +75,30 @@ async def test_a_new_conversation_gets_its_title_from_a_concurrent_call() -> Non
     assert PROMPT in str(titled.titles.requests[0])
 
 
+async def test_a_model_that_calls_tools_gives_the_title_as_a_call() -> None:
+    titled = Titled([Call(TOOL_NAME, '{"title": "Sales in March"}')], abilities=frozenset({"tool_call"}))
+
+    await titled.run()
+
+    assert titled.title == "Sales in March"
+    (request,) = titled.titles.requests
+    assert request.tools[0].parameters["required"] == ["title"]
+
+
+async def test_each_call_for_a_title_is_in_the_ledger() -> None:
+    first = [Say('{"titel": "Sales"}'), Finish("stop", ModelUsage(30, 5, cost_usd=0.25))]
+    second = [Say('{"title": "Sales in March"}'), Finish("stop", ModelUsage(40, 6, cost_usd=0.5))]
+    titled = Titled(first, second)
+
+    bench = await titled.run()
+
+    assert titled.title == "Sales in March"
+    entries = [usage for _, usage in bench.platform.usage if usage.role == "title"]
+    assert [(usage.input_tokens, usage.cost_usd) for usage in entries] == [(30, 0.25), (40, 0.5)]
+    assert bench.exits[0].usage.input_tokens == 270
+    assert bench.exits[0].usage.cost_usd == 0.75
+
+
 def gates(bench: Bench) -> list[str]:
     return [block.body.title for block in bench.blocks if isinstance(block.body, TitleBody)]
 
@@ -98,9 +125,9 @@ async def test_the_title_is_announced_and_saved_while_the_turn_still_runs() -> N
     await check_conversation(bench)
 
 
-@pytest.mark.parametrize("title", ["Sales in March", "{}"])
+@pytest.mark.parametrize("title", ["Sales in March", '{"title": "Sales in March"}', "{}"])
 async def test_the_block_of_the_gate_has_the_announced_title(title: str) -> None:
-    titled = Titled(title)
+    titled = Titled(title, title)
 
     bench = await titled.run()
 
@@ -159,15 +186,18 @@ async def test_a_turn_that_waits_for_a_person_has_its_title_first() -> None:
         "",
         "<channel:action>{}</channel:action>",
         "x" * 1_000,
+        '{"title": 5}',
+        '{"title": "<b>Sales</b>"}',
     ],
 )
 async def test_a_title_call_that_fails_leaves_the_beginning_of_the_prompt(script: Script) -> None:
-    titled = Titled(script)
+    titled = Titled(script, script)
 
     bench = await titled.run()
 
     assert titled.title == FALLBACK
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    assert len(titled.titles.requests) == (1 if any(isinstance(step, Fail) for step in script) else 2)
 
 
 def count_failed() -> float:
@@ -224,15 +254,16 @@ async def test_a_title_call_that_breaks_does_not_break_the_turn() -> None:
 
 
 async def test_a_title_is_waited_for_at_most_its_time() -> None:
-    request = ModelRequest((PromptMessage("user", (TextPart("x" * 350),)),), 100)
-    slow = TitleCall(ScriptedModel([[Say("Sal"), Pause(asyncio.Event())]]), request, limit_s=0.01)
+    messages = (PromptMessage("user", (TextPart("x" * 35_000),)),)
+    model = ScriptedModel([[Say("Sal"), Pause(asyncio.Event())]])
+    slow = TitleCall(model, messages, limits=StructuredLimits(limit_s=0.01))
 
     await asyncio.wait_for(slow.run(), 5)
 
-    usage = slow.build_usage()
+    (usage,) = slow.build_usage()
     assert slow.try_title() is None
-    assert usage is not None
-    assert (usage.estimated, usage.input_tokens) == (True, 100)
+    assert usage.estimated
+    assert 10_000 < usage.input_tokens < 10_200
 
 
 async def test_a_title_that_a_person_gave_is_never_overwritten() -> None:

@@ -336,8 +336,8 @@ class LeasedTurn:
         Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned.
         """
         present, title = await self.title.settle()
-        if (usage_of_title := self.title.take_usage()) is not None:
-            self.record_usage(usage_of_title)
+        for used in self.title.take_usage():
+            self.record_usage(used)
         content = CommitContent(usage=self._recorded_usage).plus(end.content)
         usage = add_usage(self._usage, content.usage)
         rounds = max((draft.round for draft in content.drafts), default=0)

@@ -1,34 +1,26 @@
-"""The title of a conversation, set by its first turn: from a small model call that runs beside it, or from its prompt.
+"""The title of a conversation, set by its first turn: from a small structured call that runs beside it, or from its
+prompt.
 
 The call never fails the turn, and delays it only if the turn waits for a person anyway.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import structlog
 
-from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
-from chat_proc.models.cards import price_usage
+from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.roles import TITLE
+from chat_proc.models.structured import StructuredCallFailed, StructuredLimits, structured_call
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, StaleFence
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Attributes, Tracing
 from everturn.events.model import ConvTitle
-from everturn.models.port import (
-    LanguageModel,
-    ModelFailed,
-    ModelRequest,
-    ModelUsage,
-    PromptMessage,
-    ReplyFinished,
-    TextDelta,
-    TextPart,
-)
-from everturn.models.tokens import CharsPerToken, estimate_request
+from everturn.models.port import LanguageModel, PromptMessage, TextPart
 from everturn.timeline.blocks import BlockDraft, BlockType, TitleBody
 from everturn.timeline.turns import Turn, TurnRequest
 from everturn.turns.model import Lease, UsageEvent
@@ -38,22 +30,25 @@ _log = structlog.get_logger(__name__)
 
 TITLE_CHARS = 60
 CODE_FENCE = "```"
-TITLE_S = 20.0
-"""Time limit of the title call."""
 SETTLE_S = 3.0
 """How long a turn waits for its title before it parks for a person: it may not resume until the next day."""
 MAX_PROMPT_CHARS = 4_000
 """How much of the first message the title call sees; a title summarizes its beginning."""
-MAX_OUTPUT_TOKENS = 1_024
-"""Room for models that think before they write."""
-MAX_REPLY_CHARS = 500
+TITLE_LIMITS = StructuredLimits(limit_s=20.0, max_output_tokens=1_024, max_reply_chars=500)
+"""The tokens leave room for models that think before they write."""
 MAX_LINE_CHARS = 200
 """A longer line is an answer, not a title."""
+TITLE_SCHEMA: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}},
+    "required": ["title"],
+}
 _AROUND = " \t#*_`\"'“”„«»"
 
 
 class TitleCall:
-    """One running call. Owned by `run_title_call`; the turn's title uses its result so far when the turn ends.
+    """One running call for a title. Owned by `run_title_call`; the turn's title uses its result so far when the turn
+    ends.
 
     `turn` holds the span attributes that identify the turn.
     """
@@ -61,72 +56,44 @@ class TitleCall:
     def __init__(
         self,
         model: LanguageModel,
-        request: ModelRequest,
+        messages: Sequence[PromptMessage],
         *,
-        limit_s: float = TITLE_S,
+        limits: StructuredLimits = TITLE_LIMITS,
         tracing: Tracing = NO_TRACING,
         turn: Attributes | None = None,
     ) -> None:
         self._model = model
-        self._request = request
-        self._limit_s = limit_s
-        self._tracing = tracing
-        self._turn = turn or {}
-        self._reply = ""
-        self._usage: ModelUsage | None = None
-        self._has_failed = False
-        self._is_whole = False
+        self._messages = messages
+        self._limits = limits
+        self._tracker = CallTracker(model.traits, TITLE, tracing=tracing, turn=turn)
+        self._title: str | None = None
 
     async def run(self) -> None:
-        """Call the model, for at most `limit_s`. A failed call leaves no title."""
+        """Ask the model. A failed call leaves no title."""
         try:
-            with open_call(self._tracing, self._model.traits, self._request, role=TITLE, turn=self._turn) as span:
-                try:
-                    await self._call_model()
-                finally:
-                    if (usage := self.build_usage()) is not None:
-                        span.note(describe_usage(usage))
-        except (ModelFailed, TimeoutError) as failure:
-            _log.warning("Could not get a title from the model", model=self._model.traits.ledger_name, why=str(failure))
+            result = await structured_call(
+                self._model,
+                self._messages,
+                TITLE_SCHEMA,
+                parse_fn=_read_title_field,
+                regex_fallback=_try_find_title,
+                limits=self._limits,
+                tracker=self._tracker,
+            )
+        except StructuredCallFailed as failure:
+            _log.warning(
+                "Could not get a title from the model", model=self._model.traits.ledger_name, why=failure.detail
+            )
+        else:
+            self._title = result.value
 
     def try_title(self) -> str | None:
-        """The title; None if the reply has not arrived, or is not a title."""
-        return try_read_title(self._reply) if self._is_whole else None
+        """The title; None if it has not arrived, or the model gave none."""
+        return self._title
 
-    def build_usage(self) -> UsageEvent | None:
-        """The cost of the call so far, estimated if it has not ended; None if it failed without any output."""
-        usage = self._usage
-        if usage is None and self._has_failed and not self._reply:
-            return None
-        if usage is None:
-            ratio = CharsPerToken()
-            output = ratio.tokens_for(len(self._reply))
-            usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
-            usage = price_usage(usage, self._model.traits)
-        return build_usage_event(self._model.traits.ledger_name, TITLE, usage)
-
-    async def _call_model(self) -> None:
-        """Raises ModelFailed, TimeoutError."""
-        try:
-            async with asyncio.timeout(self._limit_s):
-                await self._read()
-        except ModelFailed:
-            self._has_failed = True
-            raise
-
-    async def _read(self) -> None:
-        async with aclosing(self._model.generate(self._request)) as pieces:
-            async for piece in pieces:
-                match piece:
-                    case TextDelta(text):
-                        self._reply += text
-                    case ReplyFinished():
-                        self._usage = piece.usage
-                        self._is_whole = True
-                    case _:
-                        """Reasoning is no title."""
-                if len(self._reply) > MAX_REPLY_CHARS:
-                    return
+    def build_usage(self) -> tuple[UsageEvent, ...]:
+        """The usage of each model call so far, estimated if the call has not ended."""
+        return self._tracker.build_events()
 
 
 class TurnTitle:
@@ -155,7 +122,7 @@ class TurnTitle:
             PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
         )
         about = describe_turn(self._turn.conversation_id, self._turn.id)
-        self._call = TitleCall(model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=tracing, turn=about)
+        self._call = TitleCall(model, messages, tracing=tracing, turn=about)
         return self._call
 
     async def give(self, title: str) -> None:
@@ -185,10 +152,10 @@ class TurnTitle:
         except NotFound as erased:
             raise StaleFence(self._lease.conversation_id) from erased
 
-    def take_usage(self) -> UsageEvent | None:
-        """The cost of the call, once; None if it has none. The call may still be running: it ends with the turn, so its
-        cost so far is its final cost."""
-        usage = self._call.build_usage() if self._call and not self._is_usage_recorded else None
+    def take_usage(self) -> tuple[UsageEvent, ...]:
+        """The usage of the model calls, once. One of them may still be running: it ends with the turn, so its usage so
+        far is final."""
+        usage = self._call.build_usage() if self._call and not self._is_usage_recorded else ()
         self._is_usage_recorded = True
         return usage
 
@@ -260,3 +227,16 @@ def try_read_title(reply: str) -> str | None:
     if not line or len(line) > MAX_LINE_CHARS or "<" in line or "{" in line:
         return None
     return make_title(line)
+
+
+def _read_title_field(raw: Mapping[str, Any]) -> str:
+    title = try_read_title(raw["title"])
+    if title is None:
+        raise ValueError("`title` is not one short line of plain text")
+    return title
+
+
+def _try_find_title(reply: str) -> Mapping[str, Any] | None:
+    """The title in a reply that is not JSON, as small models write it."""
+    title = try_read_title(reply)
+    return None if title is None else {"title": title}
