@@ -57,7 +57,8 @@ ROUND_SECONDS = Histogram(
 )
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
-    "Time from the request to the end of a reply, retries included, by model and kind: decision, summary or title.",
+    "Time from the request to the end of a reply, retries included, by model and kind: decision, selection, summary"
+    " or title.",
     ["model", "kind"],
     buckets=_WORK_S,
 )
