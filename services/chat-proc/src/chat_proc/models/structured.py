@@ -2,7 +2,7 @@
 
 It tries, in this order, what the model supports:
 
-1. `native`: one forced call of a tool whose parameters are the schema.
+1. `native`: one forced call of a tool whose parameters are the schema. A text in its place is read, too.
 2. `json`: a reply that the provider keeps to the schema, or at least to JSON; one more if that can't be used.
 3. `plain`: any reply, in which the object is searched; one more if that can't be used.
 
@@ -189,7 +189,7 @@ class _StructuredCall(Generic[T]):
                 rejected = outcome
             if rejected is not None and not rejected.has_object:
                 rejected = None  # another form begins afresh
-        raise StructuredCallFailed(f"None of {self._tracker.count} replies could be used.")
+        raise StructuredCallFailed(f"None of {self._tracker.count} model calls gave a usable reply.")
 
     def _build_request(self, level: Level, rejected: _Rejected | None) -> ModelRequest:
         if level == "native":
@@ -244,7 +244,7 @@ class _StructuredCall(Generic[T]):
             try:
                 value = self._parse(raw)
             except ValueError as error:
-                problem = problem or str(error)[: MAX_PROBLEMS * MAX_PROBLEM_CHARS]
+                problem = problem or str(error)[: MAX_PROBLEMS * MAX_PROBLEM_CHARS] or "its content is invalid"
             else:
                 return StructuredResult(value, raw, level, self._tracker.sum_usage(), self._tracker.count)
         return _Rejected(reply.text, problem or "it contains no JSON object", has_object=bool(problem))
