@@ -18,7 +18,7 @@ from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
 from chat_proc.channels.actions import FanoutRules
-from chat_proc.channels.codec import DEFAULT_ROUNDS, Codec, choose_codec
+from chat_proc.channels.codec import DEFAULT_ROUNDS, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
@@ -31,7 +31,9 @@ from chat_proc.models.roles import (
     EMBEDDING,
     OFFLINE,
     SCRIPTED,
+    SELECTION,
     SUMMARY,
+    SYNTHESIS,
     TITLE,
     ModelChoice,
     ModelRoles,
@@ -186,6 +188,7 @@ async def open_worker(
             code=offered.posture,
             history=offered.history,
             hotset=None if memories is None else Hotset(memories),
+            selectable=frozenset(tool.spec.tool_id for tool in (*described, *tools)),
         )
         loop = build_loop_dependencies(settings, objects, attachments, stragglers, tracing)
         turn_average = TurnDurationAverage()
@@ -321,8 +324,9 @@ def build_kits(
     code: str,
     history: WorkspaceHistory,
     hotset: Hotset | None,
+    selectable: frozenset[str] = frozenset(),
 ) -> Kits:
-    """The kits that the operator's settings describe. Raises BadConfig if a model's configuration can't be used."""
+    """The kits that the operator's settings describe; turns may choose among the `selectable` tools. Raises BadConfig if a model's configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
     traits = narrow_traits(model, fallback)
     reply_tokens = traits.limit_reply(settings.max_output_tokens)
@@ -331,13 +335,19 @@ def build_kits(
     decisions = build_decision_limits(settings, catalog.specs)
     build_named = lru_cache(partial(build_codec, tools=catalog.specs, max_actions=decisions.max_actions))
 
-    def choose_for(bundle_id: str | None) -> tuple[Codec, TurnLimits]:
+    def adapt(kit: TurnKit, bundle_id: str | None) -> TurnKit:
         react = config.find_react(bundle_id)
         codec = build_named(choose_codec(react.codec or settings.codec, traits))
         rounds = react.max_iterations or settings.max_iterations or DEFAULT_ROUNDS[codec.name]
-        return codec, build_turn_limits(settings, rounds, reply_tokens)
+        threshold = react.tool_selection_threshold
+        return replace(
+            kit,
+            codec=codec,
+            limits=build_turn_limits(settings, rounds, reply_tokens),
+            synthesis=react.synthesis or kit.synthesis,
+            selection_threshold=kit.selection_threshold if threshold is None else threshold,
+        )
 
-    codec, limits = choose_for(None)
     kit = TurnKit(
         model=model,
         fallback=fallback,
@@ -346,21 +356,20 @@ def build_kits(
         title_prompt=load_topic("title"),
         catalog=catalog,
         policy=policy,
-        codec=codec,
+        codec=build_named("channels"),
         native=build_named("native"),
+        selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
+        selection_model=models.try_model(SELECTION),
+        synthesis_model=models.try_model(SYNTHESIS),
         code=code,
         run=RunLimits() if decisions.code_tools else None,
         history=history,
         hotset=hotset,
         context=build_context(settings, traits, reply_tokens),
-        limits=limits,
         decisions=decisions,
         approval_timeout_s=settings.approval_timeout_s,
     )
-    of_bundle = {bundle: choose_for(bundle) for bundle in config.bundles}
-    return Kits(
-        kit, {bundle: replace(kit, codec=codec, limits=limits) for bundle, (codec, limits) in of_bundle.items()}
-    )
+    return Kits(adapt(kit, None), {bundle: adapt(kit, bundle) for bundle in config.bundles})
 
 
 def build_turn_limits(settings: WorkerSettings, rounds: int, reply_tokens: int) -> TurnLimits:

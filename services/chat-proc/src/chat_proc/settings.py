@@ -324,9 +324,12 @@ class _Section(BaseModel):
 
 
 class ReactConfig(_Section):
-    """`react`: how the model acts, and how many rounds a turn may have."""
+    """`react`: how the model acts, whether a separate call writes the answers of turns that called tools, from how many
+    of the operator's tools on a turn chooses among them, and how many rounds it may have."""
 
     codec: CodecSetting | None = None
+    synthesis: Literal["auto", "on", "off"] | None = None
+    tool_selection_threshold: int | None = Field(default=None, ge=0, le=1_000)
     max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
@@ -347,7 +350,7 @@ class ModelsConfig(_Section):
     """`models`: the model of each role, in the format of EVERTURN_MODEL, the endpoints and cards of models, and what to
     do if a price is unknown. Other roles are rejected."""
 
-    roles: Mapping[Literal["decision", "title", "summary", "embedding"], str] = {}
+    roles: Mapping[Literal["decision", "title", "summary", "synthesis", "selection", "embedding"], str] = {}
     endpoints: Mapping[Annotated[str, AfterValidator(check_endpoint_name)], Endpoint] = {}
     cards: Mapping[str, ModelCard] = {}
     unpriced: Unpriced = "allow"

@@ -175,12 +175,13 @@ class ChatPhase(ApiModel):
     `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
     failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
-    shown yet. It is not stored, so a snapshot does not contain it.
+    shown yet. `selecting_tools`: a model chooses among `total_tools` tools of the operator. It is not stored, so a
+    snapshot does not contain it.
     """
 
     type: Literal["chat.phase"] = "chat.phase"
     phase: Annotated[
-        Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"],
+        Literal["model_waiting", "model_retrying", "model_fallback", "model_replying", "selecting_tools"],
         or_else("phase", "model_replying"),
     ]
     """What the turn waits for."""
@@ -192,6 +193,8 @@ class ChatPhase(ApiModel):
     """The number of this attempt, from 1."""
     max_attempts: int | None = None
     """The maximum number of attempts."""
+    total_tools: int | None = None
+    """The number of tools among which a model chooses."""
     reason: str | None = Field(default=None, max_length=60)
     """A token for why the call failed, such as `rate_limited`; absent while the model is only waited for."""
 

@@ -401,6 +401,8 @@ class _Seen:
                 self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
             case CompletionBody() as body:
                 self._add_completion(block, body)
+            case AttemptBody(shown=""):
+                """The draft of an answer that another call writes."""
             case AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
             case ToolCodeBody(text=text):

@@ -39,10 +39,16 @@ class UnknownBody(Body):
 
 
 class TurnHeaderBody(Body):
-    """The turn begins. `ordinal` counts from 1 in the conversation."""
+    """The turn begins. `ordinal` counts from 1 in the conversation.
+
+    `codec` is the form in which the model was to act; None is `channels`. `tools` are the selectable tools that were
+    chosen for the turn; None if it offers all.
+    """
 
     ordinal: int
     bundle_id: str | None = None
+    codec: str | None = None
+    tools: tuple[str, ...] | None = None
 
 
 class PromptBody(TextBody):

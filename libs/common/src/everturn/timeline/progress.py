@@ -23,6 +23,7 @@ from everturn.timeline.blocks import (
     TitleBody,
     ToolCallBody,
     ToolCodeBody,
+    TurnHeaderBody,
 )
 
 PENDING = "pending"
@@ -112,10 +113,14 @@ class TurnProgress:
     earned_credit: int = 0
     """The rounds that signals added, before any bound: one for each followup, and for an event the credit that it
     states. Events that the turn began with add none: all its rounds were still available."""
+    calls: int = 0
+    """The calls of tools that the loop has decided on."""
     completions: int = 0
     plan_acks: int = 0
     calls_natively: bool = False
     """Whether the model has called a tool in its provider's own form, although its prompt has another one."""
+    chosen_tools: tuple[str, ...] | None = None
+    """The selectable tools that the turn offers; None if it offers all."""
     is_titled: bool = False
     """Whether a block contains the conversation's title."""
     deferred: CompletionBody | None = None
@@ -212,6 +217,9 @@ class TurnProgress:
                 self._programs.pop(call_id, None)
             case ToolCallBody() as call:
                 self._calls[call_id] = block, call
+                self.calls += call.parent is None
+            case TurnHeaderBody(tools=tools):
+                self.chosen_tools = tools
             case ToolCodeBody(text=text):
                 self._programs[call_id] = text
             case RoundStartBody():

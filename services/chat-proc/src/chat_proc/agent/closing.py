@@ -158,7 +158,7 @@ def find_usable_text(turn_blocks: Sequence[Block]) -> str:
     for block in reversed(turn_blocks):
         match block.body:
             case AttemptBody() as attempt:
-                return attempt.text if attempt.shown is None else attempt.shown
+                return attempt.shown or attempt.text
             case RawDecisionBody(code="no_channel", text=raw):
                 if usable := read_usable_text(raw):
                     return usable

@@ -44,7 +44,7 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import PlanSnapshot
-from everturn.timeline.progress import CALLS_NATIVELY, INTERRUPTED, PENDING, FinishTurn, TurnProgress
+from everturn.timeline.progress import CALLS_NATIVELY, INTERRUPTED, PENDING, TurnProgress
 from everturn.timeline.turns import CutReason
 from everturn.turns.model import UsageEvent
 
@@ -339,7 +339,7 @@ def draft_cut_notice(context: RoundContext, reason: CutReason | None) -> list[Bl
 def draft_pending_answer(
     context: RoundContext, texts: RoundTexts, answer: GiveAnswer, ordinal: int
 ) -> list[BlockDraft]:
-    """An answer given together with calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
+    """An answer given together with calls, as an attempt that a TurnFinisher makes the turn's answer."""
     body = AttemptBody(
         text=answer.text,
         shown=answer.shown if answer.shown != answer.text else None,
@@ -351,20 +351,6 @@ def draft_pending_answer(
     ref = round_ref(context.turn_id, context.round, "attempt")
     attempt = context.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))
     return [*_draft_before_answer(context, texts, answer, ordinal), attempt]
-
-
-def draft_pending_completion(context: RoundContext, pending: FinishTurn, n: int) -> BlockDraft:
-    """The answer that waited for the calls of its reply; `n` counts the completions of the turn from 1."""
-    attempt = pending.attempt
-    body = CompletionBody(
-        text=attempt.text,
-        shown=attempt.shown,
-        instance=attempt.instance,
-        followups=attempt.followups,
-        sources_used=attempt.sources_used,
-    )
-    ref = completion_ref(context.turn_id, n)
-    return context.draft(BlockType.COMPLETION, ref, body, ts_first=pending.ts_first)
 
 
 def _draft_before_answer(

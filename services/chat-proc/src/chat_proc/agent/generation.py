@@ -28,7 +28,14 @@ from chat_proc.channels.decision_stream import (
     ThinkingText,
 )
 from chat_proc.channels.native_stream import NativeStream
-from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
+from chat_proc.models.calls import (
+    ModelRole,
+    build_usage_event,
+    describe_reply,
+    describe_turn,
+    describe_usage,
+    open_call,
+)
 from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
@@ -238,21 +245,38 @@ class Generated:
 class Generator:
     """Makes model calls. Learns how many characters a token has; keeps no other state between calls."""
 
-    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
+    def __init__(
+        self,
+        kit: TurnKit,
+        parts: LoopDependencies,
+        *,
+        model: LanguageModel | None = None,
+        role: ModelRole = DECISION,
+    ) -> None:
+        """Without a `model` the kit's deciding one is called."""
         self._tracing = parts.tracing
+        self._role: ModelRole = role
         self._failpoints = parts.failpoints
         self._retries = parts.model_retries
-        self._models = (kit.model,) if kit.fallback is None else (kit.model, kit.fallback)
+        first = model or kit.model
+        self._models = (first,) if kit.fallback is None else (first, kit.fallback)
         self._native = kit.native
         self._limits = kit.decisions
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._ratios = kit.ratios
 
     async def generate(
-        self, turn: LeasedTurn, request: ModelRequest, codec: Codec, round_number: int, *, closing: bool = False
+        self,
+        turn: LeasedTurn,
+        request: ModelRequest,
+        codec: Codec,
+        round_number: int,
+        *,
+        closing: bool = False,
+        hides_answer: bool = False,
     ) -> Generated:
         """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
-        leniently.
+        leniently. With `hides_answer` clients don't see the answer of the reply.
 
         The shown part of a reply that broke off is rewound, and its cost is recorded.
         """
@@ -260,7 +284,7 @@ class Generator:
         for model in self._models:
             limits = self._closing_limits if closing else self._limits
             is_last = model is self._models[-1]
-            call = _Call(model, turn, request, codec, round_number, limits, closing=closing, is_last=is_last)
+            call = _Call(model, turn, request, codec, round_number, limits, closing, hides_answer, is_last)
             if failures:
                 turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
@@ -309,7 +333,7 @@ class Generator:
         """The partial reply. Its usage was recorded when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
-        nothing = build_usage_event(call.model.traits.ledger_name, DECISION, ModelUsage())
+        nothing = build_usage_event(call.model.traits.ledger_name, self._role, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False, switched=reply.switched)
 
     async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
@@ -317,7 +341,7 @@ class Generator:
         self._failpoints.hit("turn.before_first_token")
         about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
         try:
-            with open_call(self._tracing, call.model.traits, call.request, role=DECISION, turn=about) as span:
+            with open_call(self._tracing, call.model.traits, call.request, role=self._role, turn=about) as span:
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
                 span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
@@ -334,7 +358,7 @@ class Generator:
         traits = self._models[0].traits
         tokens = estimate_request(request, self._ratios.of(traits.ledger_name))
         usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits)
-        return build_usage_event(traits.ledger_name, DECISION, usage)
+        return build_usage_event(traits.ledger_name, self._role, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         with call.turn.activity.open_call("model call"), WaitingNotice(call.turn, call.round) as notice:
@@ -371,7 +395,7 @@ class Generator:
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
             usage = price_usage(usage, call.model.traits)
-        return build_usage_event(call.model.traits.ledger_name, DECISION, usage)
+        return build_usage_event(call.model.traits.ledger_name, self._role, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +409,7 @@ class _Call:
     round: int
     limits: DecisionLimits
     closing: bool
+    hides_answer: bool
     is_last: bool
     """Whether no other model is left to try."""
 
@@ -454,6 +479,8 @@ class _Reply:
             case NotesText():
                 ordinal = self._notes.setdefault(piece.instance, len(self._notes))
                 self.texts.say("notes", ordinal, piece.text, marker="timeline_text")
+            case AnswerText() | AnswerWithdrawn() if self._call.hides_answer:
+                """The synthesis writes the answer that clients see."""
             case AnswerText():
                 self.texts.say("answer", 0, piece.text, marker="answer")
             case AnswerWithdrawn():

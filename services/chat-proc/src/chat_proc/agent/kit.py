@@ -1,9 +1,12 @@
 """What a turn runs with: its models, tools, prompts and limits, chosen for each turn."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
 
+from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
@@ -25,6 +28,11 @@ from everturn.models.port import LanguageModel, ModelTraits
 from everturn.models.tokens import LearnedRatios
 from everturn.timeline.progress import TurnProgress
 
+Synthesis = Literal["auto", "on", "off"]
+"""Whether a separate call writes the answer of a turn that called tools; `auto` does it with the codec json only."""
+
+MAX_KEPT_KITS = 64
+"""Kits for chosen tools that a worker keeps. Building one takes a few milliseconds."""
 APPROVAL_TIMEOUT_S = 86_400.0
 """How long a person has to answer, unless the operator says otherwise."""
 
@@ -71,6 +79,14 @@ class TurnKit:
     """Decides if the deciding model has failed."""
     summary_model: LanguageModel | None = None
     """Without one, summaries are written by rules."""
+    selectable: frozenset[str] = frozenset()
+    """The tools among which a turn chooses if there are more than `selection_threshold`: those of the operator."""
+    selection_threshold: int = 12
+    selection_model: LanguageModel | None = None
+    """Chooses tools; the deciding model if there is none."""
+    synthesis: Synthesis = "auto"
+    synthesis_model: LanguageModel | None = None
+    """Writes answers from the steps of a turn; the deciding model if there is none."""
     title_model: LanguageModel | None = None
     """Without one, a title is the beginning of the first message."""
     title_prompt: str = ""
@@ -88,6 +104,25 @@ class TurnKit:
         return self.native if progress.calls_natively and self.native is not None else self.codec
 
     @property
+    def chooses_tools(self) -> bool:
+        """Whether a turn offers only some of the selectable tools."""
+        return len(self.selectable) > self.selection_threshold
+
+    def offer(self, chosen: Sequence[str]) -> "TurnKit":
+        """The same kit without the selectable tools that were not chosen."""
+        catalog, decisions = self.catalog.without(self.selectable.difference(chosen)), self.decisions
+        if decisions.fanout is not None:
+            strategies = {spec.tool_id: spec.strategy for spec in catalog.specs}
+            decisions = replace(decisions, fanout=replace(decisions.fanout, strategies=strategies))
+        codec = build_codec(self.codec.name, catalog.specs, decisions.max_actions)
+        native = None if self.native is None else build_codec("native", catalog.specs)
+        return replace(self, catalog=catalog, decisions=decisions, codec=codec, native=native)
+
+    def synthesizes(self, codec: Codec) -> bool:
+        """Whether a separate call writes the answers of turns that called tools."""
+        return self.synthesis == "on" or (self.synthesis == "auto" and codec.name == "json")
+
+    @property
     def traits(self) -> ModelTraits:
         """What both deciding models can do: a request must suit both."""
         return narrow_traits(self.model, self.fallback)
@@ -95,20 +130,27 @@ class TurnKit:
     @property
     def has_prices(self) -> bool:
         """Whether the cost of every model that a turn can call is known."""
-        models = (self.model, self.fallback, self.summary_model, self.title_model)
+        optional = (self.fallback, self.summary_model, self.title_model, self.synthesis_model, self.selection_model)
+        models = (self.model, *optional)
         return all(model.traits.has_price for model in models if model is not None)
 
 
 class Kits:
-    """The kits of a worker: one for the bundles that the operator configured, and one for all other turns."""
+    """The kits of a worker: one for each bundle that the operator configured, and one for all other turns."""
 
     def __init__(self, default: TurnKit, of_bundle: Mapping[str, TurnKit] | None = None) -> None:
         self._default = default
         self._of_bundle = of_bundle or {}
+        self._offer = lru_cache(MAX_KEPT_KITS)(self._build_offering)
 
-    def for_turn(self, bundle_id: str | None) -> TurnKit:
-        """The kit of a turn whose request names this bundle, or none."""
-        return self._of_bundle.get(bundle_id or "", self._default)
+    def for_turn(self, bundle_id: str | None, chosen: tuple[str, ...] | None = None) -> TurnKit:
+        """The kit of a turn whose request names this bundle, or none. `chosen` are the turn's tools among the
+        selectable ones; None for all."""
+        known = bundle_id if bundle_id in self._of_bundle else None
+        return self._of_bundle.get(known or "", self._default) if chosen is None else self._offer(known, chosen)
+
+    def _build_offering(self, bundle_id: str | None, chosen: tuple[str, ...]) -> TurnKit:
+        return self.for_turn(bundle_id).offer(chosen)
 
 
 @dataclass(frozen=True, slots=True)

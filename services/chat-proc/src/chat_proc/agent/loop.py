@@ -16,6 +16,7 @@ from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
+from chat_proc.agent.finishing import TurnFinisher
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompting import TurnPrompts
@@ -83,6 +84,7 @@ class AgentLoop:
         self._rounds = RoundRunner(kit, parts, generator, self._gate)
         self._closing = ClosingCall(generator)
         self._tools = ToolRunner(kit, parts)
+        self._finisher = TurnFinisher(kit, parts)
 
     async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> LoopResult:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
@@ -111,7 +113,8 @@ class AgentLoop:
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
                 case FinishTurn() as step:
-                    end = self._rounds.finish(turn, step, round_limit(self._limits, turn.progress))
+                    limit = round_limit(self._limits, turn.progress)
+                    end = await self._finisher.run(turn, prompts.codec, step, limit)
                     if (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case GenerateRound(round=number):

@@ -9,6 +9,7 @@ from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent
 from everturn.core.refs import prompt_ref, round_ref
 from everturn.feedback.model import Feedback
+from everturn.models.port import CodecName
 from everturn.timeline.blocks import (
     AttachmentBody,
     AttachmentTextBody,
@@ -29,10 +30,15 @@ def draft_opening(
     previews: Mapping[str, AttachmentTextBody],
     now: str,
     show_files: ShowFiles,
+    *,
+    codec: CodecName = "channels",
+    tools: tuple[str, ...] | None = None,
 ) -> CommitContent:
-    """All blocks before the first round: the request, then the events that the turn begins with."""
+    """All blocks before the first round: the request, then the events that the turn begins with. `tools` are those that
+    were chosen for the turn."""
     request = turn.request
-    header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
+    recorded = None if codec == "channels" else codec
+    header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id, codec=recorded, tools=tools)
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))

@@ -20,7 +20,6 @@ from chat_proc.agent.drafting import (
     draft_interrupted,
     draft_missing_start,
     draft_notices,
-    draft_pending_completion,
     draft_plan_marks,
     draft_repair,
     draft_thinking,
@@ -29,11 +28,13 @@ from chat_proc.agent.drafting import (
     keep_shown,
     write_round,
 )
+from chat_proc.agent.finishing import hide
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.agent.tool_calls import effect_change
+from chat_proc.channels.codec import Codec
 from chat_proc.channels.prose import read_usable_text
 from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
@@ -45,7 +46,6 @@ from everturn.events.turn_view import build_started_step, build_step_event
 from everturn.models.port import ContextLimitExceeded, ModelFailed
 from everturn.timeline.blocks import BlockDraft, ToolCallBody, ToolCodeBody
 from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
-from everturn.timeline.progress import FinishTurn
 from everturn.timeline.turns import CutReason, Outcome
 
 PLAN_TOOL = "react.plan"
@@ -57,6 +57,7 @@ class RoundRunner:
     def __init__(self, kit: TurnKit, parts: LoopDependencies, generator: Generator, gate: ApprovalGate) -> None:
         self._generator = generator
         self._gate = gate
+        self._kit = kit
         self._catalog = kit.catalog
         self._limits = kit.limits
         self._next_call_id = parts.next_call_id
@@ -91,6 +92,9 @@ class RoundRunner:
                 return self._build_refusal(turn, context, generated, generated.decision.stopped_by)
             case Repair() as repair:
                 await self._commit_repair(turn, context, generated, repair)
+            case Work(items=(GiveAnswer() as answer,)) as work if self._finishes_later(turn, prompts.codec):
+                held = hide(answer) if self._finishes_by_synthesis(turn, prompts.codec) else answer
+                await self._commit_work(turn, context, generated, replace(work, items=(held,)))
             case Work(items=(GiveAnswer() as answer,)) as work:
                 return self._build_end(turn, context, generated, answer, draft_notices(context, work))
             case Work(answer=None) as work if context.round >= context.limit:
@@ -101,12 +105,13 @@ class RoundRunner:
                 await self._commit_work(turn, context, generated, work)
         return None
 
-    def finish(self, turn: LeasedTurn, pending: FinishTurn, limit: int) -> TurnEnd:
-        """The end of a turn whose answer waited for the calls of its reply."""
-        context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
-        completion = draft_pending_completion(context, pending, turn.progress.completions + 1)
-        cut_reason = pending.attempt.cut_reason
-        return _end_with_answer(cut_reason, CommitContent(drafts=(completion, *draft_cut_notice(context, cut_reason))))
+    def _finishes_later(self, turn: LeasedTurn, codec: Codec) -> bool:
+        """Whether more calls follow the answer, which is on the timeline meanwhile: see `finishing`."""
+        has_notes = codec.name == "channels" or self._kit.summary_model is None
+        return turn.progress.calls > 0 and (self._kit.synthesizes(codec) or not has_notes)
+
+    def _finishes_by_synthesis(self, turn: LeasedTurn, codec: Codec) -> bool:
+        return turn.progress.calls > 0 and self._kit.synthesizes(codec)
 
     async def record_lost_calls(self, turn: LeasedTurn, prompts: TurnPrompts, takeovers: int) -> None:
         """Record the estimated input of one model call for each earlier worker, which may have died in a call of this
@@ -125,7 +130,10 @@ class RoundRunner:
 
         async def generate() -> Generated:
             request = await prompts.build(context)
-            return await self._generator.generate(turn, request, prompts.codec, context.round)
+            hides_answer = self._finishes_by_synthesis(turn, prompts.codec)
+            return await self._generator.generate(
+                turn, request, prompts.codec, context.round, hides_answer=hides_answer
+            )
 
         try:
             return await compaction.run_fitting(context, generate)
@@ -155,7 +163,7 @@ class RoundRunner:
         answer: GiveAnswer,
         notices: Sequence[BlockDraft],
     ) -> TurnEnd:
-        marks = self._mark_plan(turn, context, answer.notes)
+        marks = self._mark_plan(turn, context, f"{answer.notes}\n{generated.decision.beside}")
         answered = draft_answer(context, generated.texts, answer, turn.progress.completions + 1)
         drafts = [
             *_draft_begin(turn, context, generated),
@@ -169,7 +177,7 @@ class RoundRunner:
 
     async def _commit_work(self, turn: LeasedTurn, context: RoundContext, generated: Generated, work: Work) -> None:
         changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
-        notes = "\n".join(item.notes for item in work.items)
+        notes = "\n".join((*(item.notes for item in work.items), generated.decision.beside))
         marks = CommitContent() if changes_plan else self._mark_plan(turn, context, notes)
         call_ids = [self._next_call_id() for _ in work.calls]
         drafts = draft_work(context, generated.texts, work, call_ids)

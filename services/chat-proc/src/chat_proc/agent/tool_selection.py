@@ -3,11 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from chat_proc.agent.kit import TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.models.calls import CallTracker
+from chat_proc.models.calls import CallTracker, describe_turn
+from chat_proc.models.roles import SELECTION
 from chat_proc.models.structured import StructuredLimits, structured_call
+from chat_proc.turn.leased import LeasedTurn
+from everturn.core.cancellation import Ran, run_until
+from everturn.core.tracing import Tracing
+from everturn.events.model import ChatPhase
 from everturn.models.port import LanguageModel, PromptMessage, TextPart
+from everturn.timeline.blocks import Block, TurnHeaderBody
 
 LOOP_TOOLS = "react."
 """The prefix of the tools that the loop itself needs. They are always offered."""
@@ -59,6 +66,40 @@ async def choose_tools(
         tracker=tracker,
     )
     return result.value or None
+
+
+async def select_tools(kit: TurnKit, turn: LeasedTurn, tracing: Tracing) -> tuple[str, ...] | None:
+    """The selectable tools that a new turn offers; None for all of them.
+
+    The tools of the turn before are kept if they include all that the model chooses: a request with the same tools
+    repeats the beginning of earlier ones, which the provider has cached. A cancel or a steer ends the call.
+    """
+    if not kit.chooses_tools:
+        return None
+    tools = [spec for spec in kit.catalog.specs if spec.tool_id in kit.selectable]
+    turn.emit(ChatPhase(phase="selecting_tools", total_tools=len(tools)))
+    model = kit.selection_model or kit.model
+    about = describe_turn(turn.lease.conversation_id, turn.turn_id)
+    tracker = CallTracker(model.traits, SELECTION, tracing=tracing, turn=about)
+    request = turn.turn.request
+    question = "\n\n".join((request.text, *(event.text for event in request.events)))
+    try:
+        choosing = choose_tools(model, question, tools, tracker=tracker)
+        ran = await run_until(turn.inbox.wait_for_control(), choosing)
+    finally:
+        for usage in tracker.build_events():
+            turn.record_usage(usage)
+    chosen = ran.value if isinstance(ran, Ran) else None
+    before = _find_choice(turn.blocks)
+    is_enough = chosen and before and set(chosen) <= set(before) <= kit.selectable
+    return before if is_enough else chosen
+
+
+def _find_choice(blocks: Sequence[Block]) -> tuple[str, ...] | None:
+    """The tools that were chosen for the newest of these turns."""
+    headers = (block.body for block in reversed(blocks) if isinstance(block.body, TurnHeaderBody))
+    newest = next(headers, None)
+    return None if newest is None else newest.tools
 
 
 def build_selection_messages(question: str, tools: Sequence[ToolSpec]) -> tuple[PromptMessage, ...]:

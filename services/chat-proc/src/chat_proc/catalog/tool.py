@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol
@@ -260,6 +260,10 @@ class ToolRegistry:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._tools.values())
+
+    def without(self, tool_ids: Collection[str]) -> "ToolRegistry":
+        """A registry of the other tools."""
+        return ToolRegistry([tool for tool_id, tool in self._tools.items() if tool_id not in tool_ids])
 
     def try_spec(self, tool_id: str) -> ToolSpec | None:
         """The tool of this id; None for one that this worker does not offer."""

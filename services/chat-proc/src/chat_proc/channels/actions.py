@@ -159,6 +159,8 @@ class Decision:
     summary: str | None = None
     answer: StreamedAnswer | None = None
     outside: str = ""
+    beside: str = ""
+    """Text next to calls, for codecs in which calls have no notes. It may mark steps of a plan."""
     problems: tuple[Problem, ...] = ()
     stopped_by: CutReason | None = None
     """What ended the reply before the model had finished it, if known."""

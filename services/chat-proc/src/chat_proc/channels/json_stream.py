@@ -70,6 +70,7 @@ class JsonStream:
         self._fields = JsonFieldReader(_is_streamed, strings_only=True)
         self._known: dict[Path, str] = {}
         self._ended: set[Path] = set()
+        self._reasoning: list[str] = []
         self._waiting: list[str] = []
         self._answer_path: Path | None = None
         self._answer_complete = False
@@ -161,6 +162,7 @@ class JsonStream:
                 elif piece.path == ("action",):
                     shown += self._show_answer()
             elif piece.path == ("reasoning",):
+                self._reasoning.append(piece.text)
                 shown.append(ThinkingText(piece.text, 0))
             elif not is_argument and name in _ANSWERS:
                 self._answer_path = piece.path
@@ -223,7 +225,8 @@ class JsonStream:
                 cite_text(self._sources, action.final_answer),
                 find_used_sids(self._sources, action.final_answer),
             )
-        return Decision(raw, actions=(action,), programs=programs, answer=answer, stopped_by=stopped_by)
+        beside = "".join(self._reasoning)
+        return Decision(raw, actions=(action,), programs=programs, answer=answer, beside=beside, stopped_by=stopped_by)
 
     def _decide_without_action(
         self, raw: str, reason: FinishReason, stopped_by: CutReason | None, *, cut: bool

@@ -211,6 +211,7 @@ class NativeStream:
         return Decision(
             "".join(self._raw),
             thinking=(thinking,) if thinking else (),
+            beside=thinking,
             actions=tuple(actions),
             programs=tuple(programs),
             problems=tuple(problems),

@@ -13,6 +13,8 @@ SCRIPTED: Final = "scripted"
 DECISION: Final = "decision"
 SUMMARY: Final = "summary"
 TITLE: Final = "title"
+SYNTHESIS: Final = "synthesis"
+SELECTION: Final = "selection"
 EMBEDDING: Final = "embedding"
 """Not a language model: it names an encoder, in the forms of EMBEDDER."""
 
@@ -47,7 +49,8 @@ class RoleChoices:
     @property
     def used(self) -> tuple[ModelChoice, ...]:
         """The choices of all roles and the fallback, each model once."""
-        choices = (self.find(DECISION), self.find(SUMMARY), self.find(TITLE), self.fallback)
+        roles = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION)
+        choices = (*map(self.find, roles), self.fallback)
         return tuple({choice.full_name: choice for choice in choices if choice is not None}.values())
 
 

@@ -15,6 +15,7 @@ from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, round_limit
 from chat_proc.agent.opening import add_prune_notice, draft_opening
+from chat_proc.agent.tool_selection import select_tools
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox
@@ -468,7 +469,7 @@ class TurnRunner:
             return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
-        return self._parts.kits.for_turn(turn.turn.request.bundle_id)
+        return self._parts.kits.for_turn(turn.turn.request.bundle_id, turn.progress.chosen_tools)
 
     def _loop(self, turn: LeasedTurn) -> AgentLoop:
         return AgentLoop(self._kit(turn), self._parts.loop)
@@ -533,7 +534,9 @@ class TurnRunner:
         request = row.request
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
         previews = await self._parts.loop.attachments.load_previews(files)
-        opening = draft_opening(row, feedback, previews, turn.now(), show)
+        kit = self._kit(turn)
+        tools = await select_tools(kit, turn, self._parts.loop.tracing)
+        opening = draft_opening(row, feedback, previews, turn.now(), show, codec=kit.codec.name, tools=tools)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")
         return None
