@@ -116,6 +116,10 @@ class Publisher:
         for _ in range(count):
             self._last[conversation] = self._next(conversation)
 
+    def rewind_ids(self, conversation: str) -> None:
+        """Begin again with the ids of the claim: those given out since are of events that are yet to be published."""
+        self._last[conversation] = self._claims[conversation].cursor
+
     async def publish(
         self, conversation: str, *data: AnyEvent, anywhere: bool = False, turn_id: str | None = None
     ) -> list[str]:

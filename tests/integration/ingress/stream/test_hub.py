@@ -92,6 +92,42 @@ async def test_a_client_with_a_cursor_of_an_emptied_redis_is_resynced(
         await stream.until("stream_snapshot")
 
 
+async def test_a_client_that_follows_a_turn_before_its_first_entry_has_no_gap(
+    chat: Any, follow: Any, worker: Any
+) -> None:
+    sent = await chat.send("hello")
+    conversation = sent["conversation_id"]
+    await worker.claim(conversation)
+    worker.skip(conversation)
+    await worker.commit(conversation)
+    worker.rewind_ids(conversation)
+
+    async def publish_late() -> None:
+        await asyncio.sleep(0.1)
+        await worker.say(conversation, "a", "b")
+
+    publishing = asyncio.create_task(publish_late())
+    async with follow(conversation, after="0-0") as stream:
+        first = await stream.until("chat_delta", skip=("ready", *HINTS))
+    await publishing
+
+    assert first.id.endswith("-1")
+
+
+async def test_a_running_turn_whose_events_are_lost_gets_gap_and_snapshot(
+    chat: Any, follow: Any, worker: Any, redis_server: EmbeddedRedis
+) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+    await worker.claim(conversation)
+    await worker.say(conversation, "a")
+    await worker.commit(conversation)
+    redis_server.empty()
+
+    async with asyncio.timeout(5), follow(conversation, after="0-0") as stream:
+        await stream.until("stream_gap", skip=("ready",))
+        await stream.until("stream_snapshot")
+
+
 async def test_a_message_and_a_signal_reach_open_streams(chat: Any, follow: Any) -> None:
     conversation = (await chat.http.post(BASE, json={"title": "t"})).json()["conversation_id"]
 

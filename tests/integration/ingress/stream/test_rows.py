@@ -15,7 +15,7 @@ from everturn.turns.inbox import IncomingMessage, IncomingSignal
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn_local.servers.databases import DatabaseUrls
-from ingress.stream.rows import StreamRows
+from ingress.stream.rows import Position, StreamRows
 
 ME, OTHER = Principal("t", "p", "me"), Principal("t", "p", "other")
 IDS = RandomIds(lambda: 1_767_000_000_000)
@@ -41,7 +41,8 @@ async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
         head = await rows.load_head(ME, conversation)
         signal = await rows.load_signal(ME, conversation, signal_id)
 
-        assert snapshot.cursor == ORIGIN == await rows.load_cursor(ME, conversation)
+        assert snapshot.cursor == ORIGIN
+        assert await rows.load_position(ME, conversation) == Position(ORIGIN, is_running=False)
         assert snapshot.frame.startswith(b"event: stream_snapshot\n")
         assert b'"text":"hello"' in snapshot.frame
         assert head.frame.startswith(b"event: conv_status\n")
@@ -50,7 +51,7 @@ async def test_a_streams_rows_are_its_owners(database: DatabaseUrls) -> None:
         assert snapshot.queued and head.queued
         assert head.frame.endswith(signal[signal.index(b'"conversation_id"') :])
         assert b'"position":0' in (await rows.load_status(ME, conversation)).frame
-        for read in (rows.check_owner, rows.load_snapshot, rows.load_head, rows.load_status, rows.load_cursor):
+        for read in (rows.check_owner, rows.load_snapshot, rows.load_head, rows.load_status, rows.load_position):
             with pytest.raises(NotFound):
                 await read(OTHER, conversation)
         with pytest.raises(NotFound):

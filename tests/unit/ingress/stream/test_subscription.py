@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
+import pytest
+
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
@@ -12,7 +14,7 @@ from everturn.events.stream import EncodedEvent, Entry
 from ingress.metrics import IngressMetrics
 from ingress.stream.frames import ClientCursor, Phase, build_batch
 from ingress.stream.hub import ConversationStream, Hub, Subscription
-from ingress.stream.rows import Head, SharedRead, Snapshot
+from ingress.stream.rows import Head, Position, SharedRead, Snapshot
 
 START = EventCursor(1, 1)
 
@@ -100,9 +102,9 @@ class Beginning:
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
         pass
 
-    async def load_cursor(self, principal: Principal, conversation_id: ConversationId) -> EventCursor:
+    async def load_position(self, principal: Principal, conversation_id: ConversationId) -> Position:
         self.last = EventCursor(1, 3)
-        return self.last
+        return Position(self.last, is_running=True)
 
     load_head = staticmethod(load_no_head)
 
@@ -117,6 +119,44 @@ async def test_a_stream_that_begins_while_a_client_connects_has_no_gap() -> None
     client = await hub.open(Principal("t", "p", "u"), ConversationId("conv_1"), ORIGIN, None)
 
     assert client.cursor.phase is Phase.BEHIND
+
+
+class Committed(Beginning):
+    """A conversation whose rows are ahead of Redis, which has its stream from the read `begins_at` on."""
+
+    def __init__(self, *, is_running: bool, begins_at: int | None = None) -> None:
+        super().__init__()
+        self.is_running = is_running
+        self.begins_at = begins_at
+        self.reads = 0
+
+    async def load_position(self, principal: Principal, conversation_id: ConversationId) -> Position:
+        return Position(EventCursor(1, 3), is_running=self.is_running)
+
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        self.reads += 1
+        return EventCursor(1, 3) if self.begins_at is not None and self.reads >= self.begins_at else None
+
+
+async def open_at_origin(committed: Any) -> ClientCursor:
+    hub = Hub(reader=committed, hints=committed, rows=committed, metrics=IngressMetrics(), queue_bytes=1000)
+    return (await hub.open(Principal("t", "p", "u"), ConversationId("conv_1"), ORIGIN, None)).cursor
+
+
+async def test_the_first_entry_of_a_turn_may_come_after_its_first_commit() -> None:
+    cursor = await open_at_origin(Committed(is_running=True, begins_at=4))
+
+    assert cursor.phase is Phase.BEHIND
+
+
+@pytest.mark.parametrize(("is_running", "reads"), [(True, range(3, 99)), (False, range(2, 3))])
+async def test_a_stream_that_does_not_begin_is_lost_at_once_unless_a_turn_runs(is_running: bool, reads: range) -> None:
+    committed = Committed(is_running=is_running)
+
+    cursor = await open_at_origin(committed)
+
+    assert (cursor.phase, cursor.loss) == (Phase.LOST, "expired_cursor")
+    assert committed.reads in reads
 
 
 class Outage(Beginning):

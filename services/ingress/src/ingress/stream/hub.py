@@ -37,6 +37,11 @@ REREADS = 3
 SNAPSHOT_READS = 8
 """How many snapshots are read at once. Each holds megabytes of rows until its frame is built, in threads that share a
 core, so more of them would only use memory while they wait for each other."""
+FIRST_ENTRY_S = 0.25
+"""How long a client waits for the first entry of a running turn before it counts as lost. A worker collects events for
+30 ms; the rest is for a busy one. A stream that Redis has lost begins again with the turn's next event, which can take
+minutes."""
+FIRST_ENTRY_POLL_S = 0.02
 FUTURE_FENCES = 16
 """How far a cursor can be ahead of every known fence; a turn is abandoned after three takeovers."""
 
@@ -271,17 +276,27 @@ class Hub:
         self, principal: Principal, conversation_id: ConversationId, after: EventCursor, last: EventCursor | None
     ) -> bool:
         """Whether a client at `after`, which the stream does not reach, can continue from there without a snapshot."""
-        rows = await self.rows.load_cursor(principal, conversation_id)
-        if after == rows:
+        rows = await self.rows.load_position(principal, conversation_id)
+        if after == rows.cursor:
             return True
-        # The stream may have begun while the rows were read.
-        begun = await self.reader.load_last(conversation_id)
+        # The stream may have begun while the rows were read. A turn that has just started commits before its first
+        # entry is sent. That entry names the id before it, so a client that misses something finds the gap then.
+        begun = await self._load_begun(conversation_id, wait_s=FIRST_ENTRY_S if rows.is_running and not last else 0.0)
         if begun is not None and after <= begun:
             return True
         # A Redis that was restarted or failed over may have lost events that clients already received.
-        if after.fence > max(rows, last or ORIGIN).fence + FUTURE_FENCES:
+        if after.fence > max(rows.cursor, last or ORIGIN).fence + FUTURE_FENCES:
             raise malformed("The cursor is ahead of the stream.")
         return False
+
+    async def _load_begun(self, conversation_id: ConversationId, *, wait_s: float) -> EventCursor | None:
+        """The last id of the stream; if there is no stream, wait this long for its first entry."""
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        while (last := await self.reader.load_last(conversation_id)) is None:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                return None
+            await asyncio.sleep(FIRST_ENTRY_POLL_S)
+        return last
 
     def close(self, client: Subscription) -> None:
         """Remove a client; the last one of a conversation also removes its stream."""

@@ -36,6 +36,14 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """The last event id that the rows include, and whether a worker runs a turn, so that more may follow."""
+
+    cursor: EventCursor
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The current rows as frames of events without id, and whether the conversation is queued."""
 
@@ -57,9 +65,10 @@ class StreamRows:
         """Raise NotFound unless the conversation belongs to the principal."""
         await self._conversations.load(principal, conversation_id)
 
-    async def load_cursor(self, principal: Principal, conversation_id: ConversationId) -> EventCursor:
-        """The last event id that the rows include."""
-        return (await self._turns.load_page(principal, conversation_id, turn_ids=[])).cursor
+    async def load_position(self, principal: Principal, conversation_id: ConversationId) -> Position:
+        """How far the rows are."""
+        page = await self._turns.load_page(principal, conversation_id, turn_ids=[])
+        return Position(page.cursor, is_running=page.conversation.state is ConversationState.RUNNING)
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         """The last turns as a frame, from which a client that reconnects can resume."""
