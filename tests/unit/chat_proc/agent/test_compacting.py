@@ -154,6 +154,8 @@ async def test_at_the_hard_threshold_the_round_waits_for_the_summary() -> None:
 
     assert summaries_of(bench)[0].by == "model"
     assert (await compactions(bench))[:2] == [("started", "hard"), ("completed", "hard")]
+    completed = [event.data for event in await bench.published() if isinstance(event.data, ChatCompaction)][1]
+    assert (completed.original_messages or 0) > (completed.kept_messages or 0) > 0
     assert max(sizes(bench)) <= bench.context.hard
     assert "[MID-TURN CHECKPOINT]" in text_of(bench, -1)
     assert "Read it all." in text_of(bench, -1)

@@ -1,5 +1,5 @@
 from chat_proc.agent.generation import RoundTexts
-from everturn.events.model import AnyEvent, ChatDelta
+from everturn.events.model import AnyEvent, ChatDelta, ChatPhase
 
 
 class Said:
@@ -8,6 +8,10 @@ class Said:
 
     def emit(self, data: AnyEvent, round_number: int | None) -> None:
         self.events.append((data, round_number))
+
+    @property
+    def phases(self) -> list[ChatPhase]:
+        return [data for data, _ in self.events if isinstance(data, ChatPhase)]
 
     @property
     def deltas(self) -> list[ChatDelta]:
@@ -49,6 +53,43 @@ def test_completing_ends_each_text_once() -> None:
     texts.complete()
 
     assert [(delta.index, delta.completed) for delta in said.deltas] == [(0, False), (1, True)]
+
+
+def test_thinking_ends_before_the_answer_or_with_the_reply() -> None:
+    answered, silent = Said(), Said()
+    texts = RoundTexts(answered.emit, 1, lambda: "t0")
+    texts.begin()
+    texts.say("thinking", 1, "Then that.", marker="thinking")
+    texts.say("thinking", 0, "First this.", marker="thinking")
+    texts.say("answer", 0, "a", marker="answer")
+    texts.complete()
+    texts = RoundTexts(silent.emit, 1, lambda: "t0")
+    texts.begin()
+    texts.complete()
+
+    called, thought = ChatPhase(phase="model_called"), ChatPhase(phase="model_thought", thinking="")
+    ended = thought.model_copy(update={"thinking": "First this.\n\nThen that."})
+    assert [data for data, _ in answered.events[:1]] == [called]
+    assert [data for data, _ in answered.events[3:5]] == [ended, answered.deltas[2]]
+    assert answered.phases == [called, ended]
+    assert [data for data, _ in silent.events] == [called, thought]
+
+
+def test_after_an_answer_is_withdrawn_the_call_is_announced_again() -> None:
+    said = Said()
+    texts = RoundTexts(said.emit, 1, lambda: "t0")
+    texts.begin()
+    texts.say("thinking", 0, "x" * 30_000, marker="thinking")
+    texts.say("answer", 0, "a", marker="answer")
+    said.events.clear()
+
+    texts.show_again(without="answer")
+    texts.complete()
+
+    (called, _), (shown, _), (thought, _), *_ = said.events
+    assert called == ChatPhase(phase="model_called")
+    assert isinstance(shown, ChatDelta) and len(shown.text) == 30_000
+    assert isinstance(thought, ChatPhase) and thought.thinking == "x" * 20_000
 
 
 def test_texts_and_their_first_times_can_be_read() -> None:

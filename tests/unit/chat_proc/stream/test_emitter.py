@@ -17,8 +17,11 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import (
+    ChatCompaction,
     ChatDelta,
+    ChatFollowups,
     ChatRewind,
+    ChatStart,
     ConvStatus,
     ConvTitle,
     Envelope,
@@ -299,6 +302,22 @@ async def test_an_event_emitted_while_a_commit_is_written_is_not_covered_by_it(
     assert await emitter.flush(5)
 
     assert stream.texts_sent == ["rewind", "b"]
+
+
+async def test_a_rewind_is_followed_by_no_event_whose_commit_it_shows(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.fail_before = [EventsLost(CONVERSATION)]
+    emitter.emit(ChatStart(turn_id=TURN, ordinal=1, text="Hello."))
+    emitter.mark_committed(emitter.seal())
+    compacted = ChatCompaction(status="completed", reason="hard", before_tokens=9, after_tokens=5)
+    for data in (ChatFollowups(items=("More?",)), compacted):
+        emitter.emit(data, 1, is_committed=True)
+    emitter.emit(ChatFollowups(items=("Not stored.",)), 1)
+
+    assert await emitter.flush(5)
+
+    rewind, *rest = [event.data for event in stream.events]
+    assert isinstance(rewind, ChatRewind)
+    assert rest == [compacted, ChatFollowups(items=("Not stored.",))]
 
 
 async def test_the_newest_title_is_sent_again_because_a_rewind_shows_only_the_turn(

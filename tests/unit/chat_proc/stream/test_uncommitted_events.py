@@ -1,6 +1,6 @@
 from chat_proc.stream.emitter import UncommittedEvent, UncommittedEvents
 from everturn.events.cursor import EventCursor
-from everturn.events.model import ChatDelta, ConvTitle
+from everturn.events.model import ChatDelta, ChatPhase, ConvTitle
 
 
 def delta(text: str, index: int, *, channel: str = "answer", completed: bool = False) -> ChatDelta:
@@ -60,3 +60,13 @@ def test_of_the_events_about_the_conversation_the_newest_is_kept() -> None:
     said.forget(EventCursor(1, 9))
 
     assert [item.data for item in said.merged()] == [ConvTitle(title="new")]
+
+
+def test_of_phases_only_those_of_a_model_call_are_kept() -> None:
+    said = UncommittedEvents()
+    thought = ChatPhase(phase="model_thought", thinking="a")
+    phases = [ChatPhase(phase="model_called"), ChatPhase(phase="model_waiting", waited_ms=5_000), thought]
+    for n, phase in enumerate(phases):
+        said.add(EventCursor(1, n), phase, 1)
+
+    assert [item.data for item in said.merged()] == [phases[0], thought]

@@ -56,12 +56,12 @@ def test_a_step_shows_the_beginning_of_its_program_and_its_length() -> None:
 def test_an_unsuccessful_call_is_an_error_of_its_kind(status: str) -> None:
     call = ToolCallBody(tool_id="t", params={})
     started = view_parts.build_started_step(block_of(call), call)
-    result = ToolResultBody.model_validate({"tool_id": "t", "status": status, "text": "x" * 999, "duration_ms": 7})
+    result = ToolResultBody.model_validate({"tool_id": "t", "status": status, "text": "x" * 2_001, "duration_ms": 7})
 
     ended = view_parts.build_ended_step(started, result)
 
     assert (ended.status, ended.error, ended.duration_ms) == ("error", status, 7)
-    assert ended.result_preview == "x" * 400
+    assert ended.result_preview == "x" * 2_000
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from everturn.conversations.model import ConversationView
 from everturn.core.errors import problem
-from everturn.events.model import ChatCompaction
+from everturn.events.model import ChatCompaction, ChatPhase
 from everturn.events.views import (
     ApprovalView,
     CitationView,
@@ -198,3 +198,11 @@ def test_sizes_are_readable(size: int, expected: str) -> None:
 
 def test_a_long_line_is_cut() -> None:
     assert len(wording.one_line("word " * 500)) == 200
+
+
+def test_choosing_tools_is_a_line_and_thinking_is_none() -> None:
+    selecting = ChatPhase(phase="selecting_tools", total_tools=30)
+
+    assert wording.render_phase(selecting) == "· choosing tools from 30"
+    assert wording.render_phase(ChatPhase(phase="model_called")) == ""
+    assert wording.render_phase(ChatPhase(phase="model_thought", thinking="Hm.")) == ""

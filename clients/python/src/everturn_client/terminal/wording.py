@@ -135,8 +135,10 @@ def render_compaction(compaction: ChatCompaction) -> str:
 
 
 def render_phase(phase: ChatPhase) -> str:
-    """One line for what a turn waits for; empty once the model continues."""
+    """One line for what a turn waits for; empty while the model works."""
     match phase.phase:
+        case "selecting_tools":
+            return "· choosing tools" + ("" if phase.total_tools is None else f" from {phase.total_tools}")
         case "model_waiting":
             return f"· the model has been silent for {render_duration(phase.waited_ms or 0)}"
         case "model_retrying":
@@ -144,7 +146,7 @@ def render_phase(phase: ChatPhase) -> str:
             return f"· the model did not answer; trying again in {render_duration(phase.retry_in_ms or 0)}{count}"
         case "model_fallback":
             return "· the model did not answer; switching to the fallback model"
-        case "model_replying":
+        case "model_called" | "model_thought" | "model_replying":
             return ""
 
 

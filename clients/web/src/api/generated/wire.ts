@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 436eff0c7f6fcc4223fa1152f04437c72af7c5729d6249d13e470da9e8d47bdf
-// Types 380b636a2ecb870c7126204afb6a35d189bb1465740a7f609442fa9271d1ade9
+// Schemas 69553d38c61874325a5839240805d33fc84081d2ba3941cf507175de43892b53
+// Types e2605d2fc373b7224f03816558e30439965642876498a55cbeda572d91a9de94
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2791,6 +2791,16 @@ export interface components {
              */
             readonly before_tokens: number;
             /**
+             * Kept Messages
+             * @description How many it sees afterwards, including the summary; set when it has completed.
+             */
+            readonly kept_messages?: number;
+            /**
+             * Original Messages
+             * @description How many entries of the conversation the model saw before; set when it has completed.
+             */
+            readonly original_messages?: number;
+            /**
              * Reason
              * @description A token for why it began or was skipped, such as `soft` or `nothing_to_save`.
              */
@@ -3169,10 +3179,12 @@ export interface components {
         };
         /**
          * ChatPhase
-         * @description What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
+         * @description What a turn does while nothing else can be shown. It applies until the turn's next event of another type.
          *
-         *     `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
-         *     failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
+         *     `selecting_tools`: a model chooses which of `total_tools` the turn can use. `model_called`: a call of the model
+         *     begins. `model_thought`: its thinking has ended, because the answer begins or the reply has ended; `thinking` is all
+         *     of it. `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a
+         *     call failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
          *     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
          *     shown yet. It is not stored, so a snapshot does not contain it.
          */
@@ -3189,10 +3201,10 @@ export interface components {
             readonly max_attempts?: number;
             /**
              * Phase
-             * @description What the turn waits for.
+             * @description What the turn does or waits for.
              * @enum {string}
              */
-            readonly phase: "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
+            readonly phase: "selecting_tools" | "model_called" | "model_thought" | "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
             /**
              * Reason
              * @description A token for why the call failed, such as `rate_limited`; absent while the model is only waited for.
@@ -3203,6 +3215,16 @@ export interface components {
              * @description When the next attempt begins, in milliseconds from now.
              */
             readonly retry_in_ms?: number;
+            /**
+             * Thinking
+             * @description All that the model thought in this call, at most 20,000 characters; empty if it did not think.
+             */
+            readonly thinking?: string;
+            /**
+             * Total Tools
+             * @description How many tools there are to choose from.
+             */
+            readonly total_tools?: number;
             /**
              * Waited Ms
              * @description How long it has waited, in milliseconds.

@@ -167,24 +167,41 @@ class ChatCompaction(ApiModel):
     """Tokens of the model's input before."""
     after_tokens: int | None = None
     """Tokens of the model's input afterwards."""
+    original_messages: int | None = None
+    """How many entries of the conversation the model saw before; set when it has completed."""
+    kept_messages: int | None = None
+    """How many it sees afterwards, including the summary; set when it has completed."""
 
 
 class ChatPhase(ApiModel):
-    """What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
+    """What a turn does while nothing else can be shown. It applies until the turn's next event of another type.
 
-    `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
-    failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
+    `selecting_tools`: a model chooses which of `total_tools` the turn can use. `model_called`: a call of the model
+    begins. `model_thought`: its thinking has ended, because the answer begins or the reply has ended; `thinking` is all
+    of it. `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a
+    call failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
     `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
-    shown yet. `selecting_tools`: a model chooses among `total_tools` tools of the operator. It is not stored, so a
-    snapshot does not contain it.
+    shown yet. It is not stored, so a snapshot does not contain it.
     """
 
     type: Literal["chat.phase"] = "chat.phase"
     phase: Annotated[
-        Literal["model_waiting", "model_retrying", "model_fallback", "model_replying", "selecting_tools"],
+        Literal[
+            "selecting_tools",
+            "model_called",
+            "model_thought",
+            "model_waiting",
+            "model_retrying",
+            "model_fallback",
+            "model_replying",
+        ],
         or_else("phase", "model_replying"),
     ]
-    """What the turn waits for."""
+    """What the turn does or waits for."""
+    total_tools: int | None = None
+    """How many tools there are to choose from."""
+    thinking: str | None = None
+    """All that the model thought in this call, at most 20,000 characters; empty if it did not think."""
     waited_ms: int | None = None
     """How long it has waited, in milliseconds."""
     retry_in_ms: int | None = None
@@ -193,8 +210,6 @@ class ChatPhase(ApiModel):
     """The number of this attempt, from 1."""
     max_attempts: int | None = None
     """The maximum number of attempts."""
-    total_tools: int | None = None
-    """The number of tools among which a model chooses."""
     reason: str | None = Field(default=None, max_length=60)
     """A token for why the call failed, such as `rate_limited`; absent while the model is only waited for."""
 

@@ -64,7 +64,10 @@ from everturn.timeline.turns import Signal, SignalState, Turn, TurnUsage
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
 """Channels of WRITE_TOOL whose content clients are shown; the worker streams exactly these."""
-PREVIEW_CHARS = 400
+PREVIEW_CHARS = 2_000
+"""Limit for the result of a call, in views of turns and in events."""
+THINKING_CHARS = 20_000
+"""Limit for the thinking of one model call where it is sent as one text."""
 CODE_CHARS = 4_000
 """Limit for a program, in views of turns and in events. Most programs are shorter."""
 PARAM_CHARS = 500
@@ -255,6 +258,11 @@ def build_citation_view(citation: Citation) -> CitationView:
 def text_order(text: TextView) -> tuple[int, int, int, str]:
     """Sort key of a text in its turn: round, then thinking, notes, written, answer, then instance."""
     return (text.round, _CHANNEL_RANK.get(text.channel, _OTHER_RANK), text.instance, text.channel)
+
+
+def join_thinking(texts: Iterable[str]) -> str:
+    """The thoughts of one model call as one text, in their order."""
+    return "\n\n".join(texts)[:THINKING_CHARS]
 
 
 def format_of_path(path: str) -> TextFormat:

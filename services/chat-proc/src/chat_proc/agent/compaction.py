@@ -345,15 +345,22 @@ class TurnCompaction:
 
     async def _build_content(self, work: _Work, shrunk: Shrunk) -> CommitContent:
         """Build what is to be written of finished work; nothing if it saved nothing."""
-        drafts, before, after = await asyncio.to_thread(_measure_saving, self._take_snapshot(), shrunk)
-        if after >= before:
-            self._note_without_effect(before)
+        saving = await asyncio.to_thread(_measure_saving, self._take_snapshot(), shrunk)
+        if saving.after_tokens >= saving.before_tokens:
+            self._note_without_effect(saving.before_tokens)
             self._skip(work, "nothing_to_save")
             return CommitContent()
         self._work = None
         COMPACTIONS.labels(work.reason).inc()
-        completed = ChatCompaction(status="completed", reason=work.reason, before_tokens=before, after_tokens=after)
-        return CommitContent(drafts=drafts, usage=tuple(work.writer.usage), after=((completed, None),))
+        completed = ChatCompaction(
+            status="completed",
+            reason=work.reason,
+            before_tokens=saving.before_tokens,
+            after_tokens=saving.after_tokens,
+            original_messages=saving.before_entries,
+            kept_messages=saving.after_entries,
+        )
+        return CommitContent(drafts=saving.drafts, usage=tuple(work.writer.usage), after=((completed, None),))
 
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None
@@ -365,10 +372,22 @@ class TurnCompaction:
         self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
 
 
-def _measure_saving(now: Snapshot, shrunk: Shrunk) -> tuple[tuple[BlockDraft, ...], int, int]:
-    """The drafts as they can be appended now, and the tokens of a request before and after them."""
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """The drafts of summaries as they can be appended now. What the model sees before and after them: the tokens of a
+    request, and how many entries of the conversation."""
+
+    drafts: tuple[BlockDraft, ...]
+    before_tokens: int
+    after_tokens: int
+    before_entries: int
+    after_entries: int
+
+
+def _measure_saving(now: Snapshot, shrunk: Shrunk) -> _Saving:
     drafts = restamp(now, shrunk.drafts)
-    return drafts, now.tokens, now.plus(drafts).tokens if drafts else now.tokens
+    after = now.plus(drafts) if drafts else now
+    return _Saving(drafts, now.tokens, after.tokens, len(now.shown), len(after.shown))
 
 
 async def _result_of(work: _Work) -> Shrunk:

@@ -41,7 +41,7 @@ from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.events.model import AnyEvent, ChatDelta, ChatPhase
-from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path
+from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path, join_thinking
 from everturn.models.port import (
     ContextLimitExceeded,
     FinishReason,
@@ -95,6 +95,12 @@ class RoundTexts:
         self._round = round_number
         self._now = now
         self._texts: dict[tuple[str, int], _Growing] = {}
+        self._is_thinking = False
+
+    def begin(self) -> None:
+        """Announce the model call."""
+        self._is_thinking = True
+        self._emit(ChatPhase(phase="model_called"), self._round)
 
     def say(
         self,
@@ -116,6 +122,8 @@ class RoundTexts:
             text = text.lstrip()
         if not text and not raw:
             return
+        if channel == "answer":
+            self._end_thinking()
         growing = self._texts.get((channel, instance))
         if growing is None:
             growing = self._texts[channel, instance] = _Growing(marker, format, artifact, self._now())
@@ -125,7 +133,8 @@ class RoundTexts:
             growing.pieces.append(text)
 
     def complete(self) -> None:
-        """Mark all texts as completed."""
+        """Mark the thinking and all texts as completed."""
+        self._end_thinking()
         for (channel, instance), growing in self._texts.items():
             if not growing.completed:
                 growing.completed = True
@@ -134,6 +143,7 @@ class RoundTexts:
     def show_again(self, *, without: str) -> None:
         """Send all texts again, after a rewind, but forget those of one channel."""
         self._texts = {key: growing for key, growing in self._texts.items() if key[0] != without}
+        self.begin()
         for (channel, instance), growing in self._texts.items():
             text, growing.pieces = "".join(growing.pieces), []
             self._send(channel, instance, growing, text, completed=False)
@@ -157,6 +167,12 @@ class RoundTexts:
     def raw(self) -> dict[tuple[str, int], str]:
         """All texts so far as written, by channel and instance."""
         return {key: "".join(growing.raw) for key, growing in self._texts.items()}
+
+    def _end_thinking(self) -> None:
+        if self._is_thinking:
+            self._is_thinking = False
+            thinking = join_thinking(self.text("thinking", instance) for instance in self.instances("thinking"))
+            self._emit(ChatPhase(phase="model_thought", thinking=thinking), self._round)
 
     def _send(self, channel: str, instance: int, growing: _Growing, text: str, *, completed: bool) -> None:
         delta = ChatDelta(
@@ -307,6 +323,7 @@ class Generator:
         timeouts = 0
         for tries_left in reversed(range(self._retries.max_broken_replies + 1)):
             reply = _Reply(call, self._native)
+            reply.texts.begin()
             try:
                 return await self._generate_once(call, reply)
             except ModelFailed as failure:

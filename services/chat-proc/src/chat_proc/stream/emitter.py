@@ -21,6 +21,7 @@ from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import (
     AnyEvent,
+    ChatCompaction,
     ChatDelta,
     ChatPhase,
     ChatRewind,
@@ -45,8 +46,8 @@ MAX_ENTRY_BYTES = 256 * 1024
 """Size of one entry in Redis; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
 LINGER_S = 0.03
-"""How long the start of a turn, a status or the end of a text waits for an event that goes into the same entry. Each
-entry costs CPU in the worker, Redis and the ingress, however little it carries."""
+"""How long the start of a turn or of a model call, the end of its thinking or of a text, or a status waits for an event
+that goes into the same entry. Each entry costs CPU in the worker, Redis and the ingress, however little it carries."""
 
 
 class UnsentEvent:
@@ -154,7 +155,11 @@ class UncommittedEvents:
 
     def add(self, event_id: EventCursor, data: AnyEvent, round_number: int | None) -> None:
         match data:
+            case ChatPhase(phase="model_called" | "model_thought"):
+                key = round_number, data.type, event_id
             case ChatPhase() | ChatTool():  # a step, or the next phase, is sent instead
+                return
+            case ChatStart():  # a rewind shows it
                 return
             case ChatDelta(channel=channel, instance=instance):
                 key = round_number, channel, instance
@@ -232,9 +237,12 @@ class Emitter:
         it."""
         self._view = view
 
-    def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
-        """Give the event its id and send it soon."""
-        self._uncommitted.add(self._enqueue(data, round_number), data, round_number)
+    def emit(self, data: AnyEvent, round_number: int | None = None, *, is_committed: bool = False) -> None:
+        """Give the event its id and send it soon. A rewind is not followed by the event again if it reports a change of
+        the turn's state that `is_committed`, because the rewind shows it."""
+        event_id = self._enqueue(data, round_number)
+        if not is_committed or isinstance(data, ChatCompaction):
+            self._uncommitted.add(event_id, data, round_number)
         if len(self._pending) > MAX_PENDING_EVENTS:
             self._request_rewind("too many unsent")
 
@@ -396,4 +404,8 @@ class Emitter:
 
 
 def _can_wait(data: AnyEvent) -> bool:
-    return isinstance(data, ChatStart | ConvStatus) or (isinstance(data, ChatDelta) and not data.text)
+    match data:
+        case ChatStart() | ConvStatus() | ChatPhase(phase="model_called" | "model_thought") | ChatDelta(text=""):
+            return True
+        case _:
+            return False

@@ -451,9 +451,9 @@ class LeasedTurn:
         if content.rewind:
             self._emitter.rewind()
         for data in build_answer_events(blocks):
-            self._emitter.emit(data, last_round(blocks))
+            self._emitter.emit(data, last_round(blocks), is_committed=True)
         for data, round_number in content.after:
-            self._emitter.emit(data, round_number)
+            self._emitter.emit(data, round_number, is_committed=True)
 
 
 def _find_turn_start(blocks: Sequence[Block], turn_id: TurnId) -> int:
