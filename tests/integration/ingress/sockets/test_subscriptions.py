@@ -1,9 +1,14 @@
 """Following conversations: replay, order, and the ends of a subscription."""
 
+import json
 from typing import Any
 
-from everturn.events.model import ConvStatus
+import httpx2
+from helpers.event_examples import EXAMPLES
 
+from everturn.events.model import ChatSignal, ConvStatus
+
+FOLLOWUP: dict[str, Any] = {"signal_id": "sig_9", "kind": "followup", "state": "applied", "text": "More."}
 FOREIGN = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 
 
@@ -42,6 +47,59 @@ async def read_stream(stream: Any, last: str) -> Any:
         if frame.data and (frame.event in ("ready", "stream_snapshot") or frame.data.id):
             yield frame.event, frame.data.id, getattr(frame.data.data, "text", None)
         if frame.id == last:
+            return
+
+
+async def test_a_socket_gets_the_steps_view_as_a_stream_does(
+    socket: Any, chat: Any, worker: Any, client: httpx2.AsyncClient
+) -> None:
+    sent = await chat.send("hello")
+    conversation, turn_id = sent["conversation_id"], sent["turn_id"]
+    await worker.claim(conversation)
+    ids = [each for data in EXAMPLES[1:-3] for each in await worker.publish(conversation, data, turn_id=turn_id)]
+
+    for cut in (None, "0-0", ids[0], ids[9]):
+        after = {} if cut is None else {"after": cut}
+        answer = await socket.call("conv_subscribe", {"conversation_id": conversation, "view": "steps", **after})
+        (last,) = await worker.publish(conversation, ChatSignal(**FOLLOWUP), turn_id=turn_id)
+        over_socket = [event async for event in read_socket_steps(socket, last)]
+        url = f"/conversations/default/default/{conversation}/events"
+        async with client.stream("GET", url, params={"view": "steps", **after}) as response:
+            over_sse = [event async for event in read_sse_steps(response, last)]
+        await socket.call("conv_unsubscribe", {"conversation_id": conversation})
+
+        assert answer["body"] == {"conversation_id": conversation, "after": cut, "view": "steps"}
+        assert over_socket == over_sse
+        assert {name for name, _ in over_socket} >= {"ready", "inject"}
+
+
+async def test_an_unknown_view_is_refused(socket: Any, chat: Any) -> None:
+    conversation = (await chat.send("hello"))["conversation_id"]
+
+    for view in ("ag-ui", "", "STEPS", None, 1):
+        refused = await socket.call("conv_subscribe", {"conversation_id": conversation, "view": view})
+        assert refused["status"] == 422
+        assert "view" in str(refused["body"])
+
+
+async def read_socket_steps(socket: Any, last: str) -> Any:
+    """Names and payloads up to the event `last`, without phases, which hints repeat."""
+    while True:
+        name, data = await socket.next()
+        if name not in ("session_info", "phase"):
+            yield name, data
+        if data.get("id") == last:
+            return
+
+
+async def read_sse_steps(response: httpx2.Response, last: str) -> Any:
+    name = ""
+    async for line in response.aiter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: ") and name != "phase":
+            yield name, json.loads(line.removeprefix("data: "))
+        elif line == f"id: {last}":
             return
 
 

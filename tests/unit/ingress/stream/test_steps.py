@@ -10,10 +10,12 @@ from everturn.core.errors import problem
 from everturn.events.model import (
     AnyEvent,
     ChatApproval,
+    ChatCompaction,
     ChatComplete,
     ChatDelta,
     ChatError,
     ChatFollowups,
+    ChatPhase,
     ChatRewind,
     ChatSignal,
     ChatStart,
@@ -25,7 +27,7 @@ from everturn.events.model import (
     encode_envelope,
 )
 from everturn.events.turn_view import build_state
-from everturn.events.views import ApprovalView, StepView, TextView, TurnView
+from everturn.events.views import ApprovalView, SignalView, StepView, TextView, TurnView
 from everturn.timeline.turns import TurnUsage
 from everturn_testing.events.scenarios import PROJECT, TENANT
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
@@ -49,10 +51,17 @@ def read(raw: bytes) -> list[tuple[str | None, str | None, Any]]:
     return found
 
 
-def show(*data: AnyEvent) -> list[tuple[str, Any]]:
+def show(*data: AnyEvent, cursor: str | None = "1-1") -> list[tuple[str, Any]]:
+    """Names and payloads, without the id and the conversation that every event has."""
     projector = StepsProjector()
-    shown = [read(projector.project_frame(frame(each))) for each in data]
-    return [(event, body) for frames in shown for _, event, body in frames if event]
+    shown = [read(projector.project_frame(frame(each, cursor))) for each in data]
+    common = ("id", "conversation_id")
+    return [
+        (event, {key: value for key, value in body.items() if key not in common})
+        for frames in shown
+        for _, event, body in frames
+        if event
+    ]
 
 
 def delta(channel: str, index: int, text: str, *, completed: bool = False) -> ChatDelta:
@@ -85,22 +94,48 @@ def test_an_answer_begins_grows_and_ends() -> None:
     ]
 
 
-def test_a_thought_is_sent_when_it_ends() -> None:
+def test_each_model_call_is_thinking_that_begins_and_ends() -> None:
     shown = show(
-        delta("thinking", 0, "Let me "), delta("thinking", 1, "see."), delta("thinking", 2, "", completed=True)
+        ChatPhase(phase="model_called"),
+        delta("thinking", 0, "Let me "),
+        delta("thinking", 1, "see."),
+        ChatPhase(phase="model_thought", thinking="Let me see."),
+        delta("thinking", 2, "", completed=True),
     )
 
-    assert [(body["status"], body.get("reasoning")) for _, body in shown] == [("start", None), ("done", "Let me see.")]
+    assert shown == [
+        ("step", {"turn_id": "t", "type": "thinking", "status": "start", "iteration": 2}),
+        ("step", {"turn_id": "t", "type": "thinking", "status": "done", "iteration": 2, "reasoning": "Let me see."}),
+    ]
 
 
-def test_a_thought_is_kept_within_bounds() -> None:
-    projector = StepsProjector()
-    for index in range(100):
-        projector.project_frame(frame(delta("thinking", index, "x" * 1_000)))
+def test_the_selection_of_tools_is_a_phase() -> None:
+    shown = show(ChatPhase(phase="selecting_tools", total_tools=30))
 
-    (_, _, body), *_ = read(projector.project_frame(frame(delta("thinking", 100, "", completed=True))))
+    assert shown == [("phase", {"turn_id": "t", "phase": "selecting_tools", "total_tools": 30})]
 
-    assert len(body["reasoning"]) == 20_000
+
+def test_a_phase_of_a_newer_worker_is_a_phase() -> None:
+    frames = StepsProjector().project_frame(
+        frame(ChatPhase(phase="model_called")).replace(b"model_called", b"model_dreams")
+    )
+
+    ((_, event, body),) = read(frames)
+    assert (event, body["phase"]) == ("phase", "model_replying")
+
+
+def test_a_compaction_counts_messages_and_tokens_if_its_worker_did() -> None:
+    done = ChatCompaction(
+        status="completed", reason="hard", before_tokens=900, after_tokens=300, original_messages=40, kept_messages=9
+    )
+    older = ChatCompaction(status="completed", reason="hard", before_tokens=900, after_tokens=300)
+
+    (_, counted), (_, uncounted) = show(done, older)
+
+    assert counted == {
+        "turn_id": "t", "original_messages": 40, "kept_messages": 9, "before_tokens": 900, "after_tokens": 300,
+    }  # fmt: skip
+    assert (uncounted["original_messages"], uncounted["kept_messages"]) == (None, None)
 
 
 def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
@@ -135,8 +170,9 @@ def test_a_new_client_of_a_waiting_conversation_gets_its_approval() -> None:
 
     shown = show(StreamSnapshot(state=build_state(waiting, tenant=TENANT, project=PROJECT)))
 
-    assert [event for event, _ in shown] == ["reset", "turn", "step", "approval", "phase"]
-    assert (shown[3][1]["state"], shown[4][1]["phase"]) == ("pending", "waiting")
+    assert [event for event, _ in shown] == ["reset", "turn", "step", "step", "step", "approval", "phase"]
+    assert [body["type"] for event, body in shown if event == "step"] == ["thinking", "thinking", "iteration"]
+    assert (shown[5][1]["state"], shown[6][1]["phase"]) == ("pending", "waiting")
 
 
 def test_turn_phase_and_injection_are_sent() -> None:
@@ -146,6 +182,12 @@ def test_turn_phase_and_injection_are_sent() -> None:
     assert [event for event, _ in shown] == ["phase", "turn", "inject"]
     assert shown[0][1] == {"phase": "queued", "position": 3}
     assert shown[2][1]["content"] == "Only the north."
+
+
+def test_the_hint_of_an_applied_signal_injects_nothing_again() -> None:
+    signal = ChatSignal(signal_id="s", kind="followup", state="applied", text="Only the north.", round=2)
+
+    assert show(signal, cursor=None) == []
 
 
 def test_the_end_carries_the_whole_result_or_the_error() -> None:
@@ -162,12 +204,36 @@ def test_the_end_carries_the_whole_result_or_the_error() -> None:
 
 def test_a_rewind_restarts_the_turn() -> None:
     step = StepView(step="c", status="completed", title="Echo", round=1, tool_id="demo.echo", result_preview="a")
-    text = TextView(round=2, channel="answer", instance=0, marker="answer", format="markdown", text="So far")
-    turn = TurnView(turn_id="t", ordinal=1, status="running", text="Hi", steps=(step,), texts=(text,), sealed_round=1)
+    texts = (
+        TextView(round=1, channel="thinking", instance=0, marker="thinking", format="markdown", text="One."),
+        TextView(round=1, channel="thinking", instance=1, marker="thinking", format="markdown", text="Two."),
+        TextView(round=2, channel="answer", instance=0, marker="answer", format="markdown", text="So far"),
+    )
+    signals = (
+        SignalView(signal_id="s_1", kind="followup", state="applied", text="Only the north.", round=1),
+        SignalView(signal_id="s_2", kind="followup", state="accepted", text="And the south."),
+        SignalView(signal_id="s_3", kind="cancel", state="applied", text="", round=1),
+    )
+    turn = TurnView(
+        turn_id="t", ordinal=1, status="running", text="Hi", steps=(step,), texts=texts, signals=signals, sealed_round=1
+    )
 
     shown = show(ChatRewind(turn=turn))
 
-    assert [event for event, _ in shown] == ["reset", "turn", "step", "step", "answer", "answer"]
+    assert [(event, body.get("type"), body.get("status")) for event, body in shown] == [
+        ("reset", None, None),
+        ("turn", None, None),
+        ("inject", "inject", None),
+        ("step", "thinking", "start"),
+        ("step", "thinking", "done"),
+        ("step", "iteration", "start"),
+        ("step", "iteration", "done"),
+        ("step", "answer", "start"),
+        ("answer", None, "start"),
+        ("answer", None, "delta"),
+    ]
+    assert shown[2][1]["content"] == "Only the north."
+    assert shown[4][1]["reasoning"] == "One.\n\nTwo."
     assert shown[-1][1]["content"] == "So far"
 
 
@@ -188,7 +254,8 @@ def test_the_last_of_several_frames_has_the_id() -> None:
     unknown = projector.project_frame(encode_frame("chat.later", b'{"type":"chat.later"}', cursor="3-9"))
     hint = projector.project_frame(frame(ConvStatus(state="idle"), None))
 
-    assert [cursor for cursor, _, _ in several] == [None, None, "3-7"]
+    assert [cursor for cursor, _, _ in several] == [None, None, "3-7"] == [body.get("id") for _, _, body in several]
+    assert {body["conversation_id"] for _, _, body in several} == {"c"}
     assert (none, unknown, hint) == (b"id: 3-8\n\n", b"id: 3-9\n\n", b"")
 
 

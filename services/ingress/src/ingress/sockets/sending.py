@@ -18,9 +18,10 @@ from ingress.metrics import IngressMetrics
 from ingress.sockets.calls import Answer, Payload, TargetIn, check_form
 from ingress.sockets.packets import build_refusal, render_event, render_own
 from ingress.sockets.websocket import BoundedWebSocket
-from ingress.stream.feed import MIN_BYTES_PER_S, StreamEdge, read_cursor
+from ingress.stream.feed import MIN_BYTES_PER_S, StreamEdge, View, read_cursor
 from ingress.stream.frames import split_frames
 from ingress.stream.hub import Subscription
+from ingress.stream.steps import project_steps
 
 CLOSE_TIMEOUT_S = 5
 MAX_SUBSCRIPTIONS = 32
@@ -101,9 +102,10 @@ class Outlet:
 
 
 class SubscribeIn(TargetIn):
-    """A conversation, and the event id to continue after; `0-0` is before the first event."""
+    """A conversation, the event id to continue after (`0-0` is before the first event), and what to send of it."""
 
     after: str | None = Field(default=None, max_length=80)
+    view: View = "native"
 
 
 class SubscribedOut(JsonBody):
@@ -111,6 +113,7 @@ class SubscribedOut(JsonBody):
 
     conversation_id: str
     after: str | None
+    view: View
 
 
 class UnsubscribedOut(JsonBody):
@@ -152,10 +155,12 @@ class Subscriptions:
             if self._outlet.closed:
                 self._hub.close(client)
             else:
-                feed = self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
+                feed = self._open[conversation_id] = self._group.create_task(
+                    self._run(conversation_id, client, form.view)
+                )
                 # A task that is cancelled before its first step never runs.
                 feed.add_done_callback(partial(self._release, conversation_id, client))
-        return 200, SubscribedOut(conversation_id=conversation_id, after=form.after)
+        return 200, SubscribedOut(conversation_id=conversation_id, after=form.after, view=form.view)
 
     async def unsubscribe(self, _: Caller, payload: Payload) -> Answer:
         """Stop following a conversation."""
@@ -176,11 +181,12 @@ class Subscriptions:
         if task:
             await end_tasks(task)
 
-    async def _run(self, conversation_id: ConversationId, client: Subscription) -> None:
+    async def _run(self, conversation_id: ConversationId, client: Subscription, view: View) -> None:
         """Feed the client until its socket closes, the server drains or the conversation is gone."""
+        frames = self._feed.chunks(client)
         # A client that disconnected is not an error: its socket ends by itself.
         with contextlib.suppress(OSError):
-            async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
+            async with contextlib.aclosing(project_steps(frames) if view == "steps" else frames) as chunks:
                 async for chunk in chunks:
                     await self._outlet.write_events(map(render_event, split_frames(chunk)))
             # When the credential expires, the whole socket ends with that reason.

@@ -157,7 +157,13 @@ async def get_events(
             examples=["3-17"],
         ),
     ] = None,
-    view: Annotated[View, Query(description="`steps` is for simple clients; `native` is everything.")] = "native",
+    view: Annotated[
+        View,
+        Query(
+            description="`native` is everything. `steps` is for simple clients: `turn`, `step`, `answer`, `inject`, "
+            "`compact`, `phase`, `approval`, `done` and `reset`, each with a flat payload."
+        ),
+    ] = "native",
     ticket: Annotated[
         str | None,
         Query(

@@ -3,6 +3,8 @@
 Events are `ready`, `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done`, `reset` and
 `server_shutdown`. Ids are those of the native stream, so a client can resume with either view. When one event becomes
 several frames, the last has the id; an event that this view does not show becomes a frame with only its id.
+
+A frame follows from its event alone, so a client that resumes gets what it would have got without the interruption.
 """
 
 from collections.abc import AsyncGenerator, Iterator
@@ -14,12 +16,13 @@ from pydantic import ValidationError
 
 from everturn.events import model as events
 from everturn.events.model import Envelope, parse_envelope
+from everturn.events.turn_view import join_thinking, try_build_terminal_event
 from everturn.events.views import ApprovalView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
-MAX_REASONING_CHARS = 20_000
-"""The longest reasoning text that is kept per thought until it ends."""
 _APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires_at", "reason"}
+_INJECTED = ("followup", "steer", "event")
+"""The kinds of signals that add to a turn's input."""
 Shown = tuple[str, dict[str, Any]]
 
 
@@ -40,11 +43,10 @@ def _split(chunk: bytes) -> Iterator[bytes]:
 
 
 class StepsProjector:
-    """Projects one client's stream. The only state is thoughts that have not ended, and the last turn that has: its end
-    can be in a snapshot and follow as an event."""
+    """Projects one client's stream. Its only state is the last turn whose end was shown: after a snapshot or a rewind
+    that contains the end, the event that ends the turn can follow."""
 
     def __init__(self) -> None:
-        self._thoughts: dict[tuple[str | None, int | None, int], str] = {}
         self._ended: str | None = None
 
     def project_frame(self, frame: bytes) -> bytes:
@@ -54,12 +56,15 @@ class StepsProjector:
         fields = dict(line.split(b": ", 1) for line in frame.rstrip(b"\n").split(b"\n") if b": " in line)
         tail = b"".join(name + b": " + fields[name] + b"\n" for name in (b"retry", b"id") if name in fields)
         try:
-            shown = list(self.project(parse_envelope(fields[b"data"])))
+            envelope = parse_envelope(fields[b"data"])
         except (KeyError, ValidationError):
             # The event is of a newer worker: this view skips what it does not know.
-            shown = []
+            return tail + b"\n" if tail else b""
+        shown = [(name, {**data, "conversation_id": envelope.conversation_id}) for name, data in self.project(envelope)]
         if not shown:
             return tail + b"\n" if tail else b""
+        if b"id" in fields:
+            shown[-1][1]["id"] = fields[b"id"].decode()
         frames = b"".join(_encode(name, data) for name, data in shown)
         return frames[:-1] + tail + b"\n"  # the id is last, as in `encode_frame`
 
@@ -73,10 +78,16 @@ class StepsProjector:
                 yield "phase", {"phase": state, "position": position}
             case events.ChatStart(turn_id=turn_id, text=text):
                 yield "turn", {"turn_id": turn_id, "text": text}
+            case events.ChatPhase(phase="model_called"):
+                yield "step", {**at, **_start_thinking(envelope.round)}
+            case events.ChatPhase(phase="model_thought", thinking=thinking):
+                yield "step", {**at, **_end_thinking(envelope.round, thinking or "")}
+            case events.ChatPhase() as phase:
+                yield "phase", {**at, **phase.model_dump(exclude={"type"}, exclude_none=True)}
+            case events.ChatStep(status="started") as step:
+                yield "step", {**at, **_start_iteration(step, envelope.round)}
             case events.ChatStep() as step:
-                yield "step", {**at, **_build_step(step, envelope.round)}
-            case events.ChatDelta(channel="thinking") as delta:
-                yield from self._project_thought(envelope, delta)
+                yield "step", {**at, **_end_iteration(step, envelope.round)}
             case events.ChatDelta(channel="answer") as delta:
                 yield from _project_answer(at, delta)
             case events.ChatApproval() as approval:
@@ -84,10 +95,11 @@ class StepsProjector:
             case events.ChatCompaction(status="started"):
                 yield "phase", {**at, "phase": "compacting"}
             case events.ChatCompaction(status="completed") as done:
-                yield "compact", {**at, "before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
-            case events.ChatPhase() as phase:
-                yield "phase", {**at, **phase.model_dump(exclude={"type"}, exclude_none=True)}
-            case events.ChatSignal(state="applied", kind="followup" | "steer" | "event", text=text):
+                messages = {"original_messages": done.original_messages, "kept_messages": done.kept_messages}
+                tokens = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
+                yield "compact", {**at, **messages, **tokens}
+            # Without an id it is a hint, which repeats the state of a signal whenever a client connects.
+            case events.ChatSignal(state="applied", kind=kind, text=text) if envelope.id and kind in _INJECTED:
                 yield "inject", {**at, "type": "inject", "content": text}
             case events.ChatComplete() | events.ChatError() as end:
                 if self._ended != envelope.turn_id:
@@ -107,37 +119,71 @@ class StepsProjector:
             case _:
                 return
 
-    def _project_thought(self, envelope: Envelope, delta: events.ChatDelta) -> Iterator[Shown]:
-        key = (envelope.turn_id, envelope.round, delta.instance)
-        thinking = {"turn_id": envelope.turn_id, "type": "thinking", "iteration": envelope.round}
-        if delta.index == 0:
-            yield "step", {**thinking, "status": "start"}
-        kept = self._thoughts.pop(key, "") + delta.text
-        if delta.completed:
-            yield "step", {**thinking, "status": "done", "reasoning": kept[:MAX_REASONING_CHARS]}
-        else:
-            # One turn runs at a time, so an open thought of an earlier turn never ends.
-            self._thoughts = {each: text for each, text in self._thoughts.items() if each[0] == envelope.turn_id}
-            self._thoughts[key] = kept[:MAX_REASONING_CHARS]
-
     def _project_turn(self, turn: TurnView) -> Iterator[Shown]:
-        """A turn as if the client had followed it from its beginning, with each text in one piece."""
+        """A turn as if the client had followed it from its beginning, with each text in one piece. What is not
+        committed yet follows as events."""
         at = {"turn_id": turn.turn_id}
         yield "turn", {**at, "text": turn.text}
-        for step in turn.steps:
-            yield "step", {**at, **_build_step(step, step.round)}
-        for approval in turn.approvals:
-            yield "approval", {**at, **_build_approval(approval)}
-        for text in turn.texts:
-            if text.channel == "answer":
-                yield from _project_answer(at, _as_delta(text, completed=text.round <= turn.sealed_round))
-        if turn.outcome or turn.error:
+        items = (*turn.texts, *turn.steps, *turn.approvals)
+        last = max(turn.sealed_round, *(item.round for item in items), *(each.round or 0 for each in turn.signals), 0)
+        for number in range(last + 1):
+            for name, data in _project_round(turn, number):
+                yield name, {**at, **data}
+        if (end := try_build_terminal_event(turn)) is not None:
             self._ended = turn.turn_id
-            end = {"answer": turn.answer, "iterations": turn.rounds, "elapsed": (turn.elapsed_ms or 0) / 1000}
-            usage = turn.usage.model_dump() if turn.usage else None
-            error = turn.error.model_dump(exclude_none=True) if turn.error else None
-            ended = {"outcome": turn.outcome, "cut_reason": turn.cut_reason, "usage": usage, "error": error}
-            yield "done", {**at, **end, **ended}
+            yield "done", {**at, **_build_end(end)}
+
+
+def _project_round(turn: TurnView, number: int) -> Iterator[Shown]:
+    """Round 0 is what precedes the first model call."""
+    for signal in turn.signals:
+        if signal.state == "applied" and signal.kind in _INJECTED and (signal.round or 0) == number:
+            yield "inject", {"type": "inject", "content": signal.text}
+    if 0 < number <= turn.sealed_round:
+        thoughts = [text.text for text in turn.texts if text.round == number and text.channel == "thinking"]
+        yield "step", _start_thinking(number)
+        yield "step", _end_thinking(number, join_thinking(thoughts))
+    for text in turn.texts:
+        if text.round == number and text.channel == "answer":
+            yield from _project_answer({}, _as_delta(text, completed=number <= turn.sealed_round))
+    steps = [step for step in turn.steps if step.round == number]
+    for step in steps:
+        yield "step", _start_iteration(step, number)
+    for approval in turn.approvals:
+        if approval.round == number:
+            yield "approval", _build_approval(approval)
+    for step in steps:
+        if step.status != "started":
+            yield "step", _end_iteration(step, number)
+
+
+def _start_thinking(iteration: int | None) -> dict[str, Any]:
+    return {"type": "thinking", "status": "start", "iteration": iteration}
+
+
+def _end_thinking(iteration: int | None, reasoning: str) -> dict[str, Any]:
+    return {"type": "thinking", "status": "done", "iteration": iteration, "reasoning": reasoning}
+
+
+def _start_iteration(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
+    code = {"code": step.code, "code_chars": step.code_chars} if step.code is not None else {}
+    return {**_name_iteration(step, iteration, "start"), "tool_args": step.params, **code}
+
+
+def _end_iteration(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
+    elapsed = None if step.duration_ms is None else step.duration_ms / 1000
+    end = {"observation": step.result_preview, "error": step.error, "iter_elapsed": elapsed}
+    return {**_name_iteration(step, iteration, "done"), **end}
+
+
+def _name_iteration(step: events.ChatStep | StepView, iteration: int | None, status: str) -> dict[str, Any]:
+    return {
+        "type": "iteration",
+        "status": status,
+        "iteration": iteration,
+        "tool_name": step.tool_id or step.title,
+        "step": step.step,
+    }
 
 
 def _project_answer(at: dict[str, Any], delta: events.ChatDelta) -> Iterator[Shown]:
@@ -156,28 +202,18 @@ def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
     )
 
 
-def _build_step(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
-    fields = {"type": "iteration", "iteration": iteration, "tool_name": step.tool_id or step.title, "step": step.step}
-    if step.status == "started":
-        code = {"code": step.code, "code_chars": step.code_chars} if step.code is not None else {}
-        return {**fields, "status": "start", "tool_args": step.params, **code}
-    elapsed = None if step.duration_ms is None else step.duration_ms / 1000
-    end = {"observation": step.result_preview, "error": step.error, "iter_elapsed": elapsed}
-    return {**fields, "status": "done", **end}
-
-
 def _build_approval(approval: events.ChatApproval | ApprovalView) -> dict[str, Any]:
     return approval.model_dump(include=_APPROVAL_FIELDS)
 
 
 def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:
-    fields = {"iterations": end.rounds, "usage": end.usage.model_dump(), "elapsed": end.elapsed_ms / 1000}
+    counts = {"iterations": end.rounds, "usage": end.usage.model_dump(), "elapsed": end.elapsed_ms / 1000}
     match end:
         case events.ChatComplete(answer=answer, outcome=outcome, cut_reason=cut_reason):
-            return {**fields, "answer": answer, "outcome": outcome, "cut_reason": cut_reason, "error": None}
+            return {"answer": answer, **counts, "outcome": outcome, "cut_reason": cut_reason, "error": None}
         case events.ChatError(problem=problem):
             error = problem.model_dump(exclude_none=True)
-            return {**fields, "answer": None, "outcome": None, "cut_reason": None, "error": error}
+            return {"answer": None, **counts, "outcome": None, "cut_reason": None, "error": error}
 
 
 def _encode(name: str, data: dict[str, Any]) -> bytes:
