@@ -326,7 +326,8 @@ def build_kits(
     hotset: Hotset | None,
     selectable: frozenset[str] = frozenset(),
 ) -> Kits:
-    """The kits that the operator's settings describe; turns may choose among the `selectable` tools. Raises BadConfig if a model's configuration can't be used."""
+    """The kits that the operator's settings describe; turns may choose among the `selectable` tools. Raises BadConfig
+    if a model's configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
     traits = narrow_traits(model, fallback)
     reply_tokens = traits.limit_reply(settings.max_output_tokens)
