@@ -157,7 +157,7 @@ async def test_the_request_carries_images_and_files(provider: WireProvider, mode
         "stream": True,
         "stream_options": {"include_usage": True},
         "messages": [
-            {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+            {"role": "system", "content": "Be brief."},
             {
                 "role": "user",
                 "content": [
@@ -165,7 +165,7 @@ async def test_the_request_carries_images_and_files(provider: WireProvider, mode
                     {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
                 ],
             },
-            {"role": "assistant", "content": [{"type": "text", "text": "I see."}]},
+            {"role": "assistant", "content": "I see."},
             {
                 "role": "user",
                 "content": [
@@ -511,7 +511,7 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
         },
         {"role": "tool", "tool_call_id": "call00001", "content": "one"},
         {"role": "tool", "tool_call_id": "call00002", "content": ""},
-        {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+        {"role": "user", "content": "And now?"},
         {
             "role": "assistant",
             "content": None,

@@ -305,7 +305,7 @@ class ContextLimitExceeded(ModelFailed):
 
 
 class LanguageModel(Protocol):
-    """A model of some provider. Implementations hold no state between calls."""
+    """A model of some provider. Implementations hold nothing of a conversation between calls."""
 
     @property
     def traits(self) -> ModelTraits: ...

@@ -32,6 +32,8 @@ _LONGEST_END = 4
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
 """Also matches mixed line ends, which no provider writes."""
 _HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
+_HAS_ERROR = re.compile(rb"(?:\A|[\r\n])error:[ \t]*([^\r\n]+)")
+"""An error as llama.cpp sent it before it used `data` for that: as a field that the standard does not know."""
 _PROTOCOL_HEADERS = frozenset(
     {
         "accept",
@@ -138,7 +140,8 @@ def _check_event(size: int, lines: int) -> None:
 
 async def _keep_events_with_data(pieces: Pieces) -> AsyncGenerator[bytes, None]:
     """Yield whole events, and the rest at the end. An event with only `retry`, `id`, `event` or comments is dropped, as
-    the standard requires: OpenAI's SDK would parse its empty data as JSON, also at each empty line after an `id`."""
+    the standard requires: OpenAI's SDK would parse its empty data as JSON, also at each empty line after an `id`. An
+    error in a field of its own becomes data."""
     held = bytearray()
     async with aclosing(pieces):
         async for piece in pieces:
@@ -152,6 +155,8 @@ async def _keep_events_with_data(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                 if _HAS_DATA.search(event):
                     # The SDK would treat empty lines between events as events.
                     whole += event.strip(b"\r\n") + b"\n\n"
+                elif error := _HAS_ERROR.search(event):
+                    whole += b'data: {"error": ' + error[1] + b"}\n\n"
             if begin:
                 del held[:begin]
             if whole:

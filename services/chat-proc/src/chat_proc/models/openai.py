@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from typing import cast
 
 import httpx2
 from openai import (
@@ -20,7 +21,6 @@ from openai import (
 from openai.types.chat import (
     ChatCompletionChunk,
     ChatCompletionContentPartParam,
-    ChatCompletionContentPartTextParam,
     ChatCompletionFunctionToolParam,
     ChatCompletionMessageFunctionToolCallParam,
     ChatCompletionMessageParam,
@@ -31,19 +31,25 @@ from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJ
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.dialects import REFUSED_STATUS, Dialect
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
     build_cut_failure,
+    build_error_object_failure,
     build_failure,
     build_transport_failure,
     normalize_pieces,
+    read_fields,
+    read_text,
+    try_find_error,
     try_read_count,
     try_read_token,
 )
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.think_tags import split_thinking
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
@@ -68,6 +74,10 @@ from everturn.models.port import (
 from everturn.models.tokens import estimate_usage
 
 _OFFICIAL_HOST = "api.openai.com"
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers put what a model thought. A delta can have both, with the same text, or one of them empty."""
+_FAILED_ENDS = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
+"""Finish reasons of replies that a failure ended: of vLLM, Mistral and OpenRouter, DeepSeek, and Z.ai."""
 
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
@@ -116,7 +126,10 @@ def _build_client(server: Server | None, *, max_bytes: int | None = None) -> Asy
 
 
 class OpenAIModel:
-    """One model of one client. The caller retries: `build_model` disables the SDK's own retries."""
+    """One model of one client. The caller retries: `build_model` disables the SDK's own retries.
+
+    It remembers what its server refused, and asks no more in a form that it does not accept.
+    """
 
     def __init__(
         self, client: AsyncOpenAI, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -124,6 +137,8 @@ class OpenAIModel:
         self._client = client
         self._traits = traits
         self._now = now
+        # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
+        self._dialect = Dialect(max_completion_tokens=client.base_url.host == _OFFICIAL_HOST)
 
     @property
     def traits(self) -> ModelTraits:
@@ -132,7 +147,7 @@ class OpenAIModel:
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply; closing the generator closes the HTTP response."""
         try:
-            async with aclosing(normalize_pieces(self._stream(request))) as pieces:
+            async with aclosing(normalize_pieces(split_thinking(self._stream(request)))) as pieces:
                 async for piece in pieces:
                     yield piece
         except APIStatusError as error:
@@ -154,30 +169,43 @@ class OpenAIModel:
             async for chunk in stream:
                 for piece in reply.read(chunk):
                     yield piece
+                if reply.error is not None:
+                    raise build_error_object_failure(reply.error, stream.response.headers, self._now())
         if reply.finish_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
-        # OpenAI's newer models reject `max_tokens`; many compatible servers accept nothing else.
-        official = self._client.base_url.host == _OFFICIAL_HOST
+        """Ask in the form that the server accepts. Each refusal can teach one difference, so the number of requests is
+        bounded."""
+        while True:
+            tried = self._dialect
+            try:
+                return await self._ask(request, tried)
+            except APIStatusError as refusal:
+                learned = tried.adapt(_read_message(refusal)) if refusal.status_code in REFUSED_STATUS else None
+                if learned is None:
+                    raise
+                self._dialect = learned
+
+    async def _ask(self, request: ModelRequest, dialect: Dialect) -> AsyncStream[ChatCompletionChunk]:
         max_tokens = self._traits.limit_reply(request.max_output_tokens)
         return await self._client.chat.completions.create(
             model=self._traits.name,
-            messages=render_messages(request.messages),
+            messages=render_messages(dialect.arrange(request.messages)),
             tools=[_render_tool(tool) for tool in request.tools] or omit,
             tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
             response_format=_render_form(request.reply_form) if request.reply_form else omit,
-            max_completion_tokens=max_tokens if official else omit,
-            max_tokens=omit if official else max_tokens,
+            max_completion_tokens=max_tokens if dialect.max_completion_tokens else omit,
+            max_tokens=omit if dialect.max_completion_tokens else max_tokens,
             stream=True,
-            stream_options={"include_usage": True},
+            stream_options={"include_usage": True} if dialect.stream_options else omit,
         )
 
     def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
         kind = error.type if error.code is None else error.code
-        return build_failure(status=status, kind=kind, message=error.message, headers=headers, now=self._now())
+        return build_failure(status=status, kind=kind, message=_read_message(error), headers=headers, now=self._now())
 
 
 class ReplyReader:
@@ -193,6 +221,8 @@ class ReplyReader:
         self.response_model: str | None = None
         self.response_id: str | None = None
         self.has_events = False
+        self.error: Mapping[str, object] | None = None
+        """The fields of the error that ended the reply."""
         self._calls = ToolCallReader()
 
     def read(self, chunk: object) -> list[ModelPiece]:
@@ -200,32 +230,27 @@ class ReplyReader:
         self.has_events = True
         if not isinstance(chunk, ChatCompletionChunk):
             return []
-        self.usage = _try_read_usage(getattr(chunk, "usage", None)) or self.usage
+        choice = _try_find_choice(chunk)
+        # Kimi puts the usage into the choice.
+        self.usage = _try_read_usage(chunk) or _try_read_usage(choice) or self.usage
         self.response_model = try_read_token(getattr(chunk, "model", None)) or self.response_model
         self.response_id = try_read_token(getattr(chunk, "id", None)) or self.response_id
-        match chunk:
-            case ChatCompletionChunk(choices=[Choice() as choice, *_]):
-                if self.finish_reason != "refusal":  # after the text of a refusal the API closes with "stop"
-                    self.finish_reason = try_read_token(getattr(choice, "finish_reason", None)) or self.finish_reason
-                return self._read_delta(getattr(choice, "delta", None))
-            case _:
-                return []
+        self.error = try_find_error(read_fields(chunk)) or try_find_error(read_fields(choice)) or self.error
+        reason = try_read_token(getattr(choice, "finish_reason", None))
+        if reason in _FAILED_ENDS:
+            self.error = self.error or {"message": f"finish reason {reason}"}
+        elif self.finish_reason != "refusal":  # after the text of a refusal the API closes with "stop"
+            self.finish_reason = reason or self.finish_reason
+        return self._read_delta(getattr(choice, "delta", None))
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:
-        pieces: list[ModelPiece] = []
-        match delta:
-            case ChoiceDelta(model_extra={"reasoning_content": str(text)} | {"reasoning": str(text)}) if text:
-                pieces.append(ReasoningDelta(text))
-            case _:
-                pass
-        match delta:
-            case ChoiceDelta(content=str(text)) if text:
-                pieces.append(TextDelta(text))
-            case ChoiceDelta(refusal=str(text)) if text:
-                self.finish_reason = "refusal"
-                pieces.append(TextDelta(text))
-            case _:
-                pass
+        fields = read_fields(delta)
+        pieces = _read_content(fields.get("content"))
+        if thought := next((text for name in _REASONING_FIELDS if (text := _read_text(fields.get(name)))), ""):
+            pieces.insert(0, ReasoningDelta(thought))
+        if refused := _read_text(fields.get("refusal")):
+            self.finish_reason = "refusal"
+            pieces.append(TextDelta(refused))
         self.chars += sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta | ReasoningDelta))
         for call in self._read_calls(delta):
             self.chars += len(call.name) + len(call.arguments)
@@ -249,6 +274,41 @@ class ReplyReader:
                 pass
 
 
+def _read_message(error: APIError) -> str:
+    """The server's words: the SDK finds them only where OpenAI has them."""
+    found = read_fields(error.body).get("message")
+    if error.body is None or (found and isinstance(found, str)):
+        return error.message
+    return f"{error.message} - {read_text(error.body)}"
+
+
+def _try_find_choice(chunk: ChatCompletionChunk) -> Choice | None:
+    match getattr(chunk, "choices", None):
+        case [Choice() as choice, *_]:
+            return choice
+        case _:
+            return None
+
+
+def _read_content(content: object) -> list[ModelPiece]:
+    """The content of a delta: a text, or a list of parts of the types `text` and `thinking`, as Mistral sends."""
+    if not isinstance(content, list):
+        return [TextDelta(text)] if (text := _read_text(content)) else []
+    pieces: list[ModelPiece] = []
+    for part in map(read_fields, cast("list[object]", content)):
+        if text := _read_text(part.get("text")):
+            pieces.append(TextDelta(text))
+        thought = part.get("thinking")
+        for each in cast("list[object]", thought) if isinstance(thought, list) else [thought]:
+            if text := _read_text(read_fields(each).get("text", each)):
+                pieces.append(ReasoningDelta(text))
+    return pieces
+
+
+def _read_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def render_messages(messages: Sequence[PromptMessage]) -> list[ChatCompletionMessageParam]:
     """The API's messages. It caches prefixes automatically, so cache points are not sent.
 
@@ -262,25 +322,27 @@ def render_messages(messages: Sequence[PromptMessage]) -> list[ChatCompletionMes
 
 
 def _render_message(message: PromptMessage, sent_ids: Mapping[str, str]) -> Iterator[ChatCompletionMessageParam]:
-    """System, assistant and tool messages are text."""
+    """A message without media has one text: not every server accepts a list of parts."""
     match message.role:
-        case "system":
-            yield {"role": "system", "content": _render_texts(message)}
-        case "assistant":
-            calls = [_render_call(part, sent_ids) for part in message.parts if isinstance(part, ToolCallPart)]
-            if calls:
-                # Not a list of parts: not every server accepts one beside calls.
-                text = "\n\n".join(part.text for part in message.parts if isinstance(part, TextPart))
-                yield {"role": "assistant", "content": text or None, "tool_calls": calls}
-            else:
-                yield {"role": "assistant", "content": _render_texts(message)}
         case "tool":
             for part in message.parts:
                 if isinstance(part, ToolResultPart):
                     yield {"role": "tool", "tool_call_id": sent_ids[part.call_id], "content": part.text}
+        case "assistant":
+            calls = [_render_call(part, sent_ids) for part in message.parts if isinstance(part, ToolCallPart)]
+            text = _join_texts(message)
+            if calls:
+                yield {"role": "assistant", "content": text or None, "tool_calls": calls}
+            else:
+                yield {"role": "assistant", "content": text}
+        case "system":
+            yield {"role": "system", "content": _join_texts(message)}
         case "user":
-            parts = [part for part in message.parts if isinstance(part, TextPart | MediaPart)]
-            yield {"role": "user", "content": [_render_part(part) for part in parts]}
+            if any(isinstance(part, MediaPart) for part in message.parts):
+                parts = [part for part in message.parts if isinstance(part, TextPart | MediaPart)]
+                yield {"role": "user", "content": [_render_part(part) for part in parts]}
+            else:
+                yield {"role": "user", "content": _join_texts(message)}
 
 
 def _render_call(part: ToolCallPart, sent_ids: Mapping[str, str]) -> ChatCompletionMessageFunctionToolCallParam:
@@ -309,8 +371,8 @@ def _render_form(form: JsonReply) -> ResponseFormatJSONObject | ResponseFormatJS
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(form.schema)}}
 
 
-def _render_texts(message: PromptMessage) -> list[ChatCompletionContentPartTextParam]:
-    return [{"type": "text", "text": part.text} for part in message.parts if isinstance(part, TextPart)]
+def _join_texts(message: PromptMessage) -> str:
+    return "\n\n".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
 def _render_part(part: RecordPart) -> ChatCompletionContentPartParam:
@@ -324,9 +386,9 @@ def _render_part(part: RecordPart) -> ChatCompletionContentPartParam:
 
 def _finish_reason(reason: str) -> FinishReason:
     match reason:
-        case "length":
+        case "length" | "model_length" | "model_context_window_exceeded" | "max_tokens":  # two of Mistral and Z.ai
             return "length"
-        case "content_filter":
+        case "content_filter" | "sensitive":  # the second is Z.ai's
             return "content_filter"
         case "refusal":
             return "refusal"
@@ -334,16 +396,20 @@ def _finish_reason(reason: str) -> FinishReason:
             return "stop"
 
 
-def _try_read_usage(usage: object) -> ModelUsage | None:
-    """The provider's usage; None if its counts are missing or invalid, then we estimate."""
-    sent = try_read_count(getattr(usage, "prompt_tokens", None))
-    received = try_read_count(getattr(usage, "completion_tokens", None))
-    if sent is None or received is None:
+def _try_read_usage(sent: object) -> ModelUsage | None:
+    """The usage of a chunk or choice; None if its counts are missing or invalid, then we estimate."""
+    usage = read_fields(read_fields(sent).get("usage"))
+    prompt, completion = try_read_count(usage.get("prompt_tokens")), try_read_count(usage.get("completion_tokens"))
+    if prompt is None or completion is None:
         return None
-    details = getattr(usage, "prompt_tokens_details", None)
+    # xAI and Gemini count what the model thought in the total only.
+    total = try_read_count(usage.get("total_tokens")) or 0
+    details = read_fields(usage.get("prompt_tokens_details"))
+    # DeepSeek and Kimi have names of their own for what was cached.
+    cached = (details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
     return ModelUsage(
-        input_tokens=sent,
-        output_tokens=received,
-        cache_read_tokens=min(try_read_count(getattr(details, "cached_tokens", None)) or 0, sent),
-        cache_write_tokens=min(try_read_count(getattr(details, "cache_write_tokens", None)) or 0, sent),
+        input_tokens=prompt,
+        output_tokens=max(completion, total - prompt),
+        cache_read_tokens=min(next((count for each in cached if (count := try_read_count(each))), 0), prompt),
+        cache_write_tokens=min(try_read_count(details.get("cache_write_tokens")) or 0, prompt),
     )

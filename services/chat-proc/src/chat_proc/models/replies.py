@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import cast
 
 import httpx2
+from pydantic import BaseModel
 
 from everturn.models.port import (
     ContextLimitExceeded,
@@ -53,7 +54,14 @@ _TOO_LONG_PHRASES = (
     "exceeds the context",
     "exceed the context",
     "context length",
+    "context size",  # llama.cpp
     "context window",
+    "exceeded model token limit",  # Kimi
+    "exceeds the maximum number of tokens",  # Gemini
+    "maximum allowed input length",  # OpenRouter
+    "maximum prompt length",  # xAI
+    "range of input length",  # DashScope
+    "reduce the length of the messages",  # Groq
 )
 _SENTENCES: Mapping[FailureKind, str] = {
     "unauthorized": "The provider rejected the API key or denied access",
@@ -88,6 +96,13 @@ _KIND_OF_TOKEN: Mapping[str, FailureKind] = {
     "authentication_error": "unauthorized",
     "permission_error": "unauthorized",
 }
+
+
+def read_fields(value: object) -> Mapping[str, object]:
+    """The fields of a JSON object, or of an object that an SDK made of one; empty for other values."""
+    if isinstance(value, BaseModel):
+        return dict(value)
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def try_read_count(value: object) -> int | None:
@@ -226,17 +241,35 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
 
 
 def try_build_error_object(body: bytes, headers: Mapping[str, str], now: datetime) -> ModelFailed | None:
-    """The failure that a JSON reply with status 200 reports, as `{"error": {...}}` or `{"error": "..."}`; None if it
-    reports no known kind of error."""
+    """The failure that a JSON reply with status 200 reports, in a form that `try_find_error` knows; None if it reports
+    no known kind of error."""
     try:
-        value: object = json.loads(body)
+        error = try_find_error(json.loads(body))
     except (ValueError, RecursionError):
         return None
-    error = cast("dict[str, object]", value).get("error") if isinstance(value, dict) else None
-    fields = cast("dict[str, object]", error) if isinstance(error, dict) else {"message": error}
-    kind = fields.get("type") if fields.get("code") is None else fields["code"]
-    failure = build_failure(status=200, kind=kind, message=fields.get("message"), headers=headers, now=now)
-    return None if error is None or failure.kind == "provider_error" else failure
+    if error is None:
+        return None
+    failure = build_error_object_failure(error, headers, now)
+    return None if failure.kind == "provider_error" else failure
+
+
+def try_find_error(value: object) -> Mapping[str, object] | None:
+    """The fields of the error that a JSON value reports: `{"error": {...}}`, `{"error": "..."}`, either of them in a
+    list (Gemini), or `{"object": "error", ...}` (vLLM); None if it reports none."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return try_find_error(items[0]) if len(items) == 1 else None
+    fields = read_fields(value)
+    if fields.get("object") == "error":
+        return fields
+    error = fields.get("error")
+    return read_fields(error) or ({"message": error} if error else None)
+
+
+def build_error_object_failure(error: Mapping[str, object], headers: Mapping[str, str], now: datetime) -> ModelFailed:
+    """The failure for an error with status 200, inside a stream or in place of one."""
+    kind = error.get("type") if error.get("code") is None else error["code"]
+    return build_failure(status=200, kind=kind, message=error.get("message"), headers=headers, now=now)
 
 
 def build_cut_failure(headers: Mapping[str, str], now: datetime, *, has_events: bool) -> ModelFailed:
@@ -292,7 +325,7 @@ def _is_too_long(status: int, kind: str | None, message: str) -> bool:
     if status == 413 or kind in _TOO_LONG_KINDS:
         return True
     lowered = message.lower()
-    return status in (200, 400, 422) and any(phrase in lowered for phrase in _TOO_LONG_PHRASES)
+    return status in (200, 400, 422, 500) and any(phrase in lowered for phrase in _TOO_LONG_PHRASES)
 
 
 def _seconds(value: str | None, *, divisor: int) -> float | None:

@@ -1,6 +1,6 @@
 """Tool calls as servers stream them: finds out which delta belongs to which call of a reply.
 
-docs/how-to/add-a-model-provider.md lists what servers send. A call begins with a delta that has a name and belongs to
+docs/models.md lists what servers send. A call begins with a delta that has a name and belongs to
 no call so far. All other deltas continue one; what belongs to no call is skipped, because a call without a name can't
 be run.
 """
