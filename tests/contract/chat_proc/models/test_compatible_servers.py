@@ -306,6 +306,17 @@ def read_roles(body: dict[str, Any]) -> list[str]:
     return [message["role"] for message in body["messages"]]
 
 
+def check_results_follow_their_calls(body: dict[str, Any]) -> None:
+    open_calls: list[str] = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == open_calls.pop(0)
+        else:
+            assert not open_calls
+        open_calls += [call["id"] for call in message.get("tool_calls", ())]
+    assert not open_calls
+
+
 ROLES = ["system", "user", "assistant", "tool", "tool", "user", "assistant", "tool"]
 SEPARATED = ["system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant", "tool"]
 
@@ -315,10 +326,15 @@ SEPARATED = ["system", "user", "assistant", "tool", "tool", "assistant", "user",
     [
         (["Unexpected role 'user' after role 'tool'"], SEPARATED),
         (["Conversation roles must alternate user/assistant/user/assistant/..."], SEPARATED),
+        (
+            ["This model only supports single tool-calls at once!"],
+            ["system", "user", "assistant", "tool", "assistant", "tool", "user", "assistant", "tool"],
+        ),
+        (["Assistant message must have either content or tool_calls, but not both."], ROLES),
         (["System role not supported"], ROLES[1:]),
         (["Conversation roles must alternate user/assistant/..."] * 2, SEPARATED[1:]),
     ],
-    ids=["Mistral", "a template without tools", "Gemma 2", "a template without a system role"],
+    ids=["Mistral", "Mistral's templates", "Llama 3", "Mistral 7B", "Gemma 2", "a template without a system role"],
 )
 async def test_roles_are_arranged_as_a_chat_template_requires(
     provider: WireProvider, model: OpenAIModel, messages: list[str], expected: list[str]
@@ -331,8 +347,11 @@ async def test_roles_are_arranged_as_a_chat_template_requires(
 
     first, *_, last = [received.body for received in provider.received]
     assert (read_roles(first), read_roles(last)) == (ROLES, expected)
+    check_results_follow_their_calls(last)
     if "system" not in expected:
         assert last["messages"][0]["content"] == "Be brief.\n\nRun both."
+    if "either content" in messages[0]:
+        assert [message["content"] for message in last["messages"] if "tool_calls" in message] == [None, None]
     check_body(CompletionCreateParamsStreaming, last)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 import httpx2
+import structlog
 from openai import (
     APIConnectionError,
     APIError,
@@ -73,6 +74,7 @@ from everturn.models.port import (
 )
 from everturn.models.tokens import estimate_usage
 
+_log = structlog.get_logger(__name__)
 _OFFICIAL_HOST = "api.openai.com"
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put what a model thought. A delta can have both, with the same text, or one of them empty."""
@@ -138,7 +140,8 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
-        self._dialect = Dialect(max_completion_tokens=client.base_url.host == _OFFICIAL_HOST)
+        official = client.base_url.host == _OFFICIAL_HOST
+        self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
 
     @property
     def traits(self) -> ModelTraits:
@@ -188,6 +191,9 @@ class OpenAIModel:
                 if learned is None:
                     raise
                 self._dialect = learned
+                _log.info(
+                    "Changed the form of requests", model=self._traits.ledger_name, refused=sorted(learned.refused)
+                )
 
     async def _ask(self, request: ModelRequest, dialect: Dialect) -> AsyncStream[ChatCompletionChunk]:
         max_tokens = self._traits.limit_reply(request.max_output_tokens)
@@ -197,10 +203,10 @@ class OpenAIModel:
             tools=[_render_tool(tool) for tool in request.tools] or omit,
             tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
             response_format=_render_form(request.reply_form) if request.reply_form else omit,
-            max_completion_tokens=max_tokens if dialect.max_completion_tokens else omit,
-            max_tokens=omit if dialect.max_completion_tokens else max_tokens,
+            max_completion_tokens=omit if dialect.accepts("max_tokens") else max_tokens,
+            max_tokens=max_tokens if dialect.accepts("max_tokens") else omit,
             stream=True,
-            stream_options={"include_usage": True} if dialect.stream_options else omit,
+            stream_options={"include_usage": True} if dialect.accepts("stream_options") else omit,
         )
 
     def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
