@@ -422,6 +422,35 @@ CALLS = {
         ),
         TWO,
     ),
+    "the same index and id for all calls": (
+        (
+            called(fragment('{"n":1}', name="read", index=0, id="a")),
+            called(fragment('{"n":', name="read", index=0, id="a")),
+            called(fragment("2}", name="read", index=0, id="a")),
+            called(fragment("{}", name="write", index=0, id="a")),
+        ),
+        [("read", "a", '{"n":1}'), ("read", "a", '{"n":2}'), ("write", "a", "{}")],
+    ),
+    "the same id for all calls, and no indexes": (
+        (called(fragment('{"n":1}', name="read", id="a"), fragment('{"n":2}', name="read", id="a")),),
+        [("read", "a", '{"n":1}'), ("read", "a", '{"n":2}')],
+    ),
+    "the same id for all calls in parts, and no indexes": (
+        (
+            called(fragment('{"n":1}', name="read", id="a")),
+            called(fragment('{"n":', name="read", id="a")),
+            called(fragment("2}", id="a")),
+        ),
+        [("read", "a", '{"n":1}'), ("read", "a", '{"n":2}')],
+    ),
+    "the id and name again in a part that begins with a brace": (
+        (
+            called(fragment('{"n":', name="read", index=0, id="a")),
+            called(fragment('{"m":{}', name="read", index=0, id="a")),
+            called(fragment("}}", name="read", index=0, id="a")),
+        ),
+        [("read", "a", '{"n":{"m":{}}}')],
+    ),
     "another id in each part": (
         (called(fragment('{"n":', name="read", index=0, id="a")), called(fragment("1}", index=0, id="x"))),
         TWO[:1],

@@ -6,7 +6,7 @@ be run.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chat_proc.models.replies import try_read_token
 from everturn.models.port import ToolCallDelta
@@ -19,8 +19,19 @@ class _Call:
     number: int
     call_id: str
     name: str
-    last_char: str = ""
-    """The last character of its arguments that is not blank."""
+    written: list[str] = field(default_factory=list[str])
+    """Its arguments so far."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its arguments so far are JSON."""
+        if not self.written or not self.written[-1].rstrip().endswith("}"):
+            return False
+        try:
+            json.loads("".join(self.written))
+        except (ValueError, RecursionError):
+            return False
+        return True
 
 
 class ToolCallReader:
@@ -47,8 +58,9 @@ class ToolCallReader:
         if place is not None:
             self._by_index[place] = call
         if token:
-            self._by_id.setdefault(token, call)
-        call.last_char = text.rstrip()[-1:] or call.last_char
+            self._by_id[token] = call
+        if text:
+            call.written.append(text)
         if begins:
             return ToolCallDelta(call.number, text, call.name, call.call_id)
         return ToolCallDelta(call.number, text)
@@ -62,12 +74,12 @@ class ToolCallReader:
 
 def _is_another(call: _Call, call_id: str, name: str, text: str) -> bool:
     """Whether a delta with a name is not a part of this call, although it has the same index or none."""
-    if call_id and call.call_id:
-        return call_id != call.call_id
+    if call_id and call.call_id and call_id != call.call_id:
+        return True
     if name != call.name:
         return True
-    # Without ids, some servers repeat the name with each part of a call, and others send several calls of one tool.
-    return call.last_char == "}" and text.lstrip().startswith("{")
+    # Some servers repeat id and name with each part of a call, and others send several calls with the same ones.
+    return text.lstrip().startswith("{") and call.is_complete
 
 
 def _read_arguments(arguments: object) -> str:
