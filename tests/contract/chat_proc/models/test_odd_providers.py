@@ -39,6 +39,14 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
+parts = st.lists(st.fixed_dictionaries({}, optional={"text": JSON, "thinking": JSON}), max_size=3)
+deltas = st.fixed_dictionaries({}, optional={"content": JSON | parts, "reasoning": JSON, "refusal": JSON})
+COUNTS = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "cached_tokens"]
+counts = st.dictionaries(st.sampled_from(COUNTS), JSON)
+own_fields = {"usage": JSON | counts, "error": JSON}
+choices = st.fixed_dictionaries({"delta": deltas | JSON}, optional={**own_fields, "finish_reason": JSON})
+chunks = st.fixed_dictionaries({}, optional={**own_fields, "choices": st.lists(choices, max_size=2), "object": JSON})
+"""Chunks of servers that speak OpenAI's API, with fields of any shape."""
 Build = Callable[[httpx2.MockTransport], LanguageModel]
 
 
@@ -145,6 +153,15 @@ def test_calls_of_any_shape_never_crash_us(
     arguments: object,
 ) -> None:
     ask(build, build_stream(*build_events(index, call_id, name, arguments)))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(chunk=chunks)
+def test_fields_that_only_some_servers_send_never_crash_us(chunk: dict[str, Any]) -> None:
+    try:
+        ask(build_openai, build_stream(chunk, *build_openai_events("Hello", 1, "stop")))
+    except ModelFailed:
+        """Refused in order."""
 
 
 @pytest.mark.parametrize("build", [build_openai, build_anthropic])
