@@ -118,6 +118,30 @@ async def test_a_reply_without_an_end_mark_and_usage_is_whole(provider: WireProv
     assert pieces[-1].usage.estimated
 
 
+@pytest.mark.parametrize("finish", [None, ""])
+async def test_usage_after_a_reply_ends_it_without_a_finish_reason(
+    provider: WireProvider, model: OpenAIModel, finish: str | None
+) -> None:
+    *_, usage, done = build_openai_events("unused")
+    provider.answer_events(chunk({"content": "Hello"}), chunk({}, finish), usage, done)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert join_text(pieces) == "Hello"
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert (pieces[-1].reason, pieces[-1].usage.input_tokens) == ("stop", 1_000)
+
+
+async def test_usage_in_the_middle_does_not_end_a_reply(provider: WireProvider, model: OpenAIModel) -> None:
+    *_, usage, done = build_openai_events("unused")
+    provider.answer_events(usage, chunk({"content": "Hel"}), done)
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.kind == "cut_reply"
+
+
 def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
     choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
     return f"data: {json.dumps({'id': 'c', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"

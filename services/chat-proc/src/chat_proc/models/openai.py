@@ -174,10 +174,11 @@ class OpenAIModel:
                     yield piece
                 if reply.error is not None:
                     raise build_error_object_failure(reply.error, stream.response.headers, self._now())
-        if reply.finish_reason is None:
+        reason = reply.finish_reason or ("stop" if reply.ends_with_usage else None)
+        if reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
-        yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
+        yield ReplyFinished(_finish_reason(reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
         """Ask in the form that the server accepts. Each refusal can teach one difference, so the number of requests is
@@ -227,6 +228,9 @@ class ReplyReader:
         self.response_model: str | None = None
         self.response_id: str | None = None
         self.has_events = False
+        self.ends_with_usage = False
+        """Whether the last chunk has usage and no choice: the API sends it after the reply, and some servers send it
+        without any finish reason before it."""
         self.error: Mapping[str, object] | None = None
         """The fields of the error that ended the reply."""
         self._calls = ToolCallReader()
@@ -238,7 +242,9 @@ class ReplyReader:
             return []
         choice = _try_find_choice(chunk)
         # Kimi puts the usage into the choice.
-        self.usage = _try_read_usage(chunk) or _try_read_usage(choice) or self.usage
+        counted = _try_read_usage(chunk)
+        self.usage = counted or _try_read_usage(choice) or self.usage
+        self.ends_with_usage = counted is not None and choice is None
         self.response_model = try_read_token(getattr(chunk, "model", None)) or self.response_model
         self.response_id = try_read_token(getattr(chunk, "id", None)) or self.response_id
         self.error = try_find_error(read_fields(chunk)) or try_find_error(read_fields(choice)) or self.error
