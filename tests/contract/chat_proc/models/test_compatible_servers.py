@@ -379,14 +379,17 @@ async def test_roles_are_arranged_as_a_chat_template_requires(
     check_body(CompletionCreateParamsStreaming, last)
 
 
-async def test_a_refusal_that_teaches_nothing_is_a_failure(provider: WireProvider, model: OpenAIModel) -> None:
-    provider.answer_error(*refuse(400, "Conversation roles must alternate"))
+async def test_a_form_that_does_not_help_is_not_kept(provider: WireProvider, model: OpenAIModel) -> None:
+    for _ in range(3):
+        provider.answer_error(*refuse(400, "Conversation roles must alternate"))
+    provider.answer_events(*build_openai_events("hi"))
 
     with pytest.raises(ModelFailed) as raised:
         await collect_pieces(model, build_native_request())
+    await collect_pieces(model, build_native_request())
 
     assert (raised.value.kind, raised.value.retryable) == ("bad_request", False)
-    assert len(provider.received) == 3
+    assert [read_roles(received.body) for received in provider.received] == [ROLES, SEPARATED, SEPARATED[1:], ROLES]
 
 
 async def test_texts_are_sent_as_one_and_pictures_as_data(provider: WireProvider, model: OpenAIModel) -> None:

@@ -130,7 +130,7 @@ def _build_client(server: Server | None, *, max_bytes: int | None = None) -> Asy
 class OpenAIModel:
     """One model of one client. The caller retries: `build_model` disables the SDK's own retries.
 
-    It remembers what its server refused, and asks no more in a form that it does not accept.
+    It remembers what its server refuses, and asks no more in a form that it does not accept.
     """
 
     def __init__(
@@ -182,19 +182,22 @@ class OpenAIModel:
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
         """Ask in the form that the server accepts. Each refusal can teach one difference, so the number of requests is
-        bounded."""
+        bounded. What was learned is kept once it helped."""
+        dialect = self._dialect
         while True:
-            tried = self._dialect
             try:
-                return await self._ask(request, tried)
+                stream = await self._ask(request, dialect)
             except APIStatusError as refusal:
-                learned = tried.adapt(_read_message(refusal)) if refusal.status_code in REFUSED_STATUS else None
+                learned = dialect.adapt(_read_message(refusal)) if refusal.status_code in REFUSED_STATUS else None
                 if learned is None:
                     raise
-                self._dialect = learned
-                _log.info(
-                    "Changed the form of requests", model=self._traits.ledger_name, refused=sorted(learned.refused)
-                )
+                dialect = learned
+            else:
+                if dialect != self._dialect:
+                    self._dialect = dialect
+                    model = self._traits.ledger_name
+                    _log.info("Changed the form of requests", model=model, refused=sorted(dialect.refused))
+                return stream
 
     async def _ask(self, request: ModelRequest, dialect: Dialect) -> AsyncStream[ChatCompletionChunk]:
         max_tokens = self._traits.limit_reply(request.max_output_tokens)
