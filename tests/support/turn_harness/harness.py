@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
+from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
@@ -82,6 +82,9 @@ class Bench:
         fanout: bool = False,
         one_thinking: bool = False,
         codec: CodecName = "channels",
+        synthesis: Synthesis = "off",
+        selectable: Iterable[str] = (),
+        selection_threshold: int = 12,
         hotset: Hotset | None = None,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
@@ -106,6 +109,9 @@ class Bench:
         self.fanout = fanout
         self.one_thinking = one_thinking
         self.codec: CodecName = codec
+        self.synthesis: Synthesis = synthesis
+        self.selectable = frozenset(selectable)
+        self.selection_threshold = selection_threshold
         self.limits = limits or TurnLimits()
         self.ratios = LearnedRatios()
         self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool(), HideTool()])
@@ -338,6 +344,9 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
         policy=CallPolicy(bench.address_rules, MemoryConversationReader(bench.platform)),
         codec=build_test_codec(bench),
         native=build_test_codec(bench, "native"),
+        synthesis=bench.synthesis,
+        selectable=bench.selectable,
+        selection_threshold=bench.selection_threshold,
         code="no programs here",
         context=bench.context,
         limits=bench.limits,

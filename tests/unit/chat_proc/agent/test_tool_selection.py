@@ -4,13 +4,17 @@ import asyncio
 import json
 
 import pytest
-from turn_harness.tools import TextParams
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.tools import DemoTool, TextParams
 
 from chat_proc.agent.tool_selection import MAX_CHOSEN, MAX_QUESTION_CHARS, build_selection_messages, choose_tools
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.models.calls import CallTracker
 from chat_proc.models.structured import TOOL_NAME, StructuredLimits
-from everturn.models.port import ModelFailed, ModelTraits, TextPart
+from everturn.events.model import ChatPhase
+from everturn.models.port import CodecName, ModelFailed, ModelTraits, TextPart
+from everturn.timeline.blocks import CompletionBody, NoticeBody
 from everturn.turns.model import Effect
 from everturn_testing.models.scripted_model import Call, Fail, Finish, Pause, Say, Script, ScriptedModel
 
@@ -118,3 +122,100 @@ def test_the_catalog_has_a_short_line_for_each_tool() -> None:
 
 def test_a_long_question_is_cut() -> None:
     assert len(read_user_text("x" * 100_000, spec("crm.find"))) < MAX_QUESTION_CHARS + 100
+
+
+def many_tools() -> list[DemoTool]:
+    return [DemoTool(f"shop.tool_{n}") for n in range(30)]
+
+
+def name_tools(*names: str) -> str:
+    return json.dumps({"tools": list(names)})
+
+
+def select_from(tools: list[DemoTool], *scripts: Script, codec: CodecName = "native") -> Bench:
+    return Bench(*scripts, tools=tools, codec=codec, selectable=[tool.spec.tool_id for tool in tools])
+
+
+def declared(bench: Bench) -> list[list[str]]:
+    """The declared tools of each request, without those of the loop."""
+    requests = bench.model.requests
+    return [
+        [tool.name for tool in each.tools if tool.name.startswith("shop__")] for each in requests if not each.force_tool
+    ]
+
+
+async def test_a_turn_with_many_tools_makes_one_more_call_and_declares_what_it_chose() -> None:
+    bench = select_from(many_tools(), name_tools("shop.tool_3", "shop.tool_1"), [Call("shop__tool_1")], "Done.")
+    await bench.say("Do it.")
+
+    await bench.work()
+
+    assert declared(bench)[1:] == [["shop__tool_1", "shop__tool_3"]] * 2
+    assert len(bench.model.requests) == 3
+    phases = [event.data for event in await bench.published() if isinstance(event.data, ChatPhase)]
+    assert [phase.total_tools for phase in phases if phase.phase == "selecting_tools"] == [30]
+    await check_conversation(bench)
+
+
+async def test_a_tool_that_was_not_chosen_can_not_be_called() -> None:
+    tools = many_tools()
+    bench = select_from(tools, name_tools("shop.tool_1"), [Call("shop__tool_9")], "Not possible.")
+    await bench.say("Do it.")
+
+    await bench.work()
+
+    assert tools[9].calls.total() == 0
+    assert "There is no tool" in bench.texts(NoticeBody)[0]
+
+
+@pytest.mark.parametrize("reply", ["What?", '{"tools": []}', '{"tools": ["shop.nothing"]}'])
+async def test_without_a_usable_choice_all_tools_are_offered(reply: str) -> None:
+    bench = select_from(many_tools(), reply, reply, "Done.")
+    if reply == '{"tools": []}':
+        bench = select_from(many_tools(), reply, "Done.")
+    await bench.say("Do it.")
+
+    await bench.work()
+
+    assert len(declared(bench)[-1]) == 30
+    assert bench.texts(CompletionBody) == ["Done."]
+
+
+async def test_the_tools_of_the_turn_before_are_kept_while_they_are_enough() -> None:
+    bench = select_from(
+        many_tools(),
+        name_tools("shop.tool_1", "shop.tool_2"),
+        "One.",
+        name_tools("shop.tool_2"),
+        "Two.",
+        name_tools("shop.tool_5"),
+        "Three.",
+    )
+    for _ in range(3):
+        await bench.say("Do it.")
+        await bench.work()
+
+    answered = [tools for tools in declared(bench) if tools]
+    assert answered == [["shop__tool_1", "shop__tool_2"], ["shop__tool_1", "shop__tool_2"], ["shop__tool_5"]]
+
+
+async def test_another_worker_offers_the_same_tools_without_asking_again() -> None:
+    bench = select_from(many_tools(), name_tools("shop.tool_1"), [Call("shop__tool_1")], "Done.")
+    await bench.say("Do it.")
+
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
+    bench.expire_lease()
+    await bench.work()
+
+    assert declared(bench)[-1] == ["shop__tool_1"] and len(bench.model.requests) == 3
+    assert bench.texts(CompletionBody) == ["Done."]
+
+
+async def test_a_few_tools_are_all_offered_without_a_call() -> None:
+    tools = many_tools()[:12]
+    bench = select_from(tools, "Done.")
+    await bench.say("Do it.")
+
+    await bench.work()
+
+    assert (len(bench.model.requests), len(declared(bench)[0])) == (1, 12)

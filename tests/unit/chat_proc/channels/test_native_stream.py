@@ -158,3 +158,38 @@ def test_names_are_unique_and_short() -> None:
         build_native_names(["a.b", "a__b"])
     with pytest.raises(BadConfig, match="64 characters"):
         build_native_names(["a" * 65])
+
+
+WRITTEN = '{"name": "react__read", "arguments": {"paths": ["a"]}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRITTEN,
+        f"<tool_call>\n{WRITTEN}\n</tool_call>",
+        f"```json\n{WRITTEN}\n```",
+        '<tool_call>{"name": "react.read", "arguments": "{\\"paths\\": [\\"a\\"]}"}</tool_call>',
+        '[{"type": "function", "function": {"name": "react__read", "arguments": {"paths": ["a"]}}}]',
+    ],
+)
+def test_calls_that_a_server_left_in_the_text_are_made(text: str) -> None:
+    pieces, decision = read([text[:7], text[7:]])
+
+    assert calls_of(decision) == [("react.read", {"paths": ["a"]})]
+    assert not any(isinstance(piece, AnswerText) for piece in pieces)
+
+
+@pytest.mark.parametrize("text", ['{"name": "Ann"}', "[1, 2]", "```python\nprint(1)\n```", "`x` is 4."])
+def test_other_json_and_code_is_an_answer(text: str) -> None:
+    pieces, decision = read([text])
+
+    assert decision.actions[0].final_answer == text
+    assert "".join(piece.text for piece in pieces if isinstance(piece, AnswerText)) == text
+
+
+@pytest.mark.parametrize("arguments", ["null", '"{\\"paths\\": [\\"a\\"]}"'])
+def test_null_and_arguments_that_are_encoded_twice_are_read(arguments: str) -> None:
+    _, decision = read([ToolCallDelta(0, name="react__read"), ToolCallDelta(0, arguments=arguments)])
+
+    assert calls_of(decision) in ([("react.read", {})], [("react.read", {"paths": ["a"]})])

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from chat_proc.agent.drafting import GiveAnswer, RoundContext, draft_cut_notice, write_round
+from chat_proc.agent.drafting import GiveAnswer, RoundContext, draft_cut_notice, draft_missing_start, write_round
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
@@ -20,13 +20,13 @@ from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.roles import SUMMARY, SYNTHESIS
 from chat_proc.models.structured import StructuredLimits, structured_call
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
+from chat_proc.turn.manifests import RequestRecord
 from everturn.core.cancellation import Ran, run_until
 from everturn.core.refs import completion_ref, working_summary_ref
 from everturn.models.port import LanguageModel, ModelFailed, ModelRequest, PromptMessage, TextPart
 from everturn.timeline.blocks import (
     AttemptBody,
     Block,
-    BlockDraft,
     BlockType,
     CompletionBody,
     EventBody,
@@ -87,7 +87,9 @@ class TurnFinisher:
         attempt, generated = pending.attempt, None
         is_interrupted = bool(await turn.inbox.load_unseen())
         if is_hidden(attempt) and not is_interrupted:
-            generated = await self._synthesize(turn, context, attempt)
+            following = replace(context, round=pending.round + 1)
+            generated = await self._synthesize(turn, following, attempt)
+            context = context if generated is None else following
         answer = _read_answer(attempt) if generated is None else _read_synthesis(generated)
         notes = TurnNotes()
         if codec.name != "channels" and self._kit.summary_model is not None and not is_interrupted:
@@ -99,21 +101,37 @@ class TurnFinisher:
         return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
     async def _synthesize(self, turn: LeasedTurn, context: RoundContext, attempt: AttemptBody) -> Generated | None:
-        """None if the model fails, writes nothing, or is interrupted."""
+        """None if the model fails, writes nothing, or is interrupted: the draft is whole. The call is a round of its own: that of the
+        attempt is closed."""
         trace = build_trace(turn.turn_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
-        messages = _build_messages("synthesis", trace)
-        request = ModelRequest(messages, self._kit.limits.max_output_tokens)
+        system = load_topic("synthesis")
+        request = ModelRequest(_build_messages(system, trace), self._kit.limits.max_output_tokens)
+        turn.manifests.keep(self._record(turn, context, request, system))
         try:
             generated = await self._generator.generate(turn, request, _PROSE, context.round, closing=True)
         except ModelFailed as failure:
             _log.warning("Could not synthesize the answer", turn_id=turn.turn_id, error=failure.detail)
             return None
-        if generated.stopped or is_blank(generated.texts.text("answer")):
+        is_partial = generated.stopped or generated.decision.stopped_by == "provider_error"
+        if is_partial or is_blank(generated.texts.text("answer")):
             turn.record_usage(generated.usage)
             turn.rewind()
             return None
         generated.texts.complete()
         return generated
+
+    def _record(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest, system: str) -> RequestRecord:
+        model = self._generator.model.traits.ledger_name
+        return RequestRecord(
+            request=request,
+            items=(),
+            turn_id=turn.turn_id,
+            round=context.round,
+            model=model,
+            sent_at=context.now,
+            ratio=self._kit.ratios.of(model),
+            preamble=turn.manifests.keep_preamble(system),
+        )
 
     async def _write_notes(self, model: LanguageModel, turn: LeasedTurn, answer: str) -> TurnNotes:
         trace = build_trace(turn.turn_blocks, answer, answer_title="ANSWER", result_chars=MAX_NOTES_RESULT_CHARS)
@@ -121,7 +139,7 @@ class TurnFinisher:
         tracker = CallTracker(model.traits, SUMMARY, tracing=self._tracing, turn=about)
         call = structured_call(
             model,
-            _build_messages("turn_notes", trace),
+            _build_messages(load_topic("turn_notes"), trace),
             NOTES_SCHEMA,
             parse_fn=_read_notes,
             default_value=TurnNotes(),
@@ -178,11 +196,8 @@ def _render_step(call: ToolCallBody, result: ToolResultBody | None, result_chars
     return f"- {call.tool_id} ({result.status}): {text}{files}"
 
 
-def _build_messages(topic: str, trace: str) -> tuple[PromptMessage, ...]:
-    return (
-        PromptMessage("system", (TextPart(load_topic(topic)),)),
-        PromptMessage("user", (TextPart(trace),)),
-    )
+def _build_messages(system: str, trace: str) -> tuple[PromptMessage, ...]:
+    return PromptMessage("system", (TextPart(system),)), PromptMessage("user", (TextPart(trace),))
 
 
 def _read_notes(raw: Mapping[str, Any]) -> TurnNotes:
@@ -210,7 +225,7 @@ def _read_synthesis(generated: Generated) -> GiveAnswer:
 def _write(
     turn: LeasedTurn, context: RoundContext, pending: FinishTurn, generated: Generated | None, answer: GiveAnswer
 ) -> CommitContent:
-    drafts: list[BlockDraft] = []
+    drafts = [] if generated is None else draft_missing_start(context, turn.progress)
     if answer.summary:
         ref, summary = working_summary_ref(turn.turn_id), SummaryBody(text=answer.summary)
         drafts.append(context.draft(BlockType.WORKING_SUMMARY, ref, summary))

@@ -281,6 +281,11 @@ class Generator:
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._ratios = kit.ratios
 
+    @property
+    def model(self) -> LanguageModel:
+        """The model that is called first."""
+        return self._models[0]
+
     async def generate(
         self,
         turn: LeasedTurn,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from chat_proc.catalog.tool import Strategy
-from chat_proc.channels.json_text import FieldPiece, JsonFault, JsonFieldReader, JsonRefusal, Path, read_json
+from chat_proc.channels.json_text import FieldPiece, JsonFault, JsonFieldReader, JsonRefusal, Path, as_object, read_json
 from everturn.timeline.turns import CutReason
 
 ActionKind = Literal["call_tool", "complete", "exit"]
@@ -211,7 +211,7 @@ def read_action(text: str) -> Action | ActionRefusal:
     read = read_json(text)
     if isinstance(read, JsonRefusal):
         return ActionRefusal(read.fault, _JSON_SENTENCES[read.fault].format(detail=read.detail))
-    fields = _as_object(read.value)
+    fields = as_object(read.value)
     if fields is None:
         return ActionRefusal("not_an_object", f"An action is one JSON object of this form: {_SHAPE}")
     try:
@@ -272,13 +272,13 @@ def _read_call(fields: Mapping[str, object]) -> ToolCall | None:
     written = fields.get("tool_call")
     if written is None:
         return None
-    call = _as_object(written)
+    call = as_object(written)
     if call is None:
         raise _wrong_type("tool_call", "one object or null, never a list")
     tool_id = _read_text(call, "tool_id")
     if not tool_id:
         raise _Refused("missing_field", '"tool_call" has no "tool_id". Name the tool to call.')
-    params = _as_object({} if call.get("params") is None else call["params"])
+    params = as_object({} if call.get("params") is None else call["params"])
     if params is None:
         raise _wrong_type("tool_call.params", "an object")
     return ToolCall(tool_id, params)
@@ -308,10 +308,6 @@ def _check_consistency(action: Action) -> None:
                 )
             if not (action.final_answer or "").strip():
                 raise _Refused("missing_field", f'"{action.action}" needs a "final_answer" with the text for the user.')
-
-
-def _as_object(value: object) -> Mapping[str, object] | None:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
 def _wrong_type(name: str, wanted: str) -> _Refused:

@@ -1,10 +1,9 @@
 """Reads a reply that is one JSON object, of a model that can neither write channels nor call tools in a form of its
 own: pieces to show while it is written, and the `Decision` at its end."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from typing import Literal
 
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
@@ -26,10 +25,12 @@ from chat_proc.channels.json_text import (
     JsonFieldReader,
     JsonRefusal,
     Path,
+    as_object,
     read_json,
     replace_unstorable,
 )
 from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
+from chat_proc.models.json_objects import extract_json
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
@@ -43,8 +44,6 @@ _TOOLS = ("tool", "tool_id", "tool_name", "name")
 _ARGUMENTS = ("args", "arguments", "params", "parameters", "action_input")
 """Keys that models use for the same, ours first."""
 _MAX_KNOWN_CHARS = 1_000
-_MAX_OBJECTS = 20
-"""How many places of a text are tried as the beginning of its object."""
 _FENCE_START = re.compile(r"```[\w+.-]*\s*\Z|```[\w+.-]*\s*(?=\{)")
 _FOLLOWS_FENCE = re.compile(r"\s*(?:`{1,3}(?:[\w+.-]*\s*)?)?\Z")
 
@@ -268,24 +267,13 @@ def _find_object(text: str) -> Mapping[str, object] | None:
     """The object of a reply: the whole text, what a fence contains, or the first one inside other text."""
     read = read_json(unfence(text))
     if not isinstance(read, JsonRefusal):
-        return _as_object(read.value)
-    decoder, at = json.JSONDecoder(), -1
-    for _ in range(_MAX_OBJECTS):
-        at = text.find("{", at + 1)
-        if at < 0:
-            return None
-        try:
-            value, _end = cast("tuple[object, int]", decoder.raw_decode(text, at))
-        except (ValueError, RecursionError):
-            continue
-        if (fields := _as_object(value)) is not None and _try_action(fields) is not None:
-            return fields
-    return None
+        return as_object(read.value)
+    return next((fields for fields in extract_json(text) if _try_action(fields) is not None), None)
 
 
 def _try_action(fields: Mapping[str, object]) -> Action | None:
     """The action that an object describes, in our form or in one that models are known to write; None for others."""
-    call = _as_object(fields.get("tool_call")) or fields
+    call = as_object(fields.get("tool_call")) or fields
     kind = fields.get("action")
     tool = next((call[name] for name in _TOOLS if isinstance(call.get(name), str) and call[name]), None)
     if tool is None and isinstance(kind, str) and kind not in _FINAL | _CALL:
@@ -297,12 +285,8 @@ def _try_action(fields: Mapping[str, object]) -> Action | None:
         return None
     if kind is None and not any(name in call for name in _ARGUMENTS):
         return None
-    args = next((given for name in _ARGUMENTS if (given := _as_object(call.get(name))) is not None), None)
+    args = next((given for name in _ARGUMENTS if (given := as_object(call.get(name))) is not None), None)
     return Action("call_tool", tool_call=ToolCall(tool, args or {}))
-
-
-def _as_object(value: object) -> Mapping[str, object] | None:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
 def _explain(raw: str, reason: FinishReason) -> Problem:

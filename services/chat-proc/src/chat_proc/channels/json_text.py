@@ -6,7 +6,7 @@ Pieces are tracked just enough to find where a value is complete; whole values a
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple, NoReturn, cast
@@ -115,6 +115,11 @@ def decode_run(source: str, start: int) -> StringRun:
         return StringRun("", end, closed=False, broken=True)
     end = _before_lone_high_surrogate(source, start, end)
     return _decoded(source[start:end], end, closed=False)
+
+
+def as_object(value: object) -> Mapping[str, object] | None:
+    """A parsed value if it is an object."""
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
 
 
 def replace_unstorable(text: str) -> str:

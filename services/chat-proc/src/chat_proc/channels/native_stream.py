@@ -1,9 +1,9 @@
 """Reads a reply of a model that calls tools in its provider's own form: pieces to show while it is written, and the
 `Decision` at its end. Text without a call is the answer; beside calls it is thinking."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, index_sources
@@ -24,10 +24,12 @@ from chat_proc.channels.json_text import (
     FieldText,
     JsonFieldReader,
     JsonRefusal,
+    as_object,
     read_json,
     replace_unstorable,
 )
-from chat_proc.channels.prose import ProseStream
+from chat_proc.channels.prose import ProseStream, read_usable_text
+from chat_proc.models.json_objects import extract_json
 from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
@@ -107,7 +109,9 @@ class NativeStream:
         self._raw: list[str] = []
         self._calls: dict[int, _Call] = {}
         self._refused = 0
-        self._prose = ProseStream(CitationReplacer(index_sources(sources)), settled=True)
+        self._cite = CitationReplacer(index_sources(sources))
+        self._begin = ""
+        self._prose: ProseStream | None = None
         self._thinking: list[str] = []
 
     @property
@@ -122,7 +126,15 @@ class NativeStream:
             return []
         if self._calls:
             return self._think(text)
-        shown = self._prose.feed(text)
+        if self._prose is None:
+            self._begin += text
+            if not (text := self._begin.lstrip()):
+                return []
+            # A text with another beginning can only be the answer.
+            self._prose = ProseStream(self._cite, settled=text[0] not in "{[<`")
+        was_settled, shown = self._prose.is_settled, self._prose.feed(text)
+        if was_settled and not self._prose.is_settled and self._prose.shown:
+            return [AnswerWithdrawn()]
         return [AnswerText(shown, 0)] if shown else []
 
     def feed_call(self, delta: ToolCallDelta) -> list[DecisionPiece]:
@@ -155,8 +167,13 @@ class NativeStream:
         if self._calls:
             pieces = [piece for call in self._calls.values() for piece in call.finish()]
             return pieces, self._decide(stopped_by, cut=cut)
-        rest = self._prose.finish()
-        prose, raw = self._prose, "".join(self._raw)
+        raw, prose = "".join(self._raw), self._prose or ProseStream(self._cite)
+        was_settled, rest = prose.is_settled, prose.finish()
+        if not was_settled:
+            if not self._ignores_calls and self._take_written_calls(raw):
+                return [], self._decide(stopped_by, cut=cut)
+            prose = ProseStream(self._cite, settled=True)
+            rest = prose.feed(read_usable_text(raw)) + prose.finish()
         if not prose.is_settled or not prose.raw:
             return [], Decision(raw, problems=_explain_nothing(raw, reason), outside=raw, stopped_by=stopped_by)
         answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, not cut)
@@ -184,8 +201,22 @@ class NativeStream:
     def _turn_into_thinking(self) -> list[DecisionPiece]:
         """What was written before the first call is no answer."""
         said = "".join(self._raw).strip()
-        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if self._prose.shown else []
+        shown = self._prose is not None and self._prose.is_settled and self._prose.shown
+        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if shown else []
         return [*withdrawn, *(self._think(said) if said else [])]
+
+    def _take_written_calls(self, raw: str) -> bool:
+        """Read calls that the server left in the text, as it does if it does not know the model's form of them."""
+        known = {*self._names, *self._names.values()}
+        for fields in extract_json(raw):
+            function = as_object(fields.get("function")) or fields
+            name, arguments = function.get("name"), function.get("arguments", function.get("parameters", {}))
+            if isinstance(name, str) and name in known and len(self._calls) < MAX_CALLS:
+                tool_id = self._names.get(name, name)
+                call = _Call(len(self._calls), tool_id, tool_id in self._limits.code_tools)
+                call.written.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+                self._calls[len(self._calls)] = call
+        return bool(self._calls)
 
     def _decide(self, stopped_by: CutReason | None, *, cut: bool) -> Decision:
         actions: list[Action] = []
@@ -226,8 +257,13 @@ def _read_arguments(text: str) -> Mapping[str, object] | str:
     read = read_json(text)
     if isinstance(read, JsonRefusal):
         return f"Its arguments are not one JSON object ({read.detail})."
-    value = read.value
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else "Its arguments are not a JSON object."
+    if isinstance(read.value, str) and not isinstance(inner := read_json(read.value), JsonRefusal):
+        # Some servers encode the arguments twice.
+        read = inner
+    if read.value is None:
+        return {}
+    params = as_object(read.value)
+    return "Its arguments are not a JSON object." if params is None else params
 
 
 def _explain_nothing(raw: str, reason: FinishReason) -> tuple[Problem, ...]:

@@ -1,0 +1,182 @@
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.channels.actions import Decision
+from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_stream import (
+    AnswerText,
+    AnswerWithdrawn,
+    CodeText,
+    ContentText,
+    DecisionPiece,
+    ThinkingText,
+)
+from chat_proc.channels.json_stream import JsonStream
+from everturn.models.port import FinishReason
+
+CALL = {"action": "tool_call", "tool": "react.read", "args": {"paths": ["a"]}, "reasoning": "I have to read it."}
+ANSWER = {"action": "final_answer", "answer": "It is **4**.\n\nIndeed.", "reasoning": "Simple."}
+
+
+def read(
+    pieces: Sequence[str], reason: FinishReason = "stop", *, limits: DecisionLimits | None = None
+) -> tuple[list[DecisionPiece], Decision]:
+    stream = JsonStream(limits=limits or DecisionLimits())
+    shown = [piece for text in pieces for piece in stream.feed(text)]
+    last, decision = stream.finish(reason)
+    return [*shown, *last], decision
+
+
+def text_of(pieces: Sequence[DecisionPiece], kind: type[AnswerText | ThinkingText | CodeText | ContentText]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, kind))
+
+
+def call_of(decision: Decision) -> tuple[str, dict[str, object]] | None:
+    calls = [action.tool_call for action in decision.actions if action.tool_call]
+    return (calls[0].tool_id, dict(calls[0].params)) if calls else None
+
+
+def answer_of(decision: Decision) -> str | None:
+    return decision.actions[0].final_answer if decision.actions else None
+
+
+def test_an_answer_streams_while_it_is_written() -> None:
+    text = json.dumps(ANSWER)
+    stream = JsonStream(limits=DecisionLimits())
+
+    early = stream.feed(text[: text.index("Indeed")])
+    late = stream.feed(text[text.index("Indeed") :])
+    last, decision = stream.finish()
+
+    assert text_of(early, AnswerText).startswith("It is **4**.")
+    assert text_of([*early, *late, *last], AnswerText) == ANSWER["answer"] == answer_of(decision)
+    assert text_of(late, ThinkingText) == decision.beside == "Simple."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(CALL),
+        f"```json\n{json.dumps(CALL)}\n```",
+        f"I'll read it first.\n\n```json\n{json.dumps(CALL)}\n```\nThen I answer.",
+        '{"action": "call_tool", "tool_call": {"tool_id": "react.read", "params": {"paths": ["a"]}}}',
+        '{"tool": "react.read", "args": {"paths": ["a"]}}',
+        '{"name": "react.read", "arguments": {"paths": ["a"]}}',
+        '{"action": "react.read", "action_input": {"paths": ["a"]}}',
+    ],
+)
+def test_a_call_is_read_in_all_forms_that_models_write(text: str) -> None:
+    _, decision = read([text])
+
+    assert call_of(decision) == ("react.read", {"paths": ["a"]})
+    assert decision.fatal_problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"action": "final_answer", "answer": "It is 4."}',
+        '{"action": "complete", "final_answer": "It is 4."}',
+        '{"answer": "It is 4."}',
+        "```json\n" + '{"answer": "It is 4."}' + "\n```",
+        "It is 4.",
+        "  It is 4.\n",
+    ],
+)
+def test_an_answer_is_read_in_all_forms_that_models_write(text: str) -> None:
+    pieces, decision = read([text])
+
+    assert answer_of(decision) == "It is 4." and decision.fatal_problems == ()
+    assert decision.answer is not None and decision.answer.shown == "It is 4."
+    assert text_of(pieces, AnswerText) in ("It is 4.", "")
+
+
+def test_text_before_an_object_is_shown_as_thinking_once_the_object_is_read() -> None:
+    pieces, decision = read(["I will read the file now, ", "to be sure.\n", json.dumps(CALL)])
+
+    assert any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
+    assert text_of(pieces, ThinkingText) == "I will read the file now, to be sure."
+    assert call_of(decision) == ("react.read", {"paths": ["a"]})
+
+
+def test_json_that_is_no_action_is_an_answer_if_it_was_asked_for_as_text() -> None:
+    _, decision = read(['Here it is: {"a": 1}'])
+
+    assert answer_of(decision) == 'Here it is: {"a": 1}'
+
+
+def test_a_program_is_an_argument() -> None:
+    args = {"contract": [], "code": "```python\nprint(1)\n```"}
+    pieces, decision = read([json.dumps({"action": "tool_call", "tool": "run_code", "args": args})])
+
+    assert [program.text for program in decision.programs] == ["print(1)\n"]
+    assert call_of(decision) == ("run_code", {"contract": []})
+    assert "print(1)" in text_of(pieces, CodeText)
+
+
+def test_a_file_streams_if_its_path_comes_first() -> None:
+    args = {"path": "files/a.md", "channel": "canvas", "content": "Text."}
+    pieces, _ = read([json.dumps({"action": "tool_call", "tool": "react.write", "args": args})])
+
+    content = [piece for piece in pieces if isinstance(piece, ContentText)]
+    assert [(piece.tool_id, piece.path, piece.channel) for piece in content] == [
+        ("react.write", "files/a.md", "canvas")
+    ]
+
+
+def test_an_answer_that_broke_off_is_kept_as_far_as_it_was_shown() -> None:
+    text = json.dumps(ANSWER)
+    pieces, decision = read([text[: text.index("Indeed")]], "length")
+
+    assert text_of(pieces, AnswerText).strip() == "It is **4**."
+    assert decision.cut_reason == "length" and decision.fatal_problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "kind"),
+    [
+        ('{"action": "tool_call", "tool": "react.read", "args": {"pa', "stop", "not_json"),
+        ('{"action": "tool_call", "tool": "react.read", "args": {"pa', "length", "cut_by_length"),
+        ('{"action": "tool_call"}', "stop", "not_json"),
+        ("", "stop", "empty_reply"),
+        ("", "refusal", "refused"),
+    ],
+)
+def test_a_reply_without_an_action_and_without_text_has_a_problem(text: str, reason: FinishReason, kind: str) -> None:
+    _, decision = read([text], reason)
+
+    assert [problem.kind for problem in decision.fatal_problems] == [kind]
+    assert decision.actions == ()
+
+
+def test_the_characters_of_a_reply_are_bounded() -> None:
+    _, decision = read(["la " * 100], limits=DecisionLimits(max_reply_chars=50))
+
+    assert len(decision.raw) == 50 and decision.cut_reason == "size_limit"
+
+
+REPLIES = [
+    json.dumps(CALL), json.dumps(ANSWER), f"```json\n{json.dumps(ANSWER)}\n```", f"So.\n{json.dumps(CALL)}",
+    "It is **4**, I think.", "```\n4\n```", '{"a": ', "`", "", "<tool_call>{}</tool_call>",
+]  # fmt: skip
+
+
+@given(st.sampled_from(REPLIES), st.lists(st.integers(0, 200), max_size=6))
+def test_the_decision_does_not_depend_on_the_chunks(text: str, cuts: list[int]) -> None:
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    whole, decision = read([text])
+
+    pieces, again = read([text[start:end] for start, end in pairwise(edges)])
+
+    assert again == decision
+    assert text_of(pieces, ThinkingText) == text_of(whole, ThinkingText)
+
+
+@given(st.text(alphabet='{}[]",:`\\ \n<aA1é\ud800\x00', max_size=200))
+def test_no_text_raises(text: str) -> None:
+    read([text])
