@@ -69,7 +69,7 @@ async def test_events_of_a_followed_conversation_come_in_order(socket: Any, chat
     answer = await socket.call("conv_subscribe", {"conversation_id": conversation, "after": ids[0]})
     later = await worker.say(conversation, "d")
 
-    assert answer == {"status": 200, "body": {"conversation_id": conversation, "after": ids[0]}}
+    assert answer == {"status": 200, "body": {"conversation_id": conversation, "after": ids[0], "view": "native"}}
     assert [(await socket.until("chat_delta"))["id"] for _ in range(3)] == [*ids[1:], *later]
 
 

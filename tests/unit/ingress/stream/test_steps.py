@@ -1,12 +1,16 @@
 """The view for simple clients: what each event becomes, and that ids stay."""
 
 import json
+import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from everturn.conversations.model import ConversationState
 from everturn.core.errors import problem
+from everturn.core.threads import ON_LOOP_SIZE
 from everturn.events.model import (
     AnyEvent,
     ChatApproval,
@@ -25,6 +29,7 @@ from everturn.events.model import (
     ServerShutdown,
     StreamSnapshot,
     encode_envelope,
+    parse_envelope,
 )
 from everturn.events.turn_view import build_state
 from everturn.events.views import ApprovalView, SignalView, StepView, TextView, TurnView
@@ -272,3 +277,22 @@ async def test_chunks_of_many_frames_comments_and_farewells_pass() -> None:
     assert b"event: server_shutdown\n" in got[1]
     assert got[1].endswith(b"\nretry: 700\n\n")
     assert len(got) == 2
+
+
+async def test_a_large_chunk_is_projected_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def parse(encoded: bytes) -> Envelope:
+        threads.append(threading.get_ident())
+        return parse_envelope(encoded)
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        for text in ("small", "x" * ON_LOOP_SIZE):
+            yield frame(delta("answer", 1, text))
+
+    monkeypatch.setattr("ingress.stream.steps.parse_envelope", parse)
+
+    small, large = [read(chunk) async for chunk in project_steps(chunks())]
+
+    assert [len(body["content"]) for _, _, body in (*small, *large)] == [5, ON_LOOP_SIZE]
+    assert [thread == threading.get_ident() for thread in threads] == [True, False]

@@ -21,11 +21,17 @@ from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import (
     AnyEvent,
-    ChatCompaction,
+    ChatApproval,
+    ChatCitations,
     ChatDelta,
+    ChatFiles,
+    ChatFollowups,
     ChatPhase,
+    ChatPlan,
     ChatRewind,
+    ChatSignal,
     ChatStart,
+    ChatStep,
     ChatTool,
     ConvStatus,
     ConvTitle,
@@ -48,6 +54,9 @@ MAX_BACKOFF_S = 2.0
 LINGER_S = 0.03
 """How long the start of a turn or of a model call, the end of its thinking or of a text, or a status waits for an event
 that goes into the same entry. Each entry costs CPU in the worker, Redis and the ingress, however little it carries."""
+
+_SHOWN_BY_REWINDS = (ChatApproval, ChatCitations, ChatFiles, ChatFollowups, ChatPlan, ChatSignal, ChatStep)
+"""Events about the state of a turn, once that state is committed."""
 
 
 class UnsentEvent:
@@ -238,10 +247,10 @@ class Emitter:
         self._view = view
 
     def emit(self, data: AnyEvent, round_number: int | None = None, *, is_committed: bool = False) -> None:
-        """Give the event its id and send it soon. A rewind is not followed by the event again if it reports a change of
-        the turn's state that `is_committed`, because the rewind shows it."""
+        """Give the event its id and send it soon. If it reports a change of the turn's state that `is_committed`, it is
+        not sent again after a rewind, which shows the change."""
         event_id = self._enqueue(data, round_number)
-        if not is_committed or isinstance(data, ChatCompaction):
+        if not (is_committed and isinstance(data, _SHOWN_BY_REWINDS)):
             self._uncommitted.add(event_id, data, round_number)
         if len(self._pending) > MAX_PENDING_EVENTS:
             self._request_rewind("too many unsent")

@@ -9,11 +9,13 @@ A frame follows from its event alone, so a client that resumes gets what it woul
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
+from everturn.core.threads import call_sized
 from everturn.events import model as events
 from everturn.events.model import Envelope, parse_envelope
 from everturn.events.turn_view import join_thinking, try_build_terminal_event
@@ -31,7 +33,7 @@ async def project_steps(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     projector = StepsProjector()
     async with aclosing(chunks):
         async for chunk in chunks:
-            if projected := b"".join(map(projector.project_frame, _split(chunk))):
+            if projected := await call_sized(len(chunk), partial(projector.project_chunk, chunk)):
                 yield projected
 
 
@@ -48,6 +50,10 @@ class StepsProjector:
 
     def __init__(self) -> None:
         self._ended: str | None = None
+
+    def project_chunk(self, chunk: bytes) -> bytes:
+        """The frames that represent those of a chunk."""
+        return b"".join(map(self.project_frame, _split(chunk)))
 
     def project_frame(self, frame: bytes) -> bytes:
         """The frames that represent this one in the view; empty when none do."""
