@@ -101,8 +101,10 @@ class TurnFinisher:
         return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
     async def _synthesize(self, turn: LeasedTurn, context: RoundContext, attempt: AttemptBody) -> Generated | None:
-        """None if the model fails, writes nothing, or is interrupted: the draft is whole. The call is a round of its own: that of the
-        attempt is closed."""
+        """None if the model fails, writes nothing, or is interrupted: the draft is whole.
+
+        The call is a round of its own, because that of the attempt is closed.
+        """
         trace = build_trace(turn.turn_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
         system = load_topic("synthesis")
         request = ModelRequest(_build_messages(system, trace), self._kit.limits.max_output_tokens)
