@@ -63,11 +63,14 @@ class SettingLine:
 
 
 def _list_provider_variables() -> Iterator[LibraryVariable]:
+    """Each once: some providers share the variables of one SDK."""
+    listed = set[str]()
     for provider in PROVIDERS.values():
-        for name, meaning in provider.keys.items():
-            yield LibraryVariable(name, _READERS.get(name, "worker"), meaning, Secrecy.VALUE)
-        for name, meaning in provider.options.items():
-            yield LibraryVariable(name, _READERS.get(name, "worker"), meaning)
+        for variables, secrecy in ((provider.keys, Secrecy.VALUE), (provider.options, None)):
+            for name, meaning in variables.items():
+                if name not in listed:
+                    listed.add(name)
+                    yield LibraryVariable(name, _READERS.get(name, "worker"), meaning, secrecy)
 
 
 LIBRARY_VARIABLES: Final = (

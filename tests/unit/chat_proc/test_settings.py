@@ -121,7 +121,10 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),
         ("[models.roles", "end of a table declaration"),
         (f"[models.endpoints.local]\n{URL}", "models.endpoints.local.protocol: Field required"),
-        (f"[models.endpoints.local]\nprotocol = 'soap'\n{URL}", "protocol: Input should be 'openai' or 'anthropic'"),
+        (
+            f"[models.endpoints.local]\nprotocol = 'soap'\n{URL}",
+            "protocol: Input should be 'openai', 'openai-responses' or 'anthropic'",
+        ),
         ("[models.endpoints.local]\nprotocol = 'openai'", "models.endpoints.local.base_url: Field required"),
         ("[models.endpoints.local]\nprotocol = 'openai'\nbase_url = 'host:80'", "Write it as https://host:port/path"),
         (

@@ -64,6 +64,15 @@ def build_anthropic_events(text: str) -> tuple[str, ...]:
     return tuple(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
+def build_responses_events(text: str) -> tuple[str, ...]:
+    usage = {"input_tokens": 1_000, "output_tokens": 5, "total_tokens": 1_005}
+    events: tuple[dict[str, Any], ...] = (
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text},
+        {"type": "response.completed", "response": {"id": "resp_1", "model": "m", "usage": usage}},
+    )
+    return tuple(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
 def check_headers(provider: WireProvider, key: str | None) -> None:
     """Everything that was received has this key and nothing of OFFICIAL."""
     for received in (*provider.received, *provider.read):
@@ -91,6 +100,25 @@ async def test_a_model_of_an_openai_endpoint_is_called_with_its_key_card_and_pri
     assert models.model("decision").traits.images
 
 
+async def test_an_endpoint_can_speak_the_responses_api(provider: WireProvider) -> None:
+    provider.answer_page("/v1/models", {"data": [{"id": "mine", "max_model_len": 8_192}]})
+    provider.answer_events(*build_responses_events("seen"))
+    endpoint = {"protocol": "openai-responses", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
+    card = {"images": True, "max_output_tokens": 500, "price": PRICE}
+    models = await choose({"endpoints": {"local": endpoint}, "cards": {"local:*": card}}, model="local:mine")
+
+    pieces = await collect_pieces(models.model("decision"), PICTURE)
+
+    sent = provider.received[0]
+    assert (sent.path, sent.body["model"], sent.body["max_output_tokens"]) == ("/v1/responses", "mine", 500)
+    assert sent.body["input"][0]["content"][0]["type"] == "input_image"
+    check_headers(provider, "local-secret")
+    finish = pieces[-1]
+    assert isinstance(finish, ReplyFinished)
+    assert (finish.usage.cost_usd, finish.usage.cost_known) == (pytest.approx((1_000 + 5 * 2) / 1e6), True)
+    assert models.model("decision").traits.context_tokens == 8_192
+
+
 async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_price(provider: WireProvider) -> None:
     provider.answer_events(*build_anthropic_events("seen"))
     endpoint = {"protocol": "anthropic", "base_url": provider.url, "key_env": "GATEWAY_TOKEN"}
@@ -111,7 +139,12 @@ async def test_a_model_of_an_anthropic_endpoint_is_called_with_its_key_card_and_
 
 
 @pytest.mark.parametrize(
-    ("protocol", "events"), [("openai", build_openai_events("hi")), ("anthropic", build_anthropic_events("hi"))]
+    ("protocol", "events"),
+    [
+        ("openai", build_openai_events("hi")),
+        ("openai-responses", build_responses_events("hi")),
+        ("anthropic", build_anthropic_events("hi")),
+    ],
 )
 async def test_an_endpoint_without_a_key_gets_none(
     provider: WireProvider, protocol: str, events: tuple[str, ...]

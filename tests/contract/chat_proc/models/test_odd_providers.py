@@ -22,6 +22,8 @@ from chat_proc.models.bounded_http import MAX_EVENT_BYTES, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
+from chat_proc.models.openai_responses import ResponsesModel
+from chat_proc.models.openai_responses import build_model as build_responses_model
 from chat_proc.models.roles import ModelChoice
 from everturn.core.http_bodies import MAX_ERROR_BYTES
 from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta, ToolCallDelta
@@ -50,11 +52,15 @@ chunks = st.fixed_dictionaries({}, optional={**own_fields, "choices": st.lists(c
 Build = Callable[[httpx2.MockTransport], LanguageModel]
 
 
-def build_openai(transport: httpx2.MockTransport) -> LanguageModel:
+def build_openai(
+    transport: httpx2.MockTransport, adapter: Callable[[AsyncOpenAI, ModelTraits], LanguageModel] = OpenAIModel
+) -> LanguageModel:
     http = httpx2.AsyncClient(transport=transport, event_hooks=build_event_hooks())
-    return OpenAIModel(
-        AsyncOpenAI(api_key="k", base_url="http://model.test/v1", max_retries=0, http_client=http), TRAITS
-    )
+    return adapter(AsyncOpenAI(api_key="k", base_url="http://model.test/v1", max_retries=0, http_client=http), TRAITS)
+
+
+def build_responses(transport: httpx2.MockTransport) -> LanguageModel:
+    return build_openai(transport, ResponsesModel)
 
 
 def build_anthropic(transport: httpx2.MockTransport) -> LanguageModel:
@@ -104,10 +110,26 @@ def build_anthropic_events(text: object, usage: object, finish: object) -> list[
     ]
 
 
-PROVIDERS = [(build_openai, build_openai_events), (build_anthropic, build_anthropic_events)]
+def build_responses_events(text: object, usage: object, finish: object) -> list[dict[str, Any]]:
+    counts = {"input_tokens": usage, "output_tokens": 1, "input_tokens_details": {"cached_tokens": usage}}
+    details = None if finish == "stop" else {"reason": finish}
+    ended = {"id": "r", "model": finish, "usage": counts, "incomplete_details": details}
+    return [
+        {"type": "response.output_text.delta", "output_index": usage, "delta": text},
+        *([{"type": "response.completed", "response": ended}] if finish is not None else []),
+    ]
 
 
-@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+BUILDERS = [build_openai, build_responses, build_anthropic]
+NAMES = ["openai", "openai-responses", "anthropic"]
+PROVIDERS = [
+    (build_openai, build_openai_events),
+    (build_responses, build_responses_events),
+    (build_anthropic, build_anthropic_events),
+]
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=JSON, usage=JSON, finish=JSON)
 def test_values_of_any_shape_in_a_stream_never_crash_us(
@@ -138,10 +160,24 @@ def build_anthropic_calls(index: object, call_id: object, name: object, argument
     ]
 
 
-CALLS = [(build_openai, build_openai_calls), (build_anthropic, build_anthropic_calls)]
+def build_responses_calls(index: object, call_id: object, name: object, arguments: object) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": call},
+        {"type": "response.function_call_arguments.delta", "output_index": index, "delta": arguments},
+        {"type": "response.output_item.done", "output_index": index, "item": call},
+        {"type": "response.completed", "response": {"id": "r"}},
+    ]
 
 
-@pytest.mark.parametrize(("build", "build_events"), CALLS, ids=["openai", "anthropic"])
+CALLS = [
+    (build_openai, build_openai_calls),
+    (build_responses, build_responses_calls),
+    (build_anthropic, build_anthropic_calls),
+]
+
+
+@pytest.mark.parametrize(("build", "build_events"), CALLS, ids=NAMES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(index=JSON, call_id=JSON, name=JSON, arguments=JSON)
 def test_calls_of_any_shape_never_crash_us(
@@ -164,7 +200,7 @@ def test_fields_that_only_some_servers_send_never_crash_us(chunk: dict[str, Any]
         """Refused in order."""
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(error=JSON, status=st.sampled_from([200, 400, 429, 500, 529]))
 def test_errors_of_any_shape_never_crash_us(build: Build, error: object, status: int) -> None:
@@ -177,14 +213,14 @@ def test_errors_of_any_shape_never_crash_us(build: Build, error: object, status:
         ask(build, response)
 
 
-@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
 def test_a_count_beyond_the_ledger_leaves_the_answer_whole(
     build: Build, build_events: Callable[..., list[dict[str, Any]]]
 ) -> None:
     assert ask(build, build_stream(*build_events("Hello", 2**63, "stop"))) == "Hello"
 
 
-@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
 def test_a_character_split_over_two_deltas_arrives_whole(
     build: Build, build_events: Callable[..., list[dict[str, Any]]]
 ) -> None:
@@ -193,7 +229,7 @@ def test_a_character_split_over_two_deltas_arrives_whole(
     assert ask(build, build_stream(*first, *second, *build_events("", 1, "stop"))) == "a\U0001f600b"
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("content_type", ["application/json", "text/html"])
 def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, content_type: str) -> None:
     response = httpx2.Response(200, headers={"content-type": content_type}, text='{"choices": []}')
@@ -210,7 +246,7 @@ async def send(body: str) -> AsyncIterator[bytes]:
     yield body[10:].encode()
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize(
     ("error", "kind", "retryable"),
     [
@@ -233,7 +269,7 @@ def test_an_error_sent_with_status_200_is_that_error(
     assert failure.retry_after_s == 7
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("body", ['{"error": "Not found"}', '{"error": {"code": "mystery"}}', "[" * 30_000, "not JSON"])
 def test_an_unknown_error_with_status_200_may_be_a_wrong_address(build: Build, body: str) -> None:
     headers = {"content-type": "application/json; charset=utf-8", "retry-after": "7"}
@@ -249,7 +285,7 @@ NO_DATA = [b"retry: 3000", b"id: 7", b"event: ping", b": ping", b"data:", b"data
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 7, 100_000])
-@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=["openai", "anthropic"])
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
 def test_events_without_data_are_no_part_of_a_reply(
     build: Build, build_events: Callable[..., list[dict[str, Any]]], chunk_bytes: int, end: bytes
 ) -> None:
@@ -282,7 +318,7 @@ class Endless(httpx2.AsyncByteStream):
             yield self._chunk
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("begin", [b"data: {", b": comment", b"data: x\ndata: "])
 def test_an_event_without_an_end_is_given_up_while_it_is_small(build: Build, begin: bytes) -> None:
     body = Endless(b"x" * 65_536, begin=begin)
@@ -293,7 +329,7 @@ def test_an_event_without_an_end_is_given_up_while_it_is_small(build: Build, beg
     assert body.taken <= MAX_EVENT_BYTES + 2 * 65_536
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Build) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join([packer.compress(b"x" * 2**20) for _ in range(256)]) + packer.flush()
@@ -320,7 +356,7 @@ def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Bui
     assert longest_s < 0.3  # some milliseconds on an idle machine; seconds where a chunk is unpacked at once
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
 def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: bytes) -> None:
     body = Endless(line * (65_536 // len(line)))
@@ -331,7 +367,7 @@ def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: byte
     assert body.taken <= 4 * 65_536
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 def test_what_follows_a_compressed_reply_is_not_collected(build: Build) -> None:
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     body = Endless(b"x" * 65_536, begin=gzip.compress(b": nothing\n\n"))
@@ -346,6 +382,7 @@ def test_what_follows_a_compressed_reply_is_not_collected(build: Build) -> None:
     ("build", "events"),
     [
         (build_openai, build_openai_events("Hello there.", 5, "stop")),
+        (build_responses, build_responses_events("Hello there.", 5, "stop")),
         (build_anthropic, build_anthropic_events("Hello there.", 5, "end_turn")),
     ],
 )
@@ -360,7 +397,7 @@ def test_a_reply_that_a_gateway_compressed_is_read(build: Build, events: list[di
     assert ask(build, httpx2.Response(200, headers=headers, content=body())) == "Hello there."
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize(("encoding", "body"), [("br", b"data: x\n\n"), ("gzip", b"no gzip")])
 def test_a_reply_that_can_not_be_unpacked_fails(build: Build, encoding: str, body: bytes) -> None:
     headers = {"content-type": "text/event-stream", "content-encoding": encoding}
@@ -371,7 +408,7 @@ def test_a_reply_that_can_not_be_unpacked_fails(build: Build, encoding: str, bod
     assert raised.value.kind == "invalid_reply"
 
 
-@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("build", BUILDERS)
 def test_an_error_without_an_end_is_read_in_part_and_keeps_its_status(build: Build) -> None:
     body = Endless(b"e" * 65_536)
 
@@ -384,7 +421,11 @@ def test_an_error_without_an_end_is_read_in_part_and_keeps_its_status(build: Bui
 
 @pytest.mark.parametrize(
     ("build_model", "variable", "path"),
-    [(build_openai_model, "OPENAI_BASE_URL", "/v1"), (build_anthropic_model, "ANTHROPIC_BASE_URL", "")],
+    [
+        (build_openai_model, "OPENAI_BASE_URL", "/v1"),
+        (build_responses_model, "OPENAI_BASE_URL", "/v1"),
+        (build_anthropic_model, "ANTHROPIC_BASE_URL", ""),
+    ],
 )
 async def test_the_models_that_workers_use_are_bounded(
     build_model: Callable[[ModelChoice, ModelCards, None], Any],

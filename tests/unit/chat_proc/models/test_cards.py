@@ -76,13 +76,19 @@ def test_a_dated_name_has_the_row_of_the_plain_one() -> None:
     assert find_built_in("claude-haiku-4-5-large") is None
 
 
+def test_a_row_of_a_provider_overrides_that_of_the_model() -> None:
+    chat, responses = (find({}, f"{provider}:gpt-6.1-terra") for provider in ("openai", "openai-responses"))
+
+    assert responses == chat.model_copy(update={"abilities": chat.abilities | {"tool_call", "parallel_tool_calls"}})
+
+
 def test_the_default_models_are_in_the_table() -> None:
-    assert {provider.default_model for provider in PROVIDERS.values()} <= set(load_built_in())
+    assert {provider.default_model for provider in PROVIDERS.values()} <= {*load_built_in(), None}
 
 
 def test_a_built_in_card_states_everything() -> None:
     with capture_logs() as logs:
-        cards = [find({}, f"anthropic:{name}") for name in load_built_in()]
+        cards = [find({}, name if ":" in name else f"anthropic:{name}") for name in load_built_in()]
 
     assert [log["assumed"] for log in logs] == [[]] * len(cards)
     assert all(card.images and card.price and card.abilities and card.max_output_tokens for card in cards)

@@ -128,7 +128,7 @@ class ModelCards:
 
     def _merge(self, choice: ModelChoice) -> dict[str, object]:
         """The fields that the cards of a model set."""
-        cards = (find_built_in(choice.name), *self._find_own(choice))
+        cards = (find_built_in(choice.name), find_built_in(choice.full_name), *self._find_own(choice))
         return {name: getattr(card, name) for card in cards if card is not None for name in card.model_fields_set}
 
     def _find_own(self, choice: ModelChoice) -> list[ModelCard]:

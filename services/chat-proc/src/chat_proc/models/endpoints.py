@@ -28,7 +28,7 @@ class Endpoint(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Literal["openai", "anthropic"]
+    protocol: Literal["openai", "openai-responses", "anthropic"]
     base_url: str
     key_env: str | None = None
 

@@ -75,7 +75,7 @@ from everturn.models.port import (
 from everturn.models.tokens import estimate_usage
 
 _log = structlog.get_logger(__name__)
-_OFFICIAL_HOST = "api.openai.com"
+OFFICIAL_HOST = "api.openai.com"
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put what a model thought. A delta can have both, with the same text, or one of them empty."""
 _FAILED_ENDS = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
@@ -84,9 +84,9 @@ _FAILED_ENDS = frozenset({"abort", "error", "insufficient_system_resource", "net
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
-    client = _build_client(server)
+    client = build_client(server)
     host = client.base_url.host
-    card = cards.find_card(choice, reads_media=host == _OFFICIAL_HOST)
+    card = cards.find_card(choice, reads_media=host == OFFICIAL_HOST)
     traits = card.build_traits(
         choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
     )
@@ -95,8 +95,8 @@ def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -
 
 async def ask_context_tokens(name: str, server: Server | None) -> int | None:
     """The context length of a model, if the server states it. Raises ModelFailed."""
-    async with _build_client(server, max_bytes=MAX_LIST_BYTES) as client:
-        if client.base_url.host == _OFFICIAL_HOST:
+    async with build_client(server, max_bytes=MAX_LIST_BYTES) as client:
+        if client.base_url.host == OFFICIAL_HOST:
             return None  # its list has no lengths
         try:
             async with asyncio.timeout(ASK_LIMIT_S):
@@ -117,7 +117,8 @@ async def _ask_lm_studio(client: AsyncOpenAI, name: str) -> int | None:
         return None
 
 
-def _build_client(server: Server | None, *, max_bytes: int | None = None) -> AsyncOpenAI:
+def build_client(server: Server | None, *, max_bytes: int | None = None) -> AsyncOpenAI:
+    """A client of this server, or of OpenAI's; with `max_bytes`, for whole replies that are not streamed."""
     return AsyncOpenAI(
         # Without any key, the SDK would read that of its provider. The hooks remove this one.
         api_key=server and (server.api_key or "none"),
@@ -140,7 +141,7 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
-        official = client.base_url.host == _OFFICIAL_HOST
+        official = client.base_url.host == OFFICIAL_HOST
         self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
 
     @property
@@ -325,15 +326,17 @@ def _read_text(value: object) -> str:
 
 
 def render_messages(messages: Sequence[PromptMessage]) -> list[ChatCompletionMessageParam]:
-    """The API's messages. It caches prefixes automatically, so cache points are not sent.
+    """The API's messages. It caches prefixes automatically, so cache points are not sent."""
+    sent_ids = number_calls(messages)
+    return [rendered for message in messages for rendered in _render_message(message, sent_ids)]
 
-    The calls get ids that every server accepts, in the order in which they appear: Mistral's API accepts nothing but
-    nine letters and digits.
-    """
+
+def number_calls(messages: Sequence[PromptMessage]) -> dict[str, str]:
+    """Ids for the calls that every server accepts, in the order in which they appear: Mistral's API accepts nothing but
+    nine letters and digits."""
     parts = [part for message in messages for part in message.parts]
     calls = [part.call_id for part in parts if isinstance(part, ToolCallPart)]
-    sent_ids = {call_id: f"call{number:05}" for number, call_id in enumerate(calls, start=1)}
-    return [rendered for message in messages for rendered in _render_message(message, sent_ids)]
+    return {call_id: f"call{number:05}" for number, call_id in enumerate(calls, start=1)}
 
 
 def _render_message(message: PromptMessage, sent_ids: Mapping[str, str]) -> Iterator[ChatCompletionMessageParam]:

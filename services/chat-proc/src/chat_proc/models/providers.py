@@ -27,14 +27,15 @@ class Provider:
     """How to use the models of a provider.
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
-    SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set. `build` returns
-    the chosen model, and `ask_context_tokens` the context length that its server states, on the provider's own server
-    if there is no other. They import the adapter, because all SDKs together cost 2 s and 166 MB.
+    SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set; None if a model
+    must be named. `build` returns the chosen model, and `ask_context_tokens` the context length that its server states,
+    on the provider's own server if there is no other. They import the adapter, because all SDKs together cost 2 s and
+    166 MB.
     """
 
     keys: Mapping[str, str]
     options: Mapping[str, str]
-    default_model: str
+    default_model: str | None
     build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
     ask_context_tokens: Callable[[str, Server | None], Awaitable[int | None]]
 
@@ -63,6 +64,17 @@ async def _ask_openai(name: str, server: Server | None) -> int | None:
     return await ask_context_tokens(name, server)
 
 
+def _build_openai_responses(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
+    from chat_proc.models.openai_responses import build_model
+
+    return build_model(choice, cards, server)
+
+
+_OPENAI_KEYS: Final[Mapping[str, str]] = {
+    "OPENAI_API_KEY": "API key for OpenAI's models (openai:<name> and openai-responses:<name>); any text if another "
+    "server needs no key."
+}
+_OPENAI_OPTIONS: Final[Mapping[str, str]] = {"OPENAI_BASE_URL": "Another server with an OpenAI-compatible API."}
 PROVIDERS: Final[Mapping[str, Provider]] = {
     "anthropic": Provider(
         keys={
@@ -75,12 +87,17 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         ask_context_tokens=_ask_anthropic,
     ),
     "openai": Provider(
-        keys={
-            "OPENAI_API_KEY": "API key for OpenAI's models (openai:<name>); any text if another server needs no key."
-        },
-        options={"OPENAI_BASE_URL": "Another server with an OpenAI-compatible API."},
+        keys=_OPENAI_KEYS,
+        options=_OPENAI_OPTIONS,
         default_model="gpt-6.1-terra",
         build=_build_openai,
+        ask_context_tokens=_ask_openai,
+    ),
+    "openai-responses": Provider(
+        keys=_OPENAI_KEYS,
+        options=_OPENAI_OPTIONS,
+        default_model=None,
+        build=_build_openai_responses,
         ask_context_tokens=_ask_openai,
     ),
 }
@@ -108,7 +125,7 @@ def choose_model(environment: Mapping[str, str], endpoints: Mapping[str, Endpoin
     if setting:
         return read_choice("EVERTURN_MODEL", setting, environment, endpoints)
     for prefix, provider in PROVIDERS.items():
-        if key := _find_key(provider, environment):
+        if provider.default_model and (key := _find_key(provider, environment)):
             return ModelChoice(prefix, provider.default_model, f"{key} is set")
     return ModelChoice(OFFLINE, OFFLINE, "no key and no EVERTURN_MODEL are set")
 

@@ -1,0 +1,269 @@
+"""The OpenAI Responses API, and any server that speaks it, as a LanguageModel, over the official SDK.
+
+Nothing is stored at the provider, and nothing that only it can read is kept here. So the reasoning items that the API
+returns beside tool calls are not sent back: after a call, a model thinks again from the messages alone.
+"""
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+
+from openai import omit
+from openai.types.responses import (
+    EasyInputMessageParam,
+    FunctionToolParam,
+    Response,
+    ResponseCompletedEvent,
+    ResponseCreatedEvent,
+    ResponseErrorEvent,
+    ResponseFailedEvent,
+    ResponseFunctionCallArgumentsDeltaEvent,
+    ResponseFunctionToolCall,
+    ResponseFunctionToolCallParam,
+    ResponseIncompleteEvent,
+    ResponseInputContentParam,
+    ResponseInputItemParam,
+    ResponseOutputItemAddedEvent,
+    ResponseOutputItemDoneEvent,
+    ResponseReasoningSummaryPartAddedEvent,
+    ResponseReasoningSummaryTextDeltaEvent,
+    ResponseReasoningTextDeltaEvent,
+    ResponseRefusalDeltaEvent,
+    ResponseTextDeltaEvent,
+)
+
+from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.endpoints import Server
+from chat_proc.models.openai import OFFICIAL_HOST, OpenAIModel, build_client, number_calls
+from chat_proc.models.replies import build_cut_failure, build_failure, try_read_count, try_read_token
+from chat_proc.models.roles import ModelChoice
+from chat_proc.models.tool_calls import ToolCallReader
+from everturn.models.port import (
+    FinishReason,
+    MediaPart,
+    ModelPiece,
+    ModelRequest,
+    ModelUsage,
+    PromptMessage,
+    ReasoningDelta,
+    RecordPart,
+    ReplyFinished,
+    TextDelta,
+    TextPart,
+    ToolCallDelta,
+    ToolCallPart,
+    ToolDeclaration,
+    ToolResultPart,
+)
+from everturn.models.tokens import estimate_usage
+
+
+def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "ResponsesModel":
+    """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
+    client = build_client(server)
+    host = client.base_url.host
+    card = cards.find_card(choice, reads_media=host == OFFICIAL_HOST)
+    traits = card.build_traits(
+        choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
+    )
+    return ResponsesModel(client, traits)
+
+
+class ResponsesModel(OpenAIModel):
+    """One model of one client over the Responses API. Its errors are those of Chat Completions."""
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        stream = await self._client.responses.create(
+            model=self._traits.name,
+            input=render_input(request.messages),
+            tools=[_render_tool(tool) for tool in request.tools] or omit,
+            max_output_tokens=self._traits.limit_reply(request.max_output_tokens),
+            # Without it a model thinks silently, and a long silence looks like a stall. Other models reject it.
+            reasoning={"summary": "auto"} if "reasoning" in self._traits.abilities else omit,
+            store=False,
+            stream=True,
+        )
+        reply = ReplyReader()
+        async with stream:
+            async for event in stream:
+                if piece := reply.read(event):
+                    yield piece
+                elif reply.error is not None:
+                    code, message = reply.error
+                    headers = stream.response.headers
+                    raise build_failure(status=200, kind=code, message=message, headers=headers, now=self._now())
+        if reply.finish_reason is None:
+            raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
+        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
+        yield ReplyFinished(reply.finish_reason, usage, reply.response_model, reply.response_id)
+
+
+class ReplyReader:
+    """Folds the events of one reply into pieces; holds the usage, the finish reason and the error until the end.
+
+    The SDK does not validate what a server sends, so events are matched by shape and all others are skipped.
+    """
+
+    def __init__(self) -> None:
+        self.usage: ModelUsage | None = None
+        self.chars = 0
+        self.finish_reason: FinishReason | None = None
+        self.error: tuple[object, object] | None = None
+        """Its code and its message."""
+        self.response_model: str | None = None
+        self.response_id: str | None = None
+        self.has_events = False
+        self._calls = ToolCallReader()
+        self._streamed: set[object] = set()
+        """The indexes of calls whose arguments came in parts."""
+        self._has_reasoning = False
+        self._is_refusal = False
+
+    def read(self, event: object) -> ModelPiece | None:
+        """The piece that an event carries, if any."""
+        self.has_events = True
+        piece = self._read_piece(event)
+        match piece:
+            case None:
+                self._read_response(event)
+            case ToolCallDelta():
+                self.chars += len(piece.name) + len(piece.arguments)
+            case TextDelta() | ReasoningDelta():
+                self.chars += len(piece.text)
+        return piece
+
+    def _read_piece(self, event: object) -> TextDelta | ReasoningDelta | ToolCallDelta | None:
+        match event:
+            case ResponseTextDeltaEvent(delta=str(text)) if text:
+                return TextDelta(text)
+            case ResponseRefusalDeltaEvent(delta=str(text)) if text:
+                self._is_refusal = True
+                return TextDelta(text)
+            case (
+                ResponseReasoningSummaryTextDeltaEvent(delta=str(text))
+                | ResponseReasoningTextDeltaEvent(delta=str(text))
+            ) if text:
+                self._has_reasoning = True
+                return ReasoningDelta(text)
+            case ResponseReasoningSummaryPartAddedEvent() if self._has_reasoning:
+                return ReasoningDelta("\n\n")
+            case ResponseOutputItemAddedEvent(item=ResponseFunctionToolCall() as call):
+                return self._read_call(event, call, None)
+            case ResponseFunctionCallArgumentsDeltaEvent(delta=arguments):
+                self._streamed.add(_read_index(event))
+                return self._read_call(event, None, arguments)
+            case ResponseOutputItemDoneEvent(item=ResponseFunctionToolCall() as call):
+                is_whole = _read_index(event) not in self._streamed
+                return self._read_call(event, call, getattr(call, "arguments", None) if is_whole else None)
+            case _:
+                return None
+
+    def _read_call(self, event: object, call: object, arguments: object) -> ToolCallDelta | None:
+        return self._calls.read(
+            index=_read_index(event),
+            call_id=getattr(call, "call_id", None),
+            name=getattr(call, "name", None),
+            arguments=arguments,
+        )
+
+    def _read_response(self, event: object) -> None:
+        """Read what is known of the reply as a whole."""
+        match event:
+            case ResponseErrorEvent():
+                self.error = getattr(event, "code", None), getattr(event, "message", None)
+            case ResponseFailedEvent(response=response):
+                error = getattr(response, "error", None)
+                self.error = getattr(error, "code", None), getattr(error, "message", None)
+            case ResponseCreatedEvent(response=Response() as response):
+                self._read_names(response)
+            case (
+                ResponseCompletedEvent(response=Response() as response)
+                | ResponseIncompleteEvent(response=Response() as response)
+            ):
+                self._read_names(response)
+                self.usage = _try_read_usage(getattr(response, "usage", None))
+                self.finish_reason = self._find_reason(event, response)
+            case _:
+                pass
+
+    def _read_names(self, response: object) -> None:
+        self.response_model = try_read_token(getattr(response, "model", None)) or self.response_model
+        self.response_id = try_read_token(getattr(response, "id", None)) or self.response_id
+
+    def _find_reason(self, event: object, response: object) -> FinishReason:
+        reason = getattr(getattr(response, "incomplete_details", None), "reason", None)
+        if reason == "content_filter":
+            return "content_filter"
+        if reason is not None or isinstance(event, ResponseIncompleteEvent):
+            return "length"  # "max_output_tokens", or a reason that is not known yet
+        return "refusal" if self._is_refusal else "stop"
+
+
+def render_input(messages: Sequence[PromptMessage]) -> list[ResponseInputItemParam]:
+    """The API's items, without empty texts. It caches prefixes automatically, so cache points are not sent."""
+    sent_ids = number_calls(messages)
+    return [item for message in messages for item in _render_message(message, sent_ids)]
+
+
+def _render_message(message: PromptMessage, sent_ids: Mapping[str, str]) -> Iterator[ResponseInputItemParam]:
+    """Texts of an assistant and its calls are items of their own, as in the API's replies."""
+    if message.role in ("system", "user"):
+        parts = [
+            part for part in message.parts if isinstance(part, MediaPart) or (isinstance(part, TextPart) and part.text)
+        ]
+        role = "system" if message.role == "system" else "user"
+        if parts:
+            yield EasyInputMessageParam(role=role, content=[_render_part(part) for part in parts])
+        return
+    for part in message.parts:
+        match part:
+            case TextPart(text=text) if text:
+                yield EasyInputMessageParam(role="assistant", content=text)
+            case ToolCallPart():
+                # Without its `id`, the API does not ask for the reasoning that preceded it.
+                yield ResponseFunctionToolCallParam(
+                    type="function_call", call_id=sent_ids[part.call_id], name=part.name, arguments=part.arguments
+                )
+            case ToolResultPart():
+                yield {"type": "function_call_output", "call_id": sent_ids[part.call_id], "output": part.text}
+            case _:
+                pass
+
+
+def _render_part(part: RecordPart) -> ResponseInputContentParam:
+    if isinstance(part, TextPart):
+        return {"type": "input_text", "text": part.text}
+    url = f"data:{part.mime};base64,{b64encode(part.data).decode('ascii')}"
+    if part.mime.startswith("image/"):
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    return {"type": "input_file", "filename": part.name, "file_data": url}
+
+
+def _render_tool(tool: ToolDeclaration) -> FunctionToolParam:
+    """Not `strict`, which is the API's default and allows few schemas."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
+
+
+def _read_index(event: object) -> int | None:
+    index = getattr(event, "output_index", None)
+    return index if isinstance(index, int) else None
+
+
+def _try_read_usage(usage: object) -> ModelUsage | None:
+    """The provider's usage; None if its counts are missing or invalid, then we estimate. Reasoning counts as output."""
+    sent = try_read_count(getattr(usage, "input_tokens", None))
+    received = try_read_count(getattr(usage, "output_tokens", None))
+    if sent is None or received is None:
+        return None
+    details = getattr(usage, "input_tokens_details", None)
+    return ModelUsage(
+        input_tokens=sent,
+        output_tokens=received,
+        cache_read_tokens=min(try_read_count(getattr(details, "cached_tokens", None)) or 0, sent),
+        cache_write_tokens=min(try_read_count(getattr(details, "cache_write_tokens", None)) or 0, sent),
+    )
