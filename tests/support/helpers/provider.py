@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 
 @dataclass
@@ -149,14 +149,19 @@ def _chunk(choices: list[dict[str, Any]], **more: Any) -> str:
 
 
 def check_body(params: Any, body: dict[str, Any]) -> None:
-    """Raises ValidationError if `params`, an SDK's type of a request, does not allow a body. The SDKs generate these
-    types from the providers' published schemas."""
-    adapter = TypeAdapter[Any](params)  # not a temporary value: what is read below still uses it
-    _read_all(adapter.validate_python(body))
+    """Raises ValidationError or ValueError if `params`, an SDK's type of a request, does not allow a body or a key in
+    it. The SDKs generate these types from the providers' published schemas."""
+    # A list, because pydantic does not accept a configuration for a TypedDict itself. A variable, because the iterators
+    # that are read below still use it.
+    adapter = TypeAdapter[Any](list[params], config=ConfigDict(extra="forbid"))
+    _read_all(adapter.validate_python([body]))
 
 
 def _read_all(value: object) -> None:
     """Read all items: pydantic validates those of an `Iterable` only then."""
+    if isinstance(value, BaseModel):
+        # Requests may also contain blocks of replies as objects, whose classes allow any key.
+        raise ValueError(f"No type of a request allows {value!r}.")
     if isinstance(value, Mapping):
         value = value.values()
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):

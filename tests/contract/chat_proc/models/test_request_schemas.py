@@ -1,0 +1,101 @@
+"""The requests of all adapters contain nothing that the SDKs' types of a request do not allow."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from helpers.provider import WireProvider, check_body
+from openai import AsyncOpenAI
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+from chat_proc.models.anthropic import AnthropicModel
+from chat_proc.models.openai import OpenAIModel
+from chat_proc.models.openai_responses import ResponsesModel
+from everturn.models.port import (
+    IMAGE_MIMES,
+    PDF_MIME,
+    LanguageModel,
+    MediaPart,
+    ModelFailed,
+    ModelRequest,
+    ModelTraits,
+    PromptMessage,
+    TextPart,
+)
+from everturn_testing.models.model_contract import build_native_request, build_request, collect_pieces
+
+TRAITS = ModelTraits("m", 100_000, images=True, documents=True, abilities=frozenset({"reasoning"}))
+_MEDIA = tuple(MediaPart(mime, b"content", "a file") for mime in sorted(IMAGE_MIMES | {PDF_MIME}))
+REQUESTS = {
+    "text": build_request(),
+    "text of an assistant": ModelRequest(
+        (
+            PromptMessage("user", (TextPart("Hello."), TextPart("", cache_point=True))),
+            PromptMessage("assistant", (TextPart("Hi."), TextPart("What now?", cache_point=True))),
+            PromptMessage("user", (TextPart("Nothing."),)),
+        ),
+        512,
+    ),
+    "pictures and documents": ModelRequest((PromptMessage("user", (TextPart("Look:"), *_MEDIA)),), 512),
+    "tools and results": build_native_request(),
+}
+ADAPTERS = ("openai", "openai-responses", "anthropic")
+
+
+@pytest.fixture(params=ADAPTERS)
+async def adapter(request: pytest.FixtureRequest, provider: WireProvider) -> AsyncIterator[tuple[LanguageModel, Any]]:
+    """A model that rejects every request, and the SDK's type of its requests."""
+    provider.answer_error(400, {"error": {"message": "enough"}})
+    openai = AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", max_retries=0)
+    anthropic = AsyncAnthropic(api_key="k", base_url=provider.url, max_retries=0)
+    async with openai, anthropic:
+        match request.param:
+            case "openai":
+                yield OpenAIModel(openai, TRAITS), CompletionCreateParamsStreaming
+            case "openai-responses":
+                yield ResponsesModel(openai, TRAITS), ResponseCreateParamsStreaming
+            case _:
+                yield AnthropicModel(anthropic, TRAITS, adaptive_thinking=True), MessageCreateParamsStreaming
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_each_request_is_allowed_by_the_sdks_types(
+    provider: WireProvider, adapter: tuple[LanguageModel, Any], name: str
+) -> None:
+    model, params = adapter
+
+    with pytest.raises(ModelFailed, match="rejected the request"):
+        await collect_pieces(model, REQUESTS[name])
+
+    check_body(params, provider.received[0].body)
+
+
+@pytest.mark.parametrize("name", ["text", "tools and results"])
+async def test_a_key_that_no_type_allows_is_found_at_every_depth(
+    provider: WireProvider, adapter: tuple[LanguageModel, Any], name: str
+) -> None:
+    model, params = adapter
+    with pytest.raises(ModelFailed):
+        await collect_pieces(model, REQUESTS[name])
+    body = provider.received[0].body
+
+    for place in _list_objects(body):
+        place["of_nowhere"] = 1
+        with pytest.raises(ValueError):
+            check_body(params, body)
+        del place["of_nowhere"]
+
+
+def _list_objects(value: Any) -> list[dict[str, Any]]:
+    """All JSON objects but those with keys of their own: arguments of calls and schemas."""
+    if isinstance(value, list):
+        return [found for item in value for found in _list_objects(item)]
+    if not isinstance(value, dict):
+        return []
+    inner = [item for key, item in value.items() if key not in ("input_schema", "parameters")]
+    if value.get("type") == "tool_use":
+        inner.remove(value["input"])
+    return [value, *(found for item in inner for found in _list_objects(item))]
