@@ -32,7 +32,9 @@ def test_the_setting_wins_over_keys(environment: dict[str, str], provider: str, 
     assert choice.why
 
 
-@pytest.mark.parametrize("setting", ["gpt", "openai", "openai:", "openai: ", ":x", "offline:x", "OpenAI:x", "azure:x"])
+@pytest.mark.parametrize(
+    "setting", ["gpt", "openai", "openai:", "openai: ", ":x", "offline:x", "OpenAI:x", "mistral:x"]
+)
 def test_a_malformed_setting_is_refused_with_the_forms_it_may_have(setting: str) -> None:
     with pytest.raises(BadModelSetting, match=r"expected .*'openai:<name>'.* or 'offline'"):
         choose_model({"EVERTURN_MODEL": setting, "OPENAI_API_KEY": "k"})
@@ -43,6 +45,34 @@ def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
         choose_model({"EVERTURN_MODEL": "openai:gpt-x", "ANTHROPIC_API_KEY": "k"})
     with pytest.raises(BadModelSetting, match="neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set"):
         choose_model({"EVERTURN_MODEL": "anthropic:claude-x", "OPENAI_API_KEY": "k"})
+
+
+AZURE = {
+    "AZURE_OPENAI_API_KEY": "k",
+    "AZURE_OPENAI_ENDPOINT": "https://resource.test",
+    "OPENAI_API_VERSION": "2025-04-01-preview",
+}
+
+
+def test_a_model_of_a_cloud_is_named_after_its_deployment() -> None:
+    choice = choose_model({"EVERTURN_MODEL": "azure:my-deployment", "OPENAI_API_KEY": "k", **AZURE})
+
+    assert (choice.provider, choice.name) == ("azure", "my-deployment")
+
+
+def test_the_variables_of_a_cloud_alone_choose_no_model() -> None:
+    assert choose_model(AZURE).provider == "offline"
+
+
+@pytest.mark.parametrize("missing", AZURE)
+@pytest.mark.parametrize("value", [None, " "])
+def test_a_cloud_without_one_of_its_variables_is_refused_at_the_start(missing: str, value: str | None) -> None:
+    environment = {name: text for name, text in AZURE.items() if name != missing}
+    if value is not None:
+        environment[missing] = value
+
+    with pytest.raises(BadModelSetting, match=f"names azure, but .*{missing}.* is.* set"):
+        choose_model({"EVERTURN_MODEL": "azure:my-deployment", **environment})
 
 
 @pytest.mark.parametrize("mode", [{}, {"EVERTURN_MODE": "production"}])

@@ -238,7 +238,7 @@ class ModelTraits:
     server_address: str = ""
     """The host that is called, for traces; empty for a test model."""
     endpoint: str = ""
-    """The operator's endpoint that serves the model; empty for a provider's own server."""
+    """The operator's endpoint or the cloud that serves the model; empty for the server of the model's maker."""
     max_output_tokens: int | None = None
     """The longest reply; None if it is unknown."""
     abilities: frozenset[Ability] = frozenset()

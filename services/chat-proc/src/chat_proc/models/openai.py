@@ -13,6 +13,7 @@ from openai import (
     APIConnectionError,
     APIError,
     APIStatusError,
+    AsyncAzureOpenAI,
     AsyncOpenAI,
     AsyncStream,
     DefaultAsyncHttpxClient,
@@ -141,7 +142,7 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
-        official = client.base_url.host == OFFICIAL_HOST
+        official = client.base_url.host == OFFICIAL_HOST or isinstance(client, AsyncAzureOpenAI)
         self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
 
     @property

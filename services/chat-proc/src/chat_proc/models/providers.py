@@ -27,7 +27,8 @@ class Provider:
     """How to use the models of a provider.
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
-    SDK reads. Both come with their meaning for operators. `default_model` runs if only a key is set; None if a model
+    SDK reads. Both come with their meaning for operators. `required` are the options that must be set, too.
+    `default_model` runs if only a key is set; None if a model
     must be named. `build` returns the chosen model, and `ask_context_tokens` the context length that its server states,
     on the provider's own server if there is no other. They import the adapter, because all SDKs together cost 2 s and
     166 MB.
@@ -38,6 +39,7 @@ class Provider:
     default_model: str | None
     build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
     ask_context_tokens: Callable[[str, Server | None], Awaitable[int | None]]
+    required: tuple[str, ...] = ()
 
 
 def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
@@ -70,6 +72,17 @@ def _build_openai_responses(choice: ModelChoice, cards: ModelCards, server: Serv
     return build_model(choice, cards, server)
 
 
+def _build_azure(choice: ModelChoice, cards: ModelCards, _server: Server | None) -> LanguageModel:
+    from chat_proc.models.azure import build_model
+
+    return build_model(choice, cards)
+
+
+async def _ask_nothing(_name: str, _server: Server | None) -> int | None:
+    """For clouds, whose lists of models have no context lengths."""
+    return None
+
+
 _OPENAI_KEYS: Final[Mapping[str, str]] = {
     "OPENAI_API_KEY": "API key for OpenAI's models (openai:<name> and openai-responses:<name>); any text if another "
     "server needs no key."
@@ -99,6 +112,20 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         default_model=None,
         build=_build_openai_responses,
         ask_context_tokens=_ask_openai,
+    ),
+    "azure": Provider(
+        keys={
+            "AZURE_OPENAI_API_KEY": "API key for deployments of Azure OpenAI (azure:<deployment>).",
+            "AZURE_OPENAI_AD_TOKEN": "Token of Microsoft Entra ID that is sent instead of AZURE_OPENAI_API_KEY.",
+        },
+        options={
+            "AZURE_OPENAI_ENDPOINT": "Address of the Azure resource, such as https://<resource>.openai.azure.com.",
+            "OPENAI_API_VERSION": "Version of Azure's API, a date such as 2025-04-01-preview.",
+        },
+        required=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
+        default_model=None,
+        build=_build_azure,
+        ask_context_tokens=_ask_nothing,
     ),
 }
 """By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
@@ -151,7 +178,7 @@ def _read_setting(
         _check_development(environment)
         return ModelChoice(SCRIPTED, name, why)
     if name and (provider := PROVIDERS.get(prefix)):
-        _check_key(prefix, provider, environment)
+        _check_variables(prefix, provider, environment)
         return ModelChoice(prefix, name, why)
     if name and (endpoint := endpoints.get(prefix)):
         if not endpoint.has_key(environment):
@@ -161,11 +188,14 @@ def _read_setting(
     raise BadModelSetting(f"It is {setting!r}; expected {forms} or '{OFFLINE}'.")
 
 
-def _check_key(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
+def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
     if _find_key(provider, environment) is None:
         keys = tuple(provider.keys)
         missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
         raise BadModelSetting(f"It names {prefix}, but {missing} (a server without keys accepts any value).")
+    for name in provider.required:
+        if not environment.get(name, "").strip():
+            raise BadModelSetting(f"It names {prefix}, but {name} is not set.")
 
 
 def _check_development(environment: Mapping[str, str]) -> None:
