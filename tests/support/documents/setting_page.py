@@ -75,9 +75,14 @@ def _list_provider_variables() -> Iterator[LibraryVariable]:
 
 LIBRARY_VARIABLES: Final = (
     *_list_provider_variables(),
-    LibraryVariable("AWS_ACCESS_KEY_ID", "ingress, worker", "Access key id for the bucket in OBJECTS_URL."),
     LibraryVariable(
-        "AWS_SECRET_ACCESS_KEY", "ingress, worker", "Secret access key for the bucket in OBJECTS_URL.", Secrecy.VALUE
+        "AWS_ACCESS_KEY_ID", "ingress, worker", "Access key id for the bucket in OBJECTS_URL, and for Amazon Bedrock."
+    ),
+    LibraryVariable(
+        "AWS_SECRET_ACCESS_KEY",
+        "ingress, worker",
+        "Secret access key for the bucket in OBJECTS_URL, and for Amazon Bedrock.",
+        Secrecy.VALUE,
     ),
 )
 BEGINNING: Final = (

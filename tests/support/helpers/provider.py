@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -27,6 +28,8 @@ class Received:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    raw: bytes
+    """The body as it was sent."""
 
 
 class WireProvider:
@@ -121,7 +124,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     method, path, _ = first.split()
-    return Received(method, path, headers, json.loads(body or b"{}"))
+    is_form = headers.get("content-type") == "application/x-www-form-urlencoded"
+    fields = dict(parse_qsl(body.decode())) if is_form else json.loads(body or b"{}")
+    return Received(method, path, headers, fields, body)
 
 
 @asynccontextmanager

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from helpers.provider import WireProvider, check_body
-from openai import AsyncOpenAI
+from openai import AsyncAzureOpenAI, AsyncOpenAI
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
@@ -42,7 +42,7 @@ REQUESTS = {
     "pictures and documents": ModelRequest((PromptMessage("user", (TextPart("Look:"), *_MEDIA)),), 512),
     "tools and results": build_native_request(),
 }
-ADAPTERS = ("openai", "openai-responses", "anthropic")
+ADAPTERS = ("openai", "openai-responses", "azure", "anthropic", "bedrock", "vertex")
 
 
 @pytest.fixture(params=ADAPTERS)
@@ -50,15 +50,31 @@ async def adapter(request: pytest.FixtureRequest, provider: WireProvider) -> Asy
     """A model that rejects every request, and the SDK's type of its requests."""
     provider.answer_error(400, {"error": {"message": "enough"}})
     openai = AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", max_retries=0)
+    azure = AsyncAzureOpenAI(api_key="k", azure_endpoint=provider.url, api_version="v", max_retries=0)
     anthropic = AsyncAnthropic(api_key="k", base_url=provider.url, max_retries=0)
-    async with openai, anthropic:
+    bedrock = AsyncAnthropicBedrock(api_key="k", aws_region="r", base_url=provider.url, max_retries=0)
+    vertex = AsyncAnthropicVertex(access_token="k", project_id="p", region="r", base_url=provider.url, max_retries=0)
+    async with openai, azure, anthropic, bedrock, vertex:
         match request.param:
             case "openai":
                 yield OpenAIModel(openai, TRAITS), CompletionCreateParamsStreaming
             case "openai-responses":
                 yield ResponsesModel(openai, TRAITS), ResponseCreateParamsStreaming
-            case _:
-                yield AnthropicModel(anthropic, TRAITS, adaptive_thinking=True), MessageCreateParamsStreaming
+            case "azure":
+                yield OpenAIModel(azure, TRAITS), CompletionCreateParamsStreaming
+            case name:
+                client = {"anthropic": anthropic, "bedrock": bedrock, "vertex": vertex}[name]
+                yield AnthropicModel(client, TRAITS, adaptive_thinking=True), MessageCreateParamsStreaming
+
+
+async def send(model: LanguageModel, request: ModelRequest, provider: WireProvider) -> dict[str, Any]:
+    """The request as it arrived, with the parameters that the SDK moves to the address for a cloud."""
+    with pytest.raises(ModelFailed, match="rejected the request"):
+        await collect_pieces(model, request)
+    body = provider.received[0].body
+    if body.pop("anthropic_version", None):
+        body |= {"model": "m", "stream": True}
+    return body
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -67,10 +83,7 @@ async def test_each_request_is_allowed_by_the_sdks_types(
 ) -> None:
     model, params = adapter
 
-    with pytest.raises(ModelFailed, match="rejected the request"):
-        await collect_pieces(model, REQUESTS[name])
-
-    check_body(params, provider.received[0].body)
+    check_body(params, await send(model, REQUESTS[name], provider))
 
 
 @pytest.mark.parametrize("name", ["text", "tools and results"])
@@ -78,9 +91,7 @@ async def test_a_key_that_no_type_allows_is_found_at_every_depth(
     provider: WireProvider, adapter: tuple[LanguageModel, Any], name: str
 ) -> None:
     model, params = adapter
-    with pytest.raises(ModelFailed):
-        await collect_pieces(model, REQUESTS[name])
-    body = provider.received[0].body
+    body = await send(model, REQUESTS[name], provider)
 
     for place in _list_objects(body):
         place["of_nowhere"] = 1

@@ -76,6 +76,35 @@ def test_a_dated_name_has_the_row_of_the_plain_one() -> None:
     assert find_built_in("claude-haiku-4-5-large") is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic.claude-haiku-4-5-20251001-v1:0",
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "global.anthropic.claude-haiku-4-5",
+        "us-gov.anthropic.claude-haiku-4-5-v1",
+        "claude-haiku-4-5@20251001",
+        "claude-haiku-4-5@default",
+    ],
+)
+def test_the_names_of_clouds_have_the_row_of_the_plain_one(name: str) -> None:
+    assert find_built_in(name) == find_built_in("claude-haiku-4-5")
+
+
+def test_other_names_of_clouds_have_no_row() -> None:
+    assert find_built_in("us.anthropic.claude-haiku-4-5-large-v1:0") is None
+    assert find_built_in("meta.claude-haiku-4-5-v1:0") is None
+
+
+def test_a_card_can_name_all_models_of_a_cloud() -> None:
+    own = {"bedrock:*.claude-haiku-4-5-*": {"price": {"input": 1.1, "output": 5.5}}}
+
+    card = find(own, "bedrock:us.anthropic.claude-haiku-4-5-20251001-v1:0")
+
+    assert card.price is not None
+    assert (card.price.input, card.context_tokens) == (1.1, 200_000)
+
+
 def test_a_row_of_a_provider_overrides_that_of_the_model() -> None:
     chat, responses = (find({}, f"{provider}:gpt-6.1-terra") for provider in ("openai", "openai-responses"))
 

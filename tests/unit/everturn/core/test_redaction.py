@@ -56,4 +56,6 @@ def test_passwords_are_found_in_addresses_and_secrets_by_their_names() -> None:
     urls = ["postgresql://role:p%40ss@host/db", "redis://:secret@host:6379/0", "file:///folder", ""]
 
     assert find_url_secrets(urls) == ["p@ss", "secret"]
-    assert find_named_secrets({"OPENAI_API_KEY": "sk", "PATH": "/bin", "HF_TOKEN": "hf"}) == ["sk", "hf"]
+    environment = {"OPENAI_API_KEY": "sk", "PATH": "/bin", "HF_TOKEN": "hf", "AWS_BEARER_TOKEN_BEDROCK": "aws"}
+
+    assert find_named_secrets(environment) == ["sk", "hf", "aws"]

@@ -78,7 +78,8 @@ def find_named_secrets(environment: Mapping[str, str]) -> list[str]:
 
 def is_secret_name(variable: str) -> bool:
     """Whether the name of a variable marks its value as secret."""
-    return variable.upper().endswith(("KEY", "TOKEN", "SECRET", "PASSWORD"))
+    name = variable.upper()
+    return name.endswith(("KEY", "TOKEN", "SECRET", "PASSWORD")) or name == "AWS_BEARER_TOKEN_BEDROCK"
 
 
 def _in_json(secret: str) -> str:

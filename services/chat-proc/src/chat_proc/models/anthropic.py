@@ -20,6 +20,8 @@ from anthropic import (
     omit,
     transform_schema,
 )
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
+from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.cards import ModelCards, price_usage
@@ -144,7 +146,7 @@ class AnthropicModel:
 
     def __init__(
         self,
-        client: AsyncAnthropic,
+        client: AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex,
         traits: ModelTraits,
         *,
         adaptive_thinking: bool = False,

@@ -79,14 +79,15 @@ def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable
 
 
 def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
-    checked = _check_events(pieces)
     match headers.get("Content-Type", "").partition(";")[0].strip().lower():
         case "text/event-stream":
-            return _keep_events_with_data(checked)
+            return _keep_events_with_data(_check_events(pieces))
+        case "application/vnd.amazon.eventstream":
+            return _check_frames(pieces)
         case "application/json":
-            return _check_for_error(checked, headers)
+            return _check_for_error(_check_events(pieces), headers)
         case _:
-            return checked
+            return _check_events(pieces)
 
 
 def _translate(error: UnreadableBody) -> ModelFailed:
@@ -108,6 +109,27 @@ async def _check_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                 size, lines = len(rest), _count_breaks(rest)
                 _check_event(size, lines)
             before = seen[-(_LONGEST_END - 1) :]
+            yield piece
+
+
+async def _check_frames(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    """Yield all pieces of an AWS event stream, whose frames begin with their length in four bytes. Raises ModelFailed
+    for a frame that is too long: the SDK would read 24 MiB, and copy what it has read so far with every piece."""
+    head, rest = b"", 0
+    async with aclosing(pieces):
+        async for piece in pieces:
+            at = 0
+            while at < len(piece):
+                if rest:
+                    skipped = min(rest, len(piece) - at)
+                    rest -= skipped
+                    at += skipped
+                    continue
+                head += piece[at : at + 4 - len(head)]
+                at = min(at + 4, len(piece))
+                if len(head) == 4:
+                    _check_event(int.from_bytes(head), 0)
+                    head, rest = b"", max(0, int.from_bytes(head) - 4)
             yield piece
 
 

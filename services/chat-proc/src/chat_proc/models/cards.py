@@ -28,6 +28,8 @@ UNKNOWN_CONTEXT_TOKENS = 128_000
 
 _ASSUMED = frozenset({"context_tokens", "images", "documents", "abilities", "price"})
 """The fields whose defaults can be wrong for a model."""
+_BEDROCK_NAME = re.compile(r"(?:[a-z-]+\.)?anthropic\.(.+?)(?:-v\d+(?::\d+)?)?")
+_VERTEX_NAME = re.compile(r"(claude-.+)@\w+")
 _WILDCARD = re.compile(r"\[[^]]+\]|[*?]")
 
 
@@ -163,8 +165,11 @@ def price_usage(usage: ModelUsage, traits: ModelTraits) -> ModelUsage:
 
 
 def find_built_in(name: str) -> ModelCard | None:
-    """The row of a model; a dated name (`claude-haiku-4-5-20251001`) uses the row of the undated one."""
+    """The row of a model; a dated name (`claude-haiku-4-5-20251001`) uses the row of the undated one, and so do the
+    names on Bedrock (`us.anthropic.claude-haiku-4-5-20251001-v1:0`) and Vertex AI (`claude-haiku-4-5@20251001`)."""
     cards = load_built_in()
+    if (found := _BEDROCK_NAME.fullmatch(name) or _VERTEX_NAME.fullmatch(name)) is not None:
+        name = found[1]
     if name in cards:
         return cards[name]
     return next((card for known, card in cards.items() if _is_dated(name, known)), None)

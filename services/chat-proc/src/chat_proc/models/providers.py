@@ -27,11 +27,11 @@ class Provider:
     """How to use the models of a provider.
 
     `keys` are secret variables, of which one must be set, the usual one first. `options` are further variables that its
-    SDK reads. Both come with their meaning for operators. `required` are the options that must be set, too.
-    `default_model` runs if only a key is set; None if a model
-    must be named. `build` returns the chosen model, and `ask_context_tokens` the context length that its server states,
-    on the provider's own server if there is no other. They import the adapter, because all SDKs together cost 2 s and
-    166 MB.
+    SDK reads. Both come with their meaning for operators. `required` are the options that must be set, too. If the SDK
+    also finds credentials elsewhere, `try_explain` is called without a key and returns what to do if there are none.
+    `default_model` runs if only a key is set; None if a model must be named. `build` returns the chosen model, and
+    `ask_context_tokens` the context length that its server states, on the provider's own server if there is no other.
+    They import the adapter, because all SDKs together cost 2 s and 166 MB.
     """
 
     keys: Mapping[str, str]
@@ -40,6 +40,7 @@ class Provider:
     build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
     ask_context_tokens: Callable[[str, Server | None], Awaitable[int | None]]
     required: tuple[str, ...] = ()
+    try_explain: Callable[[], str | None] | None = None
 
 
 def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
@@ -76,6 +77,34 @@ def _build_azure(choice: ModelChoice, cards: ModelCards, _server: Server | None)
     from chat_proc.models.azure import build_model
 
     return build_model(choice, cards)
+
+
+def _build_bedrock(choice: ModelChoice, cards: ModelCards, _server: Server | None) -> LanguageModel:
+    from chat_proc.models.anthropic_clouds import build_bedrock_model
+
+    return build_bedrock_model(choice, cards)
+
+
+def _try_explain_aws() -> str | None:
+    from chat_proc.models.anthropic_clouds import has_aws_credentials
+
+    if has_aws_credentials():
+        return None
+    return "Set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role."
+
+
+def _build_vertex(choice: ModelChoice, cards: ModelCards, _server: Server | None) -> LanguageModel:
+    from chat_proc.models.anthropic_clouds import build_vertex_model
+
+    return build_vertex_model(choice, cards)
+
+
+def _try_explain_google() -> str | None:
+    from chat_proc.models.anthropic_clouds import has_google_credentials
+
+    if has_google_credentials():
+        return None
+    return "Set GOOGLE_APPLICATION_CREDENTIALS to the path of their file, or give the machine a service account."
 
 
 async def _ask_nothing(_name: str, _server: Server | None) -> int | None:
@@ -125,6 +154,36 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         required=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
         default_model=None,
         build=_build_azure,
+        ask_context_tokens=_ask_nothing,
+    ),
+    "bedrock": Provider(
+        keys={
+            "AWS_BEARER_TOKEN_BEDROCK": "API key for Anthropic's models on Amazon Bedrock (bedrock:<name>). Without "
+            "it, AWS_ACCESS_KEY_ID, AWS_PROFILE or the role of the machine are used."
+        },
+        options={
+            "AWS_REGION": "Region of Amazon Bedrock, such as us-east-1.",
+            "ANTHROPIC_BEDROCK_BASE_URL": "Another address of Amazon Bedrock, such as that of a private endpoint.",
+        },
+        required=("AWS_REGION",),
+        try_explain=_try_explain_aws,
+        default_model=None,
+        build=_build_bedrock,
+        ask_context_tokens=_ask_nothing,
+    ),
+    "vertex": Provider(
+        keys={},
+        options={
+            "ANTHROPIC_VERTEX_PROJECT_ID": "Google Cloud project for Anthropic's models on Vertex AI (vertex:<name>).",
+            "CLOUD_ML_REGION": "Region of Vertex AI, such as us-east5 or global.",
+            "GOOGLE_APPLICATION_CREDENTIALS": "Path of a file with credentials for Google Cloud. Without it, the "
+            "service account of the machine is used.",
+            "ANTHROPIC_VERTEX_BASE_URL": "Another address of Vertex AI, such as that of a private endpoint.",
+        },
+        required=("ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION"),
+        try_explain=_try_explain_google,
+        default_model=None,
+        build=_build_vertex,
         ask_context_tokens=_ask_nothing,
     ),
 }
@@ -189,13 +248,18 @@ def _read_setting(
 
 
 def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
-    if _find_key(provider, environment) is None:
-        keys = tuple(provider.keys)
-        missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
-        raise BadModelSetting(f"It names {prefix}, but {missing} (a server without keys accepts any value).")
     for name in provider.required:
         if not environment.get(name, "").strip():
             raise BadModelSetting(f"It names {prefix}, but {name} is not set.")
+    if _find_key(provider, environment) is not None:
+        return
+    if provider.try_explain is not None:
+        if remedy := provider.try_explain():
+            raise BadModelSetting(f"It names {prefix}, but there are no credentials for it. {remedy}")
+        return
+    keys = tuple(provider.keys)
+    missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
+    raise BadModelSetting(f"It names {prefix}, but {missing} (a server without keys accepts any value).")
 
 
 def _check_development(environment: Mapping[str, str]) -> None:

@@ -41,9 +41,22 @@ TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
 MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
 """Errors raised by an SDK if a provider's JSON has an unexpected shape."""
 
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+_RETRYABLE_STATUS = frozenset({408, 409, 424, 425, 429})
 _RETRYABLE_KINDS = frozenset(
-    {"overloaded_error", "rate_limit_error", "api_error", "timeout_error", "server_error", "rate_limit_exceeded"}
+    {
+        "overloaded_error",
+        "rate_limit_error",
+        "api_error",
+        "timeout_error",
+        "server_error",
+        "rate_limit_exceeded",
+        # Of Amazon Bedrock.
+        "internalServerException",
+        "modelStreamErrorException",
+        "modelTimeoutException",
+        "serviceUnavailableException",
+        "throttlingException",
+    }
 )
 _LASTING_KINDS = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _TOO_LONG_KINDS = frozenset({"context_length_exceeded", "string_above_max_length"})
@@ -81,6 +94,7 @@ _KIND_OF_STATUS: Mapping[int, FailureKind] = {
     404: "not_found",
     408: "timeout",
     409: "provider_error",
+    424: "server_error",  # Bedrock's own status for a model that failed
     425: "provider_error",
     429: "rate_limited",
     503: "overloaded",
@@ -95,6 +109,12 @@ _KIND_OF_TOKEN: Mapping[str, FailureKind] = {
     "server_error": "server_error",
     "authentication_error": "unauthorized",
     "permission_error": "unauthorized",
+    "internalServerException": "server_error",
+    "modelStreamErrorException": "server_error",
+    "modelTimeoutException": "timeout",
+    "serviceUnavailableException": "overloaded",
+    "throttlingException": "rate_limited",
+    "validationException": "bad_request",
 }
 
 
