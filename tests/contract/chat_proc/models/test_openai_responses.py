@@ -33,6 +33,8 @@ from everturn.models.port import (
 from everturn_testing.models.model_contract import (
     PARAMETERS,
     LanguageModelContract,
+    build_forced_request,
+    build_json_request,
     build_native_request,
     build_request,
     collect_pieces,
@@ -323,6 +325,7 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
     await collect_pieces(model, build_native_request())
 
     body = provider.received[0].body
+    assert not {"parallel_tool_calls", "tool_choice", "text"} & set(body)
     assert body["tools"] == [
         {
             "type": "function",
@@ -344,6 +347,33 @@ async def test_the_request_carries_tools_calls_and_results(provider: WireProvide
         {"type": "function_call", "call_id": "call00003", "name": "read", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "call00003", "output": "three"},
     ]
+
+
+async def test_a_tool_can_be_forced(provider: WireProvider, model: ResponsesModel) -> None:
+    provider.answer_events(CREATED, called("added", 0), wrote(0, "{}"), called("done", 0, arguments="{}"), COMPLETED)
+
+    pieces = await collect_pieces(model, build_forced_request())
+
+    assert provider.received[0].body["tool_choice"] == {"type": "function", "name": "read"}
+    assert join_calls(pieces) == [("read", "a", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "form"),
+    [
+        (None, {"type": "json_object"}),
+        (PARAMETERS, {"type": "json_schema", "name": "reply", "schema": PARAMETERS, "strict": False}),
+    ],
+)
+async def test_a_reply_in_json_can_be_requested(
+    provider: WireProvider, model: ResponsesModel, schema: dict[str, Any] | None, form: dict[str, Any]
+) -> None:
+    provider.answer_events(CREATED, said('{"n": 1}'), COMPLETED)
+
+    pieces = await collect_pieces(model, build_json_request(schema))
+
+    assert provider.received[0].body["text"] == {"format": form}
+    assert join_text(pieces) == '{"n": 1}'
 
 
 async def test_a_model_that_does_not_reason_is_not_asked_for_summaries(provider: WireProvider) -> None:

@@ -25,7 +25,13 @@ from everturn.models.port import (
     PromptMessage,
     TextPart,
 )
-from everturn_testing.models.model_contract import build_native_request, build_request, collect_pieces
+from everturn_testing.models.model_contract import (
+    build_forced_request,
+    build_json_request,
+    build_native_request,
+    build_request,
+    collect_pieces,
+)
 
 TRAITS = ModelTraits("m", 100_000, images=True, documents=True, abilities=frozenset({"reasoning"}))
 _MEDIA = tuple(MediaPart(mime, b"content", "a file") for mime in sorted(IMAGE_MIMES | {PDF_MIME}))
@@ -41,6 +47,8 @@ REQUESTS = {
     ),
     "pictures and documents": ModelRequest((PromptMessage("user", (TextPart("Look:"), *_MEDIA)),), 512),
     "tools and results": build_native_request(),
+    "a forced call": build_forced_request(),
+    "a reply in JSON": build_json_request(),
 }
 ADAPTERS = ("openai", "openai-responses", "azure", "anthropic", "bedrock", "vertex")
 
@@ -86,7 +94,7 @@ async def test_each_request_is_allowed_by_the_sdks_types(
     check_body(params, await send(model, REQUESTS[name], provider))
 
 
-@pytest.mark.parametrize("name", ["text", "tools and results"])
+@pytest.mark.parametrize("name", ["text", "tools and results", "a forced call", "a reply in JSON"])
 async def test_a_key_that_no_type_allows_is_found_at_every_depth(
     provider: WireProvider, adapter: tuple[LanguageModel, Any], name: str
 ) -> None:
@@ -106,7 +114,7 @@ def _list_objects(value: Any) -> list[dict[str, Any]]:
         return [found for item in value for found in _list_objects(item)]
     if not isinstance(value, dict):
         return []
-    inner = [item for key, item in value.items() if key not in ("input_schema", "parameters")]
+    inner = [item for key, item in value.items() if key not in ("input_schema", "parameters", "schema")]
     if value.get("type") == "tool_use":
         inner.remove(value["input"])
     return [value, *(found for item in inner for found in _list_objects(item))]

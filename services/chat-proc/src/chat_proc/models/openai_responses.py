@@ -16,6 +16,7 @@ from openai.types.responses import (
     ResponseCreatedEvent,
     ResponseErrorEvent,
     ResponseFailedEvent,
+    ResponseFormatTextConfigParam,
     ResponseFunctionCallArgumentsDeltaEvent,
     ResponseFunctionToolCall,
     ResponseFunctionToolCallParam,
@@ -39,6 +40,7 @@ from chat_proc.models.roles import ModelChoice
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
+    JsonReply,
     MediaPart,
     ModelPiece,
     ModelRequest,
@@ -76,6 +78,8 @@ class ResponsesModel(OpenAIModel):
             model=self._traits.name,
             input=render_input(request.messages),
             tools=[_render_tool(tool) for tool in request.tools] or omit,
+            tool_choice={"type": "function", "name": request.force_tool} if request.force_tool else omit,
+            text={"format": _render_form(request.reply_form)} if request.reply_form else omit,
             max_output_tokens=self._traits.limit_reply(request.max_output_tokens),
             # Without it a model thinks silently, and a long silence looks like a stall. Other models reject it.
             reasoning={"summary": "auto"} if "reasoning" in self._traits.abilities else omit,
@@ -247,6 +251,13 @@ def _render_tool(tool: ToolDeclaration) -> FunctionToolParam:
         "parameters": dict(tool.parameters),
         "strict": False,
     }
+
+
+def _render_form(form: JsonReply) -> ResponseFormatTextConfigParam:
+    """A schema is not `strict`: the API would reject one with optional properties."""
+    if form.schema is None:
+        return {"type": "json_object"}
+    return {"type": "json_schema", "name": "reply", "schema": dict(form.schema), "strict": False}
 
 
 def _read_index(event: object) -> int | None:
