@@ -1,12 +1,12 @@
 """The adapters against aimock, whose authors wrote the providers' wire formats down independently of us."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 from helpers.aimock import run_aimock
 
-from chat_proc.models import anthropic, openai
+from chat_proc.models import anthropic, azure, openai, openai_responses
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
 from chat_proc.models.roles import ModelChoice
@@ -28,12 +28,21 @@ pytestmark = pytest.mark.timeout(400)
 
 TOOLS = tuple(ToolDeclaration(name, f"Runs {name}.", PARAMETERS) for name in ("read", "write"))
 SYSTEM = PromptMessage("system", (TextPart("Be brief."),))
+
+
+def build_endpoint(build: Callable[..., Any], path: str, name: str) -> Callable[[str, ModelCards], Any]:
+    """Builds a model of an endpoint, as a worker does."""
+    return lambda url, cards: build(ModelChoice("mock", name, "test"), cards, Server("mock", url + path, None))
+
+
 SERVERS = {
-    "OpenAI": (openai.build_model, "/v1", "gpt-5"),
-    "OpenRouter": (openai.build_model, "/api/v1", "openai/gpt-5"),
-    "Anthropic": (anthropic.build_model, "", "claude-opus-4-8"),
+    "OpenAI": build_endpoint(openai.build_model, "/v1", "gpt-5"),
+    "OpenAI Responses": build_endpoint(openai_responses.build_model, "/v1", "gpt-5"),
+    "OpenRouter": build_endpoint(openai.build_model, "/api/v1", "openai/gpt-5"),
+    "Azure": lambda _url, cards: azure.build_model(ModelChoice("mock", "gpt-5", "test"), cards),
+    "Anthropic": build_endpoint(anthropic.build_model, "", "claude-opus-4-8"),
 }
-"""What aimock speaks under which path, and a model that reasons there."""
+"""What aimock speaks, with a model that reasons there. Its streams for Bedrock lack the encoding of each event."""
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +52,12 @@ def aimock(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture(params=SERVERS)
-async def model(aimock: str, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """A model of an endpoint, as a worker builds it."""
-    build_model, path, name = SERVERS[request.param]
-    adapter = build_model(ModelChoice("mock", name, "test"), ModelCards(), Server("mock", aimock + path, None))
+async def model(aimock: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """A model as a worker builds it."""
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", aimock)
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2025-04-01-preview")
+    adapter = SERVERS[request.param](aimock, ModelCards())
     yield adapter
     await adapter.aclose()
 

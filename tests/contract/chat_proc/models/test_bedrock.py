@@ -264,6 +264,15 @@ async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
     assert raised.value.retryable
 
 
+async def test_a_stream_that_ends_before_its_first_event_was_cut(provider: WireProvider, model: CloudModel) -> None:
+    provider.answer(build_answer())
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_request())
+
+    assert (raised.value.kind, raised.value.likely_permanent) == ("cut_reply", False)
+
+
 async def test_a_page_of_a_proxy_is_a_passing_failure(provider: WireProvider, model: CloudModel) -> None:
     provider.answer(Answer([b"<html><body>Please wait</body></html>"], headers={"content-type": "text/html"}))
 

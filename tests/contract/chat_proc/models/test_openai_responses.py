@@ -206,6 +206,16 @@ async def test_the_end_of_a_reply_becomes_our_reason(
     assert (finish.reason, finish.usage.output_tokens) == (reason, 50)
 
 
+async def test_a_cut_reply_may_end_like_a_complete_one(provider: WireProvider, model: ResponsesModel) -> None:
+    ended = event("response.completed", response={**_RESPONSE, "status": "incomplete", "usage": USAGE})
+    provider.answer_events(CREATED, said("half"), ended)
+
+    finish = (await collect_pieces(model, build_request()))[-1]
+
+    assert isinstance(finish, ReplyFinished)
+    assert finish.reason == "length"
+
+
 async def test_a_refusal_is_text_that_ends_as_refused(provider: WireProvider, model: ResponsesModel) -> None:
     provider.answer_events(CREATED, said("I can't.", "refusal"), COMPLETED)
 

@@ -197,7 +197,9 @@ class ReplyReader:
         reason = getattr(getattr(response, "incomplete_details", None), "reason", None)
         if reason == "content_filter":
             return "content_filter"
-        if reason is not None or isinstance(event, ResponseIncompleteEvent):
+        # Some servers end a reply that was cut with the event of a complete one.
+        is_cut = isinstance(event, ResponseIncompleteEvent) or getattr(response, "status", None) == "incomplete"
+        if reason is not None or is_cut:
             return "length"  # "max_output_tokens", or a reason that is not known yet
         return "refusal" if self._is_refusal else "stop"
 

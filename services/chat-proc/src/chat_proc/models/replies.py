@@ -41,6 +41,7 @@ TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
 MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
 """Errors raised by an SDK if a provider's JSON has an unexpected shape."""
 
+_EVENT_STREAMS = frozenset({"text/event-stream", "application/vnd.amazon.eventstream"})
 _RETRYABLE_STATUS = frozenset({408, 409, 424, 425, 429})
 _RETRYABLE_KINDS = frozenset(
     {
@@ -299,7 +300,7 @@ def build_cut_failure(headers: Mapping[str, str], now: datetime, *, has_events: 
     that says it is busy.
     """
     content_type = headers.get("content-type", "")
-    if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
+    if has_events or content_type.partition(";")[0].strip().lower() in _EVENT_STREAMS:
         return ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True)
     return ModelFailed(
         "The model's address did not answer with a stream of events. Its base URL may be wrong.",
