@@ -115,7 +115,7 @@ async def test_openai_is_asked_in_simpler_forms_down_to_plain_text(provider: Wir
     bodies = [request.body for request in provider.received]
     assert [body.get("response_format", {}).get("type") for body in bodies] == [None, *["json_schema"] * 2, None, None]
     assert [len(body["messages"]) for body in bodies] == [2, 2, 4, 2, 4]
-    assert bodies[2]["messages"][2] == {"role": "assistant", "content": [{"type": "text", "text": '{"n": "x"}'}]}
+    assert bodies[2]["messages"][2] == {"role": "assistant", "content": '{"n": "x"}'}
     for body in bodies:
         check_body(CompletionCreateParamsStreaming, body)
 
