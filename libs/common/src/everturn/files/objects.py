@@ -17,7 +17,7 @@ MAX_OBJECTS = 1_000
 
 MANIFESTS = "manifests"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NUMBER = re.compile(r"[0-9]{1,6}")
+_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9a-f]{16})?")
 
 
 class AlteredObject(Unavailable):
@@ -43,7 +43,7 @@ class ObjectPage:
 
 class Objects(Protocol):
     """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, and
-    `<conversation>/manifests/<turn>.<round>` for objects that can be overwritten.
+    `<conversation>/manifests/<turn>.<round>`, with `.<hash>` or without, for objects that can be overwritten.
 
     Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form. An object
     that is read as a whole is checked against the hash in its key, if it has one: AlteredObject.
@@ -162,5 +162,5 @@ def _is_content(name: str) -> bool:
 
 def _is_manifest(name: str) -> bool:
     folder, _, file = name.partition("/")
-    turn_id, _, number = file.rpartition(".")
+    turn_id, _, number = file.partition(".")
     return folder == MANIFESTS and is_id(turn_id, "turn") and _NUMBER.fullmatch(number) is not None

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
-from everturn.files.model import manifest_key, object_key
+from everturn.files.model import manifest_key, object_key, preamble_key
 from everturn.files.objects import CHUNK_BYTES, AlteredObject, Objects, StoredObject
 from everturn_testing.core import SequentialIds
 
@@ -135,6 +135,14 @@ class KeepingContract:
             assert await objects.load(key, max_bytes=100) == data
 
         assert await objects.delete([key, key]) == 1
+
+    async def test_the_beginnings_of_requests_are_kept_beside_the_manifests(self, objects: Objects) -> None:
+        ids = SequentialIds()
+        key = preamble_key(ids.conversation(), ids.turn(), _DIGEST_OF_A)
+
+        await objects.save(key, b"{}")
+
+        assert await objects.load(key, max_bytes=10) == b"{}"
 
     async def test_a_store_that_can_be_written_passes_the_check(self, objects: Objects) -> None:
         await objects.check()
