@@ -152,6 +152,13 @@ def test_the_decision_does_not_depend_on_the_chunks(text: str, data: st.DataObje
     assert "".join(piece.text for piece in pieces if isinstance(piece, ContentText)) == text
 
 
+def test_the_arguments_of_a_call_are_no_part_of_the_text_before_it() -> None:
+    pieces, decision = read(["Let me see.", ToolCallDelta(0, '{"paths": []}', "react__read")])
+
+    assert [piece for piece in pieces if isinstance(piece, ThinkingText)] == [ThinkingText("Let me see.", 0)]
+    assert decision.beside == "Let me see."
+
+
 def test_names_are_unique_and_short() -> None:
     assert NAMES["react__read"] == "react.read"
     with pytest.raises(BadConfig, match="same name"):

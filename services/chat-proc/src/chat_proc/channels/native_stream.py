@@ -141,15 +141,13 @@ class NativeStream:
         """Return the pieces that the next part of a call adds."""
         if self._ignores_calls:
             return []
+        pieces = [] if self._calls else self._turn_into_thinking()
         arguments = self._take(delta.arguments)
-        pieces: list[DecisionPiece] = []
         call = self._calls.get(delta.index)
         if call is None:
             if len(self._calls) >= MAX_CALLS:
                 self._refused += bool(delta.name)
                 return []
-            if not self._calls:
-                pieces += self._turn_into_thinking()
             tool_id = self._names.get(delta.name, delta.name)
             call = _Call(len(self._calls), tool_id, tool_id in self._limits.code_tools)
             self._calls[delta.index] = call
