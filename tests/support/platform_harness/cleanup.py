@@ -55,10 +55,15 @@ def _find_left(platform: Platform, conversation_id: str) -> list[str]:
 def _find_objects(platform: Platform, conversation_id: str, named: set[str]) -> list[str]:
     """Of a store that is a folder. Tests that keep files elsewhere look there themselves."""
     keys = find_keys(platform, conversation_id)
-    orphans = [f"orphan {key}" for key in keys if key not in named and key.rpartition(".")[0] not in named]
+    orphans = [f"orphan {key}" for key in keys if key not in named and _find_owner(key) not in named]
     is_here = any(each.name != "tmp" for each in platform.home.objects.iterdir())
     lost = [f"row without {key}" for key in named - keys if is_here and "/manifests/" not in key]
     return [*orphans, *lost]
+
+
+def _find_owner(key: str) -> str:
+    """The row of a manifest, or of the object of one upload."""
+    return key.partition(".")[0] if "/manifests/" in key else key.rpartition(".")[0]
 
 
 def find_keys(platform: Platform, conversation_id: str) -> set[str]:

@@ -8,6 +8,7 @@ The file, which each process reads:
     chunk_chars = 8                 # size of a piece, default 16
     pause_ms = 50                   # before each piece, default 0
     reply = '''<channel:thinking>...</channel:thinking>...'''
+    calls = [{ name = "react__read", arguments = "{}" }] # after the text, in a provider's own form
     then = "stop"                   # or "length", "cut" (no finish), "hang" (waits for ever), "fail", "fail_for_good"
 
 The round comes from `Iteration i/N` of the ANNOUNCE block, not from a counter, so that a worker that takes over a turn
@@ -26,10 +27,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from everturn.core.errors import Invalid
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest, ModelTraits, TextPart
-from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Cut, Fail, Finish, Pause, Say, ScriptedModel, Step
+from everturn_testing.models.scripted_model import (
+    SCRIPTED_TRAITS,
+    Call,
+    Cut,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    ScriptedModel,
+    Step,
+)
 
 _ITERATION = re.compile(r"Iteration (\d+)/")
 _PROMPT = re.compile(r"^\[user\.prompt [^\]\n]*\]\n(.*?)(?=^\[[A-Za-z]|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class ScriptedCall(BaseModel):
+    """A tool call in a provider's own form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    arguments: str = "{}"
 
 
 class ScriptedRound(BaseModel):
@@ -38,6 +58,7 @@ class ScriptedRound(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reply: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
     chunk_chars: int = Field(default=16, ge=1)
     pause_ms: float = Field(default=0.0, ge=0.0)
     then: Literal["stop", "length", "cut", "hang", "fail", "fail_for_good"] = "stop"
@@ -117,15 +138,15 @@ def _user_texts(request: ModelRequest) -> list[str]:
 
 
 def _render_steps(scripted: ScriptedRound) -> list[Step]:
-    said = Say(scripted.reply)
+    said = [Say(scripted.reply), *(Call(call.name, call.arguments) for call in scripted.calls)]
     match scripted.then:
         case "stop" | "length":
-            return [said, Finish(scripted.then)]
+            return [*said, Finish(scripted.then)]
         case "cut":
-            return [said, Cut()]
+            return [*said, Cut()]
         case "hang":
-            return [said, Pause(asyncio.Event())]
+            return [*said, Pause(asyncio.Event())]
         case "fail":
-            return [said, Fail(ModelFailed("The script says so.", retryable=True))]
+            return [*said, Fail(ModelFailed("The script says so.", retryable=True))]
         case "fail_for_good":
-            return [said, Fail(ModelFailed("The script says so."))]
+            return [*said, Fail(ModelFailed("The script says so."))]
