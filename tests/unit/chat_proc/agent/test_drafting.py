@@ -14,7 +14,6 @@ from chat_proc.agent.drafting import (
     draft_missing_start,
     draft_notices,
     draft_pending_answer,
-    draft_pending_completion,
     draft_plan_marks,
     draft_repair,
     draft_thinking,
@@ -27,7 +26,7 @@ from chat_proc.channels.actions import Decision, StreamedAnswer
 from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import AttemptBody, BlockDraft, BlockType, CompletionBody, RawDecisionBody, chain_blocks
 from everturn.timeline.plans import PlanMoment, new_plan
-from everturn.timeline.progress import FinishTurn, fold_progress
+from everturn.timeline.progress import PENDING, fold_progress
 from everturn.turns.model import UsageEvent
 
 CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "t9")
@@ -169,11 +168,9 @@ def test_a_pending_answer_becomes_the_completion() -> None:
     attempt = drafts[-1].body
     assert isinstance(attempt, AttemptBody)
 
-    completion = draft_pending_completion(CONTEXT, FinishTurn(2, attempt, drafts[-1].ts_first), 1)
-
     assert types(drafts) == [BlockType.WORKING_SUMMARY, BlockType.COMPLETION_ATTEMPT]
-    assert completion.body == CompletionBody(text="A [[S:1]]", shown="A (1)", followups=("Why?",), sources_used=(1,))
-    assert completion.ts_first == "t1"
+    assert (attempt.text, attempt.shown, attempt.followups) == ("A [[S:1]]", "A (1)", ("Why?",))
+    assert (attempt.sources_used, attempt.reason, drafts[-1].ts_first) == ((1,), PENDING, "t1")
 
 
 @pytest.mark.parametrize(
