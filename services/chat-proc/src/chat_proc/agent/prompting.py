@@ -1,7 +1,7 @@
 """The model's request in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE with the current state."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -11,7 +11,7 @@ from chat_proc.agent.kit import TurnKit
 from chat_proc.attachments.media import AttachedMedia
 from chat_proc.attachments.reader import TurnMedia
 from chat_proc.catalog.tool import PREVIEW_CHARS
-from chat_proc.channels.codec import encode_name
+from chat_proc.channels.codec import Codec, encode_name
 from chat_proc.timeline.arrangement import ShownItem, append_tail, arrange_natively
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer, TimelineView
@@ -123,6 +123,20 @@ class AnnounceState:
     feedback: tuple[FeedbackBody, ...] = ()
 
 
+def arrange_request(
+    renderer: PromptRenderer, codec: Codec, tail: tuple[str, str], media: Mapping[str, bytes]
+) -> tuple[tuple[PromptMessage, ...], tuple[ShownItem, ...]]:
+    """The messages of a request in the form of its codec, and what they show of the timeline. `media` are the loaded
+    images and PDFs by sha256."""
+    if codec.name != "native":
+        messages = renderer.render(tail, media)
+        return messages, tuple(renderer.rendered)
+    renderer.attach(media)
+    points = renderer.cache_points.indexes
+    arranged = arrange_natively(renderer.rendered, renderer.view.turn_at, encode_name, cache_at=points)
+    return (renderer.system, *append_tail(arranged.messages, tail)), arranged.shown
+
+
 class WorkspaceSection:
     """Without a history it describes this turn only."""
 
@@ -215,22 +229,11 @@ class TurnPrompts:
     async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
         pool, announce = await self._prepare(context)
-        messages, shown = self._arrange((pool, announce + order))
+        messages, shown = arrange_request(self._renderer, self.codec, (pool, announce + order), self._media.loaded)
         request = ModelRequest(messages, max_tokens, self.codec.tools)
         if context.round > 0:
             self._turn.manifests.keep(self._record(request, shown, context))
         return request
-
-    def _arrange(self, tail: tuple[str, str]) -> tuple[tuple[PromptMessage, ...], tuple[ShownItem, ...]]:
-        """The messages of a request, and what they show of the timeline."""
-        renderer, loaded = self._renderer, self._media.loaded
-        if self.codec.name != "native":
-            messages = renderer.render(tail, loaded)
-            return messages, tuple(renderer.rendered)
-        renderer.attach(loaded)
-        points = renderer.cache_points.indexes
-        arranged = arrange_natively(renderer.rendered, renderer.view.turn_at, encode_name, cache_at=points)
-        return (renderer.system, *append_tail(arranged.messages, tail)), arranged.shown
 
     async def _prepare(self, context: RoundContext) -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs.

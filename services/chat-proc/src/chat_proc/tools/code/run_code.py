@@ -41,6 +41,7 @@ OUT_CHARS = 8_000
 ERR_CHARS = 4_000
 _LABEL_CHARS = 4_000
 """Together they are below the prompt's limit of a result."""
+_ONE_PROFILE: Profiles = {DEFAULT_PROFILE: ExecutionProfile()}
 _STARTING_AND_STORING_S = 180.0
 STORING_S = 60.0
 """For all files of one run and its log."""
@@ -81,6 +82,22 @@ class _Promise:
     destination: Destination
 
 
+def build_code_spec(called: Sequence[ToolSpec] = (), profiles: Profiles = _ONE_PROFILE) -> ToolSpec:
+    """What the model reads about the tool. Programs may call the tools in `called`."""
+    return ToolSpec(
+        tool_id="exec_tools.execute_code_python",
+        summary="Run a Python program in a sandbox and save its declared files.",
+        guide=_build_guide(called, profiles),
+        params=_build_params(profiles),
+        effect=Effect.IDEMPOTENT,
+        strategy="exploitation",
+        takes_code=True,
+        returns_partial_work=True,
+        result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
+        timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
+    )
+
+
 class RunCodeTool:
     """One run per call. A repeated call runs the program again, but the external effects of its tools happen only
     once."""
@@ -93,24 +110,13 @@ class RunCodeTool:
         tools: ProgramTools,
         profiles: Profiles | None = None,
     ) -> None:
-        self._profiles = profiles or {DEFAULT_PROFILE: ExecutionProfile()}
+        self._profiles = profiles or _ONE_PROFILE
         self._sandbox = sandbox
         self._tools = tools
         self._objects = objects
         self._history = history
         self._inputs = InputLoader(history, objects)
-        self.spec = ToolSpec(
-            tool_id="exec_tools.execute_code_python",
-            summary="Run a Python program in a sandbox and save its declared files.",
-            guide=_build_guide(tools, self._profiles),
-            params=_build_params(self._profiles),
-            effect=Effect.IDEMPOTENT,
-            strategy="exploitation",
-            takes_code=True,
-            returns_partial_work=True,
-            result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
-            timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
-        )
+        self.spec = build_code_spec(tools.specs, self._profiles)
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params = self.spec.params.model_validate(call.params, from_attributes=True)
@@ -216,21 +222,21 @@ def _build_params(profiles: Profiles) -> type[RunCodeParams]:
     return create_model("RunCodeParams", __base__=ProfiledRunCodeParams, profile=field)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
 
 
-def _build_guide(tools: ProgramTools, profiles: Profiles) -> str:
+def _build_guide(called: Sequence[ToolSpec], profiles: Profiles) -> str:
     """The tool's guide, with the profiles and tools available to programs here."""
     package = files("chat_proc.tools.code")
     guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
     if len(profiles) > 1:
-        lines = [_describe_profile(name, profile, tools) for name, profile in profiles.items()]
+        lines = [_describe_profile(name, profile, called) for name, profile in profiles.items()]
         guide = f"{guide.rstrip()}\n- `profile` says what the program may use; without it, `{next(iter(profiles))}`:\n"
         guide += "".join(f"  - {line}\n" for line in lines)
-    if not tools.specs:
+    if not called:
         return guide
-    called = package.joinpath("program_tools.md").read_text(encoding="utf-8")
-    return f"{guide.rstrip()}\n\n{called.rstrip()}\n{describe_tools(tools.specs)}\n"
+    explained = package.joinpath("program_tools.md").read_text(encoding="utf-8")
+    return f"{guide.rstrip()}\n\n{explained.rstrip()}\n{describe_tools(called)}\n"
 
 
-def _describe_profile(name: str, profile: ExecutionProfile, tools: ProgramTools) -> str:
+def _describe_profile(name: str, profile: ExecutionProfile, called: Sequence[ToolSpec]) -> str:
     limits = profile.limits
     parts = [
         f"{limits.memory_bytes >> 20:,} MiB of memory",
@@ -238,7 +244,7 @@ def _describe_profile(name: str, profile: ExecutionProfile, tools: ProgramTools)
         f"{limits.processes:,} processes and threads",
         f"{limits.out_dir_bytes >> 20:,} MiB in OUTPUT_DIR",
     ]
-    denied = [spec.tool_id for spec in tools.specs if not profile.may_call(spec.tool_id)]
+    denied = [spec.tool_id for spec in called if not profile.may_call(spec.tool_id)]
     less = f"; cannot call {', '.join(denied)}" if denied else ""
     return f"`{name}`: {f'{profile.description} ' if profile.description else ''}({', '.join(parts)}){less}"
 

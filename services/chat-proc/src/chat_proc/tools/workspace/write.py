@@ -53,19 +53,24 @@ class WriteParams(BaseModel):
     scratchpad: bool = False
 
 
+def build_write_spec() -> ToolSpec:
+    """What the model reads about `react.write`."""
+    return ToolSpec(
+        tool_id="react.write",
+        summary="Write one text file of this turn (Markdown, HTML, JSON, code, notes) and show it to the user.",
+        guide=files("chat_proc.tools.workspace").joinpath("write.md").read_text(encoding="utf-8"),
+        params=WriteParams,
+        effect=Effect.IDEMPOTENT,
+        strategy="exploitation",
+    )
+
+
 class WriteTool:
     """Stores the bytes and describes the file; writing the same content again changes nothing."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self.spec = ToolSpec(
-            tool_id="react.write",
-            summary="Write one text file of this turn (Markdown, HTML, JSON, code, notes) and show it to the user.",
-            guide=files("chat_proc.tools.workspace").joinpath("write.md").read_text(encoding="utf-8"),
-            params=WriteParams,
-            effect=Effect.IDEMPOTENT,
-            strategy="exploitation",
-        )
+        self.spec = build_write_spec()
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params, context = WriteParams.model_validate(call.params), call.context
