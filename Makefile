@@ -9,7 +9,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate doctor clean lock bench bench-peers images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -71,6 +71,9 @@ migrate: setup ## Run the pending migrations on the local database
 
 operate: setup ## Run an operator command against what `make run` started, while it runs: DO="keys list --tenant default"; without DO, list the commands
 	@$(LOCAL) operate $(DO)
+
+models: setup ## Check a model with twelve small tasks: DO="check openai:<name>", or DO="check" for that of `make run`; DO="list" lists models
+	@$(LOCAL) models $(DO)
 
 doctor: setup ## Check what works on this machine and say how to fix the rest
 	@$(LOCAL) doctor

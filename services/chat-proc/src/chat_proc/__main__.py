@@ -1,4 +1,5 @@
-"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers."""
+"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers, with
+`models` it checks or lists the models that it would use."""
 
 import argparse
 import asyncio
@@ -11,14 +12,18 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from chat_proc.bootstrap import choose_execution, open_worker
+from chat_proc.bootstrap import choose_checked_model, choose_execution, choose_models, open_worker
 from chat_proc.bounds import BOUNDS, Bounds
+from chat_proc.model_check.command import parse_arguments, print_models, run_check
 from chat_proc.selftest.command import run_command
-from chat_proc.settings import ExecutionSettings, WorkerSettings
+from chat_proc.settings import ExecutionSettings, ModelSettings, WorkerSettings, load_config
 from everturn.confinement.fork import hide_process
 from everturn.core.errors import EverturnError
 from everturn.core.logging import Redactor, configure_logging
 from everturn.core.settings import explain_errors, load_secrets
+
+STOPPED = 130
+"""The exit status of a command that Ctrl-C ended, as shells report it."""
 
 
 async def run(settings: WorkerSettings, bounds: Bounds) -> None:
@@ -44,10 +49,30 @@ def parse_battery_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+async def run_models(given: argparse.Namespace) -> int:
+    """Run a command of `models`. It needs no server but those of the models."""
+    settings = ModelSettings()
+    config = load_config(settings.config)
+    if given.action == "list":
+        print_models(await choose_models(settings, config), settings, config)
+        return 0
+    choice, model = await choose_checked_model(settings, config, given.name)
+    return await run_check(choice, model, settings, config, as_json=given.as_json)
+
+
 def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
     """Return the exit status; 2 means that a setting is invalid."""
+    refused = "chat-proc can't start"
     try:
         load_secrets()
+        if list(arguments[:1]) == ["models"]:
+            refused = "models"
+            given = parse_arguments(arguments[1:])
+            configure_logging("error", "json")
+            try:
+                return asyncio.run(run_models(given))
+            except KeyboardInterrupt:
+                return STOPPED
         if list(arguments[:1]) == ["battery"]:
             configure_logging("error", "json")
             choice = choose_execution(ExecutionSettings())
@@ -59,10 +84,10 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
         hide_process()
         uvloop.run(run(settings, bounds))
     except ValidationError as error:
-        sys.stderr.writelines(f"chat-proc can't start: {line}\n" for line in explain_errors(error))
+        sys.stderr.writelines(f"{refused}: {line}\n" for line in explain_errors(error))
         return 2
     except EverturnError as error:
-        sys.stderr.write(f"chat-proc can't start: {error}\n")
+        sys.stderr.write(f"{refused}: {error}\n")
         return 2
     return 0
 

@@ -24,7 +24,12 @@ from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Endpoint
-from chat_proc.models.providers import ask_context_lengths, build_provider_model, choose_roles
+from chat_proc.models.providers import (
+    ask_context_lengths,
+    build_provider_model,
+    choose_roles,
+    read_choice,
+)
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
     DECISION,
@@ -43,7 +48,14 @@ from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
-from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import (
+    MIN_CONTEXT_TOKENS,
+    ExecutionSettings,
+    ModelSettings,
+    OperatorConfig,
+    WorkerSettings,
+    load_config,
+)
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
@@ -67,6 +79,7 @@ from chat_proc.worker.worker import Worker
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
+from everturn.core.errors import Invalid
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import RandomIds
 from everturn.core.lease_timing import LeaseTiming
@@ -108,6 +121,12 @@ STRAGGLERS_S = 2.0
 """How long the exiting worker waits for tool calls that ignored their cancellation."""
 MODEL_RETRIES = ModelRetryLimits()
 """For each call of a model, and for the replies of a round."""
+CHECK_RETRIES = ModelRetryLimits(max_attempts=3, max_timeouts=1, max_likely_permanent=1, window_s=20.0, budget_s=40.0)
+"""While an operator waits for the check of a model: enough for a rate limit, but a failure shows soon."""
+
+
+class NothingToCheck(Invalid):
+    """There is nothing to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +303,7 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
     )
 
 
-async def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
+async def choose_models(settings: ModelSettings, config: OperatorConfig) -> ModelRoles:
     """The models by role; each is built on first use, but servers are asked now for what no card says.
 
     Raises BadModelSetting, BadConfig.
@@ -292,13 +311,45 @@ async def choose_models(settings: WorkerSettings, config: OperatorConfig) -> Mod
     environment, endpoints = settings.model_environment, config.models.endpoints
     roles = dict[str, str](config.models.roles.items())
     choices = choose_roles(environment, roles, settings.fallback_model, endpoints)
-    cards = ModelCards(config.models.cards, config.models.unpriced)
-    cards = replace(cards, stated=await ask_context_lengths(choices.used, cards, environment, endpoints))
+    cards = await ask_cards(choices.used, config, environment)
     return ModelRoles(choices, partial(build_model, cards=cards, environment=environment, endpoints=endpoints))
 
 
+async def choose_checked_model(
+    settings: ModelSettings, config: OperatorConfig, name: str
+) -> tuple[ModelChoice, LanguageModel]:
+    """The model to check, named as in EVERTURN_MODEL; without a name that of the role `decision`. No other role needs
+    its model for this. Raises BadModelSetting, BadConfig, NothingToCheck."""
+    environment, endpoints = settings.model_environment, config.models.endpoints
+    if name:
+        choice = read_choice("NAME", name, environment, endpoints)
+    else:
+        roles = {role: model for role, model in config.models.roles.items() if role == DECISION}
+        choice = choose_roles(environment, dict[str, str](roles), "", endpoints).find(DECISION)
+    if choice.provider in (OFFLINE, SCRIPTED):
+        raise NothingToCheck(
+            f"{choice.full_name} is a stand-in for a model ({choice.why}). Name a model, such as openai:<name>, or set "
+            "EVERTURN_MODEL."
+        )
+    cards = await ask_cards((choice,), config, environment)
+    return choice, build_model(choice, cards, environment, endpoints, CHECK_RETRIES)
+
+
+async def ask_cards(
+    choices: Sequence[ModelChoice], config: OperatorConfig, environment: Mapping[str, str]
+) -> ModelCards:
+    """The cards of the operator, with what servers state about the chosen models. Raises BadConfig."""
+    cards = ModelCards(config.models.cards, config.models.unpriced)
+    stated = await ask_context_lengths(choices, cards, environment, config.models.endpoints)
+    return replace(cards, stated=stated)
+
+
 def build_model(
-    choice: ModelChoice, cards: ModelCards, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+    choice: ModelChoice,
+    cards: ModelCards,
+    environment: Mapping[str, str],
+    endpoints: Mapping[str, Endpoint],
+    retries: ModelRetryLimits = MODEL_RETRIES,
 ) -> LanguageModel:
     """The chosen model with retries. Raises BadConfig if the configuration of the model can't be used."""
     if choice.provider == OFFLINE:
@@ -311,7 +362,7 @@ def build_model(
         model = build_scripted(choice.name)
     else:
         model = build_provider_model(choice, cards, environment, endpoints)
-    return RetryingModel(model, limits=MODEL_RETRIES)
+    return RetryingModel(model, limits=retries)
 
 
 def build_kits(

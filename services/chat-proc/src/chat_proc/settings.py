@@ -108,7 +108,48 @@ class ExecutionSettings(BaseSettings):
         return value
 
 
-class WorkerSettings(CommonSettings, ExecutionSettings):
+class ModelSettings(BaseSettings):
+    """Which models are called and how; also all that the check of models needs."""
+
+    model_config = BY_ALIAS
+
+    model: str = Field(
+        default="",
+        validation_alias="EVERTURN_MODEL",
+        description="<provider>:<name>, <endpoint>:<name> or offline; empty chooses by the API key that is set. The "
+        "providers are listed with their keys among the variables that libraries read; endpoints are defined in the "
+        "configuration file.",
+    )
+    fallback_model: str = Field(
+        default="",
+        validation_alias="EVERTURN_FALLBACK_MODEL",
+        description="Model to use when the model has failed after all retries, in the format of EVERTURN_MODEL; empty "
+        "for none.",
+    )
+    config: Path | None = Field(
+        default=None,
+        validation_alias="EVERTURN_CONFIG",
+        description="TOML file of the operator: models, limits by bundle, tools (docs/how-to/configure.md).",
+    )
+    codec: CodecSetting = Field(
+        default="channels",
+        validation_alias="AI_REACT_CODEC",
+        description="How models act, unless the configuration file says otherwise: channels (tags in the text), native "
+        "(the provider's tool calls), json (one object), auto (native if the model's card has tool_call, else json).",
+    )
+
+    @property
+    def model_environment(self) -> Mapping[str, str]:
+        """The variables that decide on the model; the providers' SDKs read their keys themselves."""
+        return {**os.environ, "EVERTURN_MODEL": self.model}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no output may show."""
+        return tuple(dict.fromkeys(find_named_secrets(os.environ)))
+
+
+class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     """Everything that can be set about one worker process."""
 
     worker_slots: int = Field(
@@ -130,25 +171,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
     )
 
-    model: str = Field(
-        default="",
-        validation_alias="EVERTURN_MODEL",
-        description="<provider>:<name>, <endpoint>:<name> or offline; empty chooses by the API key that is set. The "
-        "providers are listed with their keys among the variables that libraries read; endpoints are defined in the "
-        "configuration file.",
-    )
-    fallback_model: str = Field(
-        default="",
-        validation_alias="EVERTURN_FALLBACK_MODEL",
-        description="Model to use when the model has failed after all retries, in the format of EVERTURN_MODEL; empty "
-        "for none.",
-    )
-    config: Path | None = Field(
-        default=None,
-        validation_alias="EVERTURN_CONFIG",
-        description="TOML file of the operator: models, limits by bundle, tools (docs/how-to/configure.md).",
-    )
-
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",
         validation_alias="AI_REACT_AGENT_VERSION",
@@ -158,12 +180,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default="off",
         validation_alias="AI_REACT_AGENT_MULTI_ACTION",
         description="safe_fanout accepts several independent actions per round; v3 only.",
-    )
-    codec: CodecSetting = Field(
-        default="channels",
-        validation_alias="AI_REACT_CODEC",
-        description="How models act, unless the configuration file says otherwise: channels (tags in the text), native "
-        "(the provider's tool calls), json (one object), auto (native if the model's card has tool_call, else json).",
     )
     max_iterations: int | None = Field(
         default=None,
@@ -273,12 +289,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         """The values that no tool result and no log may show."""
         keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key)]
         urls = find_url_secrets((self.database_url, self.redis_url, self.objects_url))
-        return tuple(dict.fromkeys((*keys, *urls, *find_named_secrets(os.environ))))
+        return tuple(dict.fromkeys((*keys, *urls, *super().secrets)))
 
     @property
     def model_environment(self) -> Mapping[str, str]:
-        """The variables that decide on the model; the providers' SDKs read their keys themselves."""
-        return {**os.environ, "EVERTURN_MODEL": self.model, "EVERTURN_MODE": self.mode}
+        return {**super().model_environment, "EVERTURN_MODE": self.mode}
 
     @property
     def address_rules(self) -> AddressRules:

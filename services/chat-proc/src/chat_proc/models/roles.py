@@ -31,7 +31,7 @@ class ModelChoice:
     @property
     def full_name(self) -> str:
         """As in EVERTURN_MODEL."""
-        return f"{self.provider}:{self.name}"
+        return OFFLINE if self.provider == OFFLINE else f"{self.provider}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""The commands `models check` and `models list` of a worker: what an operator writes, and what is printed."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from chat_proc.channels.codec import choose_codec
+from chat_proc.model_check.playing import Outcome, play_tasks
+from chat_proc.model_check.report import CheckReport, build_json, render_progress, render_report
+from chat_proc.models.endpoints import Endpoint
+from chat_proc.models.roles import DECISION, SELECTION, SUMMARY, SYNTHESIS, TITLE, ModelChoice, ModelRoles
+from chat_proc.settings import ModelSettings, OperatorConfig
+from everturn.core.logging import Redactor
+from everturn.models.port import LanguageModel, ModelTraits
+
+NOT_USABLE: Final = 1
+_ROLES: Final = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION)
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse what follows `models`. Exits with 2 if it is invalid."""
+    parser = argparse.ArgumentParser(prog="models", description="Check the models of this installation.")
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    commands.add_parser("list", help="list models by role, endpoints, and what is known of the models")
+    check = commands.add_parser(
+        "check",
+        help="give a model twelve small tasks with each codec",
+        description="Give a model twelve small tasks with each codec, and recommend one. The calls cost money. Exit "
+        "status: 0 if the recommended codec passes all required tasks, 1 if not, 2 if a setting is invalid.",
+    )
+    check.add_argument("name", nargs="?", default="", help="as in EVERTURN_MODEL (default: the model of turns)")
+    check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
+    return parser.parse_args(arguments)
+
+
+async def run_check(
+    choice: ModelChoice, model: LanguageModel, settings: ModelSettings, config: OperatorConfig, *, as_json: bool
+) -> int:
+    """Check a model and return the exit status. If the check is interrupted, what was found so far is printed."""
+    redactor = Redactor(settings.secrets)
+    configured = choose_codec(config.find_react(None).codec or settings.codec, model.traits)
+    outcomes: list[Outcome] = []
+    report = CheckReport(choice, model.traits, configured, outcomes)
+    try:
+        async with aclosing(play_tasks(model)) as played:
+            async for outcome in played:
+                # First of all: the end of a reason may be cut off, and a part of a key would not be found.
+                reason = redactor.redact(outcome.judgement.reason)
+                outcomes.append(replace(outcome, judgement=replace(outcome.judgement, reason=reason)))
+                sys.stderr.write(f"{render_progress(outcomes[-1])}\n")
+    finally:
+        if outcomes:
+            _print([json.dumps(build_json(report), ensure_ascii=False)] if as_json else render_report(report))
+    return 0 if report.is_usable else NOT_USABLE
+
+
+def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorConfig) -> None:
+    """Print which model has which role, with which codec, the endpoints, and the facts about the models."""
+    models = {role: roles.model(role) for role in _ROLES}
+    if roles.fallback is not None:
+        models["fallback"] = roles.fallback
+    lines = [f"{role:<10} {_name_role(roles, role)}" for role in _ROLES]
+    lines.append(f"{'fallback':<10} {roles.fallback.traits.ledger_name if roles.fallback else 'none'}")
+    traits = models[DECISION].traits
+    lines += ["", f"codec: {choose_codec(config.find_react(None).codec or settings.codec, traits)}"]
+    lines += [
+        f"codec of the bundle {bundle}: {choose_codec(config.find_react(bundle).codec or settings.codec, traits)}"
+        for bundle in config.bundles
+    ]
+    environment = settings.model_environment
+    lines += [_describe_endpoint(name, each, environment) for name, each in config.models.endpoints.items()]
+    lines += {model.traits.ledger_name: _describe_model(model.traits) for model in models.values()}.values()
+    redactor = Redactor(settings.secrets)
+    _print(map(redactor.redact, lines))
+
+
+def _name_role(roles: ModelRoles, role: str) -> str:
+    choice = roles.choice(role)
+    return f"{choice.full_name} ({choice.why})"
+
+
+def _describe_endpoint(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> str:
+    key = "no key" if endpoint.key_env is None else endpoint.key_env
+    missing = "" if endpoint.has_key(environment) else ", which is not set"
+    return f"endpoint {name}: {endpoint.protocol} at {endpoint.base_url}, {key}{missing}"
+
+
+def _describe_model(traits: ModelTraits) -> str:
+    seen = [name for name, has in (("images", traits.images), ("documents", traits.documents)) if has]
+    able = ", ".join([*seen, *sorted(traits.abilities)]) or "no abilities"
+    reply = "replies of unknown length" if traits.max_output_tokens is None else f"{traits.max_output_tokens:,} a reply"
+    price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
+    per = "" if traits.price is None else " per million input and output tokens"
+    return f"model {traits.ledger_name}: {traits.context_tokens:,} tokens, {reply}; {able}; {price}{per}"
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
