@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
@@ -50,6 +52,10 @@ START_SERVER = (
 )
 
 
+PLATFORM = "everturn_local"
+"""The package that starts a platform on this machine."""
+
+
 class BadUsage(EverturnError):
     """The command can't run with these options."""
 
@@ -77,6 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             screen.end_answer()
 
 
+def _run_models(words: Sequence[str]) -> int:
+    """Run the platform's command: it needs the keys and the configuration of a worker, which no server hands out."""
+    if find_spec(PLATFORM) is None:
+        raise BadUsage("Models are checked where a worker runs: see docs/models.md of your version of Everturn.")
+    return subprocess.run([sys.executable, "-m", PLATFORM, "models", *words], check=False).returncode
+
+
 def _run_command(
     parser: argparse.ArgumentParser, arguments: argparse.Namespace, settings: ClientSettings, screen: Screen
 ) -> int:
@@ -84,6 +97,8 @@ def _run_command(
         if arguments.command is None:
             screen.write([Piece("output", parser.format_help())])
             return DONE
+        if arguments.command == "models":
+            return _run_models(arguments.words)
         return asyncio.run(_run(arguments, settings, screen))
     except OutputClosed:
         _discard_output()

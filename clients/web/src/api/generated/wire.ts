@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 69553d38c61874325a5839240805d33fc84081d2ba3941cf507175de43892b53
-// Types e2605d2fc373b7224f03816558e30439965642876498a55cbeda572d91a9de94
+// Schemas 90a4ce0028778c27df3ecd0fa1a38016b71655570e86df84b6cf25d4751c8142
+// Types 3b41f4ebb200136ba2cfd09918a1935dab02c31cbb0d79be2205b61c68b262cf
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1647,8 +1647,7 @@ export interface components {
             readonly note?: string;
             /**
              * Origin
-             * @description What the segment consists of. The text of `tools` is a JSON list of declarations, that of a `call` its
-             *     arguments.
+             * @description What the segment is: `tools` is a JSON list of declarations, `call` the arguments of a call.
              * @enum {string}
              */
             readonly origin: "tools" | "system" | "block" | "media" | "tail" | "call";

@@ -41,8 +41,7 @@ class SegmentOut(ApiModel):
     index: int
     """The position of the part in the input, from 0."""
     origin: Literal["tools", "system", "block", "media", "tail", "call"]
-    """What the segment consists of. The text of `tools` is a JSON list of declarations, that of a `call` its
-    arguments."""
+    """What the segment is: `tools` is a JSON list of declarations, `call` the arguments of a call."""
     ref: str | None
     """The ref of its block; null for parts that are not a block."""
     form: str | None
