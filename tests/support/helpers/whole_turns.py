@@ -52,6 +52,8 @@ class Client(Protocol):
 class PlatformClient:
     """Sends over one connection and follows over another, as a browser does."""
 
+    message = b'{"text":"Hi"}'
+
     def __init__(self, url: str, user: str, *, tokens: int = TOKENS) -> None:
         parts = urlsplit(url)
         self._tokens = tokens
@@ -70,7 +72,7 @@ class PlatformClient:
     async def run_turn(self) -> Turn:
         began = time.perf_counter()
         accepting = asyncio.create_task(
-            self._request("POST", f"{self._base}/{self._conversation}/messages", b'{"text":"Hi"}')
+            self._request("POST", f"{self._base}/{self._conversation}/messages", self.message)
         )
         tokens: list[float] = []
         received, rest, is_complete = 0, b"", False
