@@ -62,6 +62,7 @@ from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
@@ -179,7 +180,8 @@ async def open_worker(
         else:
             _log.info("Chose the embedder of memory search", embedder=embedder.name, why=encoder.why)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
-        described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
+        functions = load_tools(config.tools, stack.enter_context(open_tool_threads()))
+        described = [RenderingTool(tool, objects) for tool in functions]
         reader = PageReader()
         stack.push_async_callback(reader.close)
         attachments = AttachmentReader(objects)

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
 
-from chat_proc.catalog.tool import Strategy, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import Rendered, Strategy, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
 from everturn.core.errors import Invalid
 from everturn.turns.model import Effect
 
@@ -128,6 +128,8 @@ class FunctionTool:
             given = await self._call(arguments)
         finally:
             events.close()
+        if isinstance(given, Rendered):
+            return ToolOutcome("ok", given.text, value=given, untrusted=self.spec.untrusted)
         value = _JSON.dump_python(given, mode="python" if isinstance(given, bytes) else "json")
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         return ToolOutcome("ok", text, value=value, untrusted=self.spec.untrusted)

@@ -180,6 +180,18 @@ class ToolOutcome:
     untrusted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a function of the operator made for the person, such as a page of HTML: a file of the turn.
+
+    `filename` is relative to `outputs/`. Without a `mime`, the type follows from the name.
+    """
+
+    filename: str
+    text: str
+    mime: str = ""
+
+
 class Tool(Protocol):
     """One tool; it keeps no state between calls."""
 
