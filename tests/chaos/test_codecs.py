@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from helpers.forks import WORKER_BOUNDS
 from platform_harness.harness import Harness
@@ -37,6 +38,19 @@ ANSWERS = {"channels": "Looked by channels.", "native": "Looked by native calls.
 
 async def play(harness: Harness, conversation: str, codec: str) -> Any:
     return await harness.clients[0].send_message(conversation, f"script:{codec} please", bundle_id=codec)
+
+
+async def check_inputs(harness: Harness, conversation_id: str, turn_id: str, rounds: int) -> None:
+    """The exact input of each round can be read back. Of a round whose worker died, it may not have been kept."""
+    kept = 0
+    async with httpx2.AsyncClient(base_url=harness.platform.urls[0], timeout=30) as http:
+        for number in range(1, rounds + 1):
+            path = f"/conversations/default/default/{conversation_id}/turns/{turn_id}/rounds/{number}/context"
+            answer = await http.get(path, params={"limit": 500})
+            if answer.status_code != 404:
+                kept += 1
+                assert [part for part in answer.json()["segments"] if part["text"] is None] == []
+    assert kept >= rounds - 1
 
 
 @pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
@@ -74,6 +88,8 @@ async def test_turns_under_any_codec_survive_their_workers(
         assert (await watcher.wait_ended(last.turn_id)).answer == ANSWERS[other]
         state = await harness.check_invariants(each.conversation_id, watcher)
         assert [turn.answer for turn in state.turns] == [ANSWERS["channels"], ANSWERS[codec], ANSWERS[other]]
+        for turn in state.turns:
+            await check_inputs(harness, each.conversation_id, turn.turn_id, turn.rounds)
         exported = await harness.clients[0].export_conversation(each.conversation_id, tmp_path / each.conversation_id)
         check_export(exported.read_bytes().splitlines(keepends=True))
     await harness.close()

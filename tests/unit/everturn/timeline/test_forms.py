@@ -19,8 +19,17 @@ from everturn.timeline.blocks import (
     ToolCallBody,
     ToolResultBody,
     TurnUsage,
+    canonical_json,
 )
-from everturn.timeline.forms import MAX_ROW_CHARS, render_card, render_memory, render_replaced, render_row, try_light
+from everturn.timeline.forms import (
+    MAX_ROW_CHARS,
+    render_arguments,
+    render_card,
+    render_memory,
+    render_replaced,
+    render_row,
+    try_light,
+)
 from everturn.timeline.rendering import render_block
 from everturn_testing.timeline import TimelineBuilder, build_file
 
@@ -164,3 +173,13 @@ def test_no_form_lets_quoted_text_pass_for_a_header() -> None:
             line.startswith(("[TURN", "[ANNOUNCE", "[MID-TURN CHECKPOINT", "</channel")) for line in lines[1:]
         )
         assert sum(line.startswith("[COMPACTED") for line in lines) == (1 if text is texts[-1] else 0)
+
+
+def test_arguments_look_the_same_however_their_keys_were_written() -> None:
+    params = {"content": "Text.", "path": "files/a.md", "kind": "file", "more": {"b": 1, "a": 2}}
+    written = ToolCallBody(tool_id="react.write", params=params)
+    stored = ToolCallBody.model_validate_json(canonical_json(written))
+
+    assert render_arguments(written, None) == render_arguments(stored, None)
+    assert json.loads(render_arguments(written, "print(1)")) == {**params, "code": "print(1)"}
+    assert list(json.loads(render_arguments(written, None))) == ["kind", "more", "path", "content"]

@@ -46,6 +46,8 @@ MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
 READ_TOOL = "react.read"
+LONG_PARAMS = frozenset({"content", "patch", "replacement"})
+"""Parameters with long texts, which are streamed while they are written."""
 CODE_PARAM = "code"
 """The parameter with the program of a tool that takes one, in calls in the provider's own form. It is declared last."""
 
@@ -190,11 +192,21 @@ def _exit_row(block: Block, body: ExitBody) -> str:
 
 
 def render_arguments(body: ToolCallBody, program: str | None) -> str:
-    """The arguments of a call in the provider's own form: a JSON object, with long strings cut."""
-    shown: dict[str, object] = {name: shorten(value) for name, value in body.params.items()}
+    """The arguments of a call in the provider's own form: a JSON object, with long strings cut.
+
+    The order of keys is not stored, so it is always the same: sorted, but long texts come last, because the model
+    imitates its calls, and a text is streamed only after the parameters that say where it belongs.
+    """
+    names = sorted(body.params, key=lambda name: (name in LONG_PARAMS, name))
+    shown: dict[str, object] = {name: shorten(body.params[name]) for name in names}
     if program is not None:
         shown[CODE_PARAM] = program
-    return json.dumps(shown, ensure_ascii=False)
+    fields = (f"{_dump(name)}: {_dump(value)}" for name, value in shown.items())
+    return f"{{{', '.join(fields)}}}"
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def try_rebuild_arguments(call: Block, code: Block | None, sha256: str) -> str | None:
