@@ -12,6 +12,8 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
+from chat_proc.agent.kit import TurnLimits
+from chat_proc.channels.codec import DEFAULT_ROUNDS
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import CodecName, PromptMessage, TextPart, ToolCallPart, ToolResultPart
 from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody, ToolCallBody, ToolResultBody
@@ -290,4 +292,39 @@ async def test_a_turn_is_resumed_under_another_codec(codec: CodecName, other: Co
     await bench.work()
 
     assert bench.texts(CompletionBody) == ["It is a."]
+    await check_conversation(bench)
+
+
+async def test_messages_that_arrive_during_calls_follow_all_results_together() -> None:
+    slow = DemoTool("demo.slow")
+    slow.go_on.clear()
+    calls = [Call("demo__slow"), *calls_of("a")]
+    bench = Bench(calls, "All three.", tools=[slow, DemoTool()], codec="native")
+    await bench.say("Do both.")
+    working = asyncio.create_task(bench.work())
+    await slow.started.wait()
+
+    await bench.signal(SignalKind.FOLLOWUP, "And b.")
+    await bench.signal(SignalKind.FOLLOWUP, "And c.")
+    slow.go_on.set()
+    await working
+
+    messages = bench.model.requests[1].messages
+    assert roles(messages) == ["system", "user", "assistant", "tool", "tool", "user"]
+    said = "\n".join(part.text for part in messages[-1].parts if isinstance(part, TextPart))
+    assert said.index("And b.") < said.index("And c.") < said.index("[ANNOUNCE]")
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+
+
+@pytest.mark.parametrize("codec", ["native", "json"])
+async def test_after_round_50_the_answer_is_an_account_if_the_model_writes_none(codec: CodecName) -> None:
+    scripts = [write_call(codec, str(n)) for n in range(50)]
+    bench = Bench(*scripts, "", tools=[DemoTool()], codec=codec, limits=TurnLimits(rounds=DEFAULT_ROUNDS[codec]))
+    await bench.say("Count.")
+
+    await bench.work()
+
+    assert len(results(bench)) == 49  # the last round may only answer
+    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
+    assert "demo.echo: done" in bench.texts(CompletionBody)[0]
     await check_conversation(bench)
