@@ -1,15 +1,8 @@
 import json
 
+from chat_proc.channels.action_stream import ActionPiece, ActionStream, AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.actions import Action, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer
-from chat_proc.channels.decision_stream import (
-    ActionPiece,
-    ActionStream,
-    AnswerText,
-    ContentText,
-    FieldClosed,
-    NotesText,
-)
 from everturn.timeline.sources import Source
 
 SOURCES = {1: Source(1, "One", "https://one.example")}

@@ -3,19 +3,10 @@ from collections.abc import Callable
 
 import pytest
 
+from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.actions import Action, Decision, FanoutRules, Program, ToolCall
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import (
-    AnswerText,
-    CodeText,
-    ContentText,
-    DecisionPiece,
-    DecisionStream,
-    FieldClosed,
-    NotesText,
-    ThinkingText,
-    clean_program,
-)
+from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source

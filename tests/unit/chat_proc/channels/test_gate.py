@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
 from chat_proc.channels.actions import Decision, FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerText, ContentText, DecisionPiece, DecisionStream, NotesText
+from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream
 
 RULES = FanoutRules(
     {"look": "exploration", "write": "exploitation", "plan": "neutral", "other": "unknown", "run": "exploitation"},

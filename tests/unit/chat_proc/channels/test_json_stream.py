@@ -6,16 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.channels.action_stream import AnswerText, ContentText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import (
-    AnswerText,
-    AnswerWithdrawn,
-    CodeText,
-    ContentText,
-    DecisionPiece,
-    ThinkingText,
-)
+from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText
 from chat_proc.channels.json_stream import JsonStream
 from everturn.models.port import FinishReason
 

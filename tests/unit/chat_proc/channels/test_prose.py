@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chat_proc.channels.action_stream import AnswerText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerText, AnswerWithdrawn, DecisionPiece, DecisionStream
+from chat_proc.channels.decision_stream import AnswerWithdrawn, DecisionPiece, DecisionStream
 from everturn.models.port import FinishReason
 
 CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "t", "params": {}}}</channel:action>'

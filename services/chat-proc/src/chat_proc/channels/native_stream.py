@@ -5,20 +5,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import (
-    CONTENT_PARAMS,
-    AnswerText,
-    AnswerWithdrawn,
-    CodeText,
-    ContentText,
-    DecisionPiece,
-    FieldClosed,
-    ThinkingText,
-    clean_program,
-)
+from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText, clean_program
 from chat_proc.channels.json_text import (
     FieldPiece,
     FieldText,
