@@ -170,7 +170,6 @@ async def test_the_fallback_answers_after_a_rewind() -> None:
 
 async def test_a_turn_reports_the_first_failure_if_the_fallback_fails() -> None:
     bench = Bench(
-        call("react.write", {"path": "files/a.md", "channel": "canvas", "content": "x"}),
         [Fail(ModelFailed("first is down"))],
         fallback=second([Fail(ModelFailed("second is down"))]),
     )
@@ -180,7 +179,27 @@ async def test_a_turn_reports_the_first_failure_if_the_fallback_fails() -> None:
     error = bench.exits[0].error
     assert error is not None
     assert "first is down" in error.detail
-    assert "react.tool.result" in bench.types
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_has_done_something_ends_with_an_account_of_it_if_its_models_fail() -> None:
+    bench = Bench(
+        call("react.write", {"path": "files/a.md", "channel": "canvas", "content": "x"}),
+        [Fail(ModelFailed("first is down"))],
+        "Now it works.",
+        fallback=second([Fail(ModelFailed("second is down"))]),
+    )
+
+    await run(bench)
+    await bench.say("Try again.")
+    await bench.work()
+
+    assert [(exit.outcome, exit.cut_reason) for exit in bench.exits] == [
+        (Outcome.CUT, "provider_error"),
+        (Outcome.COMPLETED, None),
+    ]
+    account, last = bench.texts(CompletionBody)
+    assert account.endswith("- react.write: done") and last == "Now it works."
     await check_conversation(bench)
 
 

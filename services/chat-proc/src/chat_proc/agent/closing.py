@@ -2,7 +2,8 @@
 
 When a cap is reached, the closing call lets the model write the answer from what it has so far, without tools. If that
 gives none, the last resort is usable text that the model wrote in a wrong form, otherwise what the turn has done. A
-model that declines ends the turn with a problem, and so does a repeated failure of our own code before an answer.
+model that declines ends the turn with a problem, and so does a repeated failure of our own code before an answer, or
+one of the provider before the turn has done anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,9 +87,18 @@ def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
     return TurnEnd(Outcome.CUT, content=content, cut_reason="server_error")
 
 
+def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFailed) -> TurnEnd:
+    """The end of a turn whose model failed: with what was done, or with a problem if nothing was, so that trying again
+    costs nothing."""
+    account = build_account(turn.turn_blocks, "the model stopped answering")
+    if not account:
+        return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
+    return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, account), cut_reason="provider_error")
+
+
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
-    text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, cap)
+    text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, f"I reached {cap}")
     return GiveAnswer(text, text)
 
 
@@ -167,8 +177,8 @@ def find_usable_text(turn_blocks: Sequence[Block]) -> str:
     return ""
 
 
-def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
-    """What was done, for the person, in Markdown; empty if nothing was done."""
+def build_account(turn_blocks: Sequence[Block], why: str) -> str:
+    """What was done, for the person, in Markdown; empty if nothing was done. `why` says why there is no answer."""
     results = [block.body for block in turn_blocks if isinstance(block.body, ToolResultBody)]
     results = [result for result in results if result.parent is None]
     if not results:
@@ -179,4 +189,4 @@ def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
     files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
     if files:
         lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
-    return f"I could not finish the answer: I reached {cap}. This is what I did:\n\n" + "\n".join(lines)
+    return f"I could not finish the answer: {why}. This is what I did:\n\n" + "\n".join(lines)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.closing import build_refusal_problem
+from chat_proc.agent.closing import build_failure_end, build_refusal_problem
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     GiveAnswer,
@@ -140,7 +140,7 @@ class RoundRunner:
         except ContextLimitExceeded as failure:
             return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
         except ModelFailed as failure:
-            return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
+            return build_failure_end(turn, context.at(turn.now()), failure)
 
     def _build_refusal(
         self,
