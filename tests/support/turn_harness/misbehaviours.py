@@ -87,6 +87,11 @@ CHANNELS = (
         "writes what looks like a native tool call", '<tool_call>{"name": "demo.echo"}</tool_call>', "no_channel"
     ),
     Misbehaviour(
+        "writes a native tool call in its text",
+        ('<tool_call>{"name": "demo.echo", "arguments": {"text": "x"}}</tool_call>', DONE),
+        calls=(ECHO,),
+    ),
+    Misbehaviour(
         "writes endless prose", ("la " * 200_000,), "cut", ("la " * 200_000)[:400_000].strip(), CUT, chunk_chars=4_096
     ),
     _repaired("returns an empty reply", "", "empty_reply"),
@@ -132,7 +137,8 @@ JSON = (
     _repaired(
         "writes text after the object", act('{"action": "exit", "final_answer": null} That is it.'), "text_after_object"
     ),
-    _repaired("writes a list of actions", act('[{"action": "exit", "final_answer": "x"}]'), "not_an_object"),
+    Misbehaviour("writes a list with one action", (act('[{"action": "exit", "final_answer": "Done."}]'),)),
+    _repaired("writes a list without an action", act('["exit", "Done."]'), "not_an_object"),
     _repaired("writes a key twice", act('{"action": "call_tool", "action": "call_tool"}'), "duplicate_key"),
     _repaired("writes an invalid number", act('{"action": "call_tool", "notes": NaN}'), "not_a_number"),
     _repaired("writes a number of 10000 digits", act('{"action": ' + "9" * 10_000 + "}"), "number_too_large"),
@@ -177,10 +183,20 @@ ACTIONS = (
     _repaired(
         "calls a list of tools", act('{"action": "call_tool", "tool_call": [{"tool_id": "demo.echo"}]}'), "wrong_type"
     ),
+    Misbehaviour(
+        "encodes its parameters twice",
+        (act('{"action": "call_tool", "tool_call": {"tool_id": "demo.echo", "params": "{}"}}'), DONE),
+        calls=(ECHO,),
+    ),
     _repaired(
         "gives parameters as a string",
-        act('{"action": "call_tool", "tool_call": {"tool_id": "demo.echo", "params": "{}"}}'),
+        act('{"action": "call_tool", "tool_call": {"tool_id": "demo.echo", "params": "x"}}'),
         "wrong_type",
+    ),
+    Misbehaviour(
+        "names the tool in its verb",
+        (act('{"action": "demo.echo", "action_input": {"text": "x"}}'), DONE),
+        calls=(ECHO,),
     ),
     _repaired("calls an unknown tool", call("demo.none", {}), "bad_tool_call"),
     _repaired("writes a tool's name in capitals", call("Demo.Echo", {}), "bad_tool_call"),
@@ -356,6 +372,13 @@ PROVIDERS = (
     Misbehaviour("breaks off and continues in the next reply", ([Say("<channel:thinking>H"), BROKE_OFF], DONE)),
     Misbehaviour("breaks off forever", ([Say("<channel:thinking>H"), BROKE_OFF],) * 3, "model-unavailable", None),
     Misbehaviour("is unreachable", ([Fail(ModelFailed("401"))],), "model-unavailable", None),
+    Misbehaviour(
+        "is unreachable after a tool call",
+        (echo(), [Fail(ModelFailed("401"))]),
+        "cut",
+        "I could not finish the answer: the model stopped answering. This is what I did:\n\n- demo.echo: done",
+        calls=(ECHO,),
+    ),
     Misbehaviour(
         "breaks off an answer that was already shown, and then answers again",
         ([Say(cut_answer("Half of it, and")), BROKE_OFF], DONE),

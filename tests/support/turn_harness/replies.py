@@ -1,7 +1,10 @@
-"""Model replies in the channel protocol, as a model would write them."""
+"""Model replies as a model would write them: in the channel protocol, and in the form of each codec."""
 
 import json
 from typing import Any
+
+from everturn.models.port import CodecName
+from everturn_testing.models.scripted_model import Call, Script
 
 
 def call(tool_id: str, params: dict[str, Any], *, notes: str = "", thinking: str = "", code: str = "") -> str:
@@ -35,3 +38,25 @@ def _think(text: str) -> str:
 
 def _act(action: dict[str, Any]) -> str:
     return f"<channel:action>{json.dumps(action)}</channel:action>"
+
+
+def call_in(codec: CodecName, tool_id: str, params: dict[str, Any]) -> Script:
+    """A reply that calls a tool in the form of a codec."""
+    match codec:
+        case "channels":
+            return call(tool_id, params)
+        case "native":
+            return [Call(tool_id.replace(".", "__"), json.dumps(params))]
+        case "json":
+            return json.dumps({"action": "tool_call", "tool": tool_id, "args": params})
+
+
+def answer_in(codec: CodecName, text: str) -> Script:
+    """A reply that ends the turn in the form of a codec."""
+    match codec:
+        case "channels":
+            return answer(text)
+        case "native":
+            return text
+        case "json":
+            return json.dumps({"action": "final_answer", "answer": text})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
-from turn_harness.replies import answer, call
+from turn_harness.replies import answer_in, call_in
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
@@ -25,25 +25,9 @@ from everturn_testing.models.scripted_model import Call, Say, Script
 CODECS: tuple[CodecName, ...] = ("channels", "native", "json")
 
 
-def write_call(codec: CodecName, text: str, tool_id: str = "demo.echo") -> Script:
-    """A reply that calls a tool with this text."""
-    match codec:
-        case "channels":
-            return call(tool_id, {"text": text})
-        case "native":
-            return [Call(tool_id.replace(".", "__"), json.dumps({"text": text}))]
-        case "json":
-            return json.dumps({"action": "tool_call", "tool": tool_id, "args": {"text": text}})
-
-
-def write_answer(codec: CodecName, text: str) -> Script:
-    match codec:
-        case "channels":
-            return answer(text)
-        case "native":
-            return text
-        case "json":
-            return json.dumps({"action": "final_answer", "answer": text})
+def write_call(codec: CodecName, text: str) -> Script:
+    """A reply that calls the tool with this text."""
+    return call_in(codec, "demo.echo", {"text": text})
 
 
 def calls_of(*texts: str) -> list[Call]:
@@ -65,7 +49,7 @@ def results(bench: Bench) -> list[str]:
 
 @pytest.mark.parametrize("codec", CODECS)
 async def test_a_turn_calls_a_tool_and_answers_under_each_codec(codec: CodecName) -> None:
-    bench = Bench(write_call(codec, "a"), write_answer(codec, "It is a."), tools=[DemoTool()], codec=codec)
+    bench = Bench(write_call(codec, "a"), answer_in(codec, "It is a."), tools=[DemoTool()], codec=codec)
 
     await bench.say("Echo a.")
     await bench.work()
@@ -78,7 +62,7 @@ async def test_a_turn_calls_a_tool_and_answers_under_each_codec(codec: CodecName
 
 @pytest.mark.parametrize("codec", CODECS)
 async def test_a_request_repeats_the_one_before_it(codec: CodecName) -> None:
-    scripts = [*[write_call(codec, str(n)) for n in range(4)], write_answer(codec, "Done.")]
+    scripts = [*[write_call(codec, str(n)) for n in range(4)], answer_in(codec, "Done.")]
     bench = Bench(*scripts, tools=[DemoTool()], codec=codec)
     await bench.say("Count.")
 
@@ -266,7 +250,7 @@ async def test_the_codec_can_change_with_every_turn() -> None:
     order: list[CodecName] = ["channels", "native", "json", "native", "channels"]
     scripts: list[Script] = []
     for n, codec in enumerate(order):
-        scripts += (write_call(codec, str(n)), write_answer(codec, f"It is {n}."))
+        scripts += (write_call(codec, str(n)), answer_in(codec, f"It is {n}."))
     bench = Bench(*scripts, tools=[DemoTool()])
 
     for n, codec in enumerate(order):
@@ -283,7 +267,7 @@ async def test_the_codec_can_change_with_every_turn() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("other", CODECS)
 async def test_a_turn_is_resumed_under_another_codec(codec: CodecName, other: CodecName) -> None:
-    bench = Bench(write_call(codec, "a"), write_answer(other, "It is a."), tools=[DemoTool()], codec=codec)
+    bench = Bench(write_call(codec, "a"), answer_in(other, "It is a."), tools=[DemoTool()], codec=codec)
     await bench.say("Echo a.")
 
     await bench.hire(failpoint="turn.after_c1:1:raise").work()

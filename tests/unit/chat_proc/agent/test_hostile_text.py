@@ -7,6 +7,7 @@ from helpers.linear_cost import check_linear, repeat
 
 from chat_proc.channels.citations import cite_text
 from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import read_json
 from chat_proc.channels.prose import read_usable_text
 from chat_proc.timeline.compaction.turn_facts import summarize_turns
@@ -21,6 +22,10 @@ def stream_by_characters(text: str) -> None:
     for char in text:
         stream.feed(char)
     stream.finish()
+
+
+def find_written(text: str) -> None:
+    find_json_actions(text, {"a": "a"})
 
 
 def tell_summary(text: str) -> None:
@@ -48,6 +53,14 @@ def patch_alike_lines(text: str) -> None:
         (read_json, repeat("`", before="{}", after="x")),
         (read_usable_text, repeat("a", before="```")),
         (read_usable_text, repeat("a ", before="```")),
+        (read_usable_text, repeat("</answer>", after="x")),
+        (read_usable_text, repeat("```\n", before="x ")),
+        (read_usable_text, repeat("<", after="</think>")),
+        (read_usable_text, repeat('{ "action" ', before="x")),
+        (find_written, repeat("} ", before="x")),
+        (find_written, repeat("</a>", before="x }", after="x")),
+        (stream_by_characters, repeat("{ ", before="The answer is this. ")),
+        (stream_by_characters, repeat("`", before="The answer is this. ")),
         (stream_by_characters, repeat("<channel:", before="<channel:action>{")),
         (stream_by_characters, repeat(' </channel:action>"', before='<channel:action>{"final_answer": "')),
         (tell_summary, repeat(" ", before="goal", after="x")),

@@ -41,7 +41,7 @@ def test_missing_params_are_none_given() -> None:
         ('{"action": "call_tool"}', "missing_field", '"tool_call"'),
         ('{"action": "call_tool", "tool_call": [{"tool_id": "t"}]}', "wrong_type", "never a list"),
         ('{"action": "call_tool", "tool_call": {"params": {}}}', "missing_field", '"tool_id"'),
-        ('{"action": "call_tool", "tool_call": {"tool_id": "t", "params": "{}"}}', "wrong_type", "an object"),
+        ('{"action": "call_tool", "tool_call": {"tool_id": "t", "params": "x"}}', "wrong_type", "an object"),
         ('{"action": "complete", "tool_call": {"tool_id": "t"}, "final_answer": "x"}', "contradiction", "not both"),
         ('{"action": "complete", "final_answer": "  "}', "missing_field", '"final_answer"'),
         ('{"action": "complete", "final_answer": ["x"]}', "wrong_type", '"final_answer"'),

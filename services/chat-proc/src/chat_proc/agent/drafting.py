@@ -125,7 +125,7 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolRegistry)
     if shown_answer and not any(isinstance(item, GiveAnswer) for item in items):
         items.append(keep_shown(decision, shown_answer))
     if not items:
-        return refused[0] if refused else Repair("no_action", "The reply has no action. Write an action channel.")
+        return refused[0] if refused else Repair("no_action", "The reply neither calls a tool nor gives an answer.")
     siblings = [Repair(problem.kind, problem.sentence) for problem in _remarks(decision, of="actions")]
     siblings += [Repair(repair.code, f"An action was not run. {repair.sentences}") for repair in refused]
     remarks = _remarks(decision, of="reply")
@@ -179,7 +179,7 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
     except Invalid as refused:
         return Repair("bad_tool_call", refused.detail)
     if spec.takes_code and not (code or "").strip():
-        return Repair("call_without_code", f"{tool_id} runs the program of the code channel, and the reply has none.")
+        return Repair("call_without_code", f"{tool_id} runs a program, and the reply has none for it.")
     return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)
 
 

@@ -1,6 +1,8 @@
 """Reads one action while it is written: pieces to show, and the action at its end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, assert_never
 
 from chat_proc.channels.actions import (
@@ -17,6 +19,7 @@ from chat_proc.channels.actions import (
     StreamedAnswer,
 )
 from chat_proc.channels.citations import CitationReplacer
+from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
 
 CONTENT_PARAMS = frozenset({"content", "patch", "replacement"})
@@ -68,10 +71,14 @@ ActionPiece = NotesText | AnswerText | ContentText | FieldClosed
 
 
 class ActionStream:
-    """One action channel. Its answer is streamed once the action is known to be final, and only if `cite` is given."""
+    """One action channel. Its answer is streamed once the action is known to be final, and only if `cite` is given.
+    `names` are those of `json_actions`."""
 
-    def __init__(self, instance: int, cite: CitationReplacer | None) -> None:
+    def __init__(
+        self, instance: int, cite: CitationReplacer | None, names: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._instance = instance
+        self._names = names
         self._reader = ActionReader()
         self._cite = cite
         self._known: dict[Path, str] = {}
@@ -113,6 +120,8 @@ class ActionStream:
         fields, action = self._reader.finish()
         for field in fields:
             self._read(field)
+        if isinstance(action, ActionRefusal) and (others := find_json_actions(self._reader.text, self._names)):
+            action = others[0]
         return self._take_pieces(), action
 
     def _take_pieces(self) -> list[ActionPiece]:

@@ -203,7 +203,12 @@ class ActionReader:
 
     def finish(self) -> tuple[list[FieldPiece], Action | ActionRefusal]:
         """End the text."""
-        return self._fields.finish(), read_action("".join(self._written))
+        return self._fields.finish(), read_action(self.text)
+
+    @property
+    def text(self) -> str:
+        """What was fed so far."""
+        return "".join(self._written)
 
 
 def read_action(text: str) -> Action | ActionRefusal:
@@ -218,6 +223,14 @@ def read_action(text: str) -> Action | ActionRefusal:
         return _build_action(fields)
     except _Refused as refused:
         return refused.refusal
+
+
+def try_build_action(fields: Mapping[str, object]) -> Action | None:
+    """The action that a parsed object is; None if it is not exactly in the form of a channel's."""
+    try:
+        return _build_action(fields)
+    except _Refused:
+        return None
 
 
 class _Refused(Exception):
@@ -278,10 +291,17 @@ def _read_call(fields: Mapping[str, object]) -> ToolCall | None:
     tool_id = _read_text(call, "tool_id")
     if not tool_id:
         raise _Refused("missing_field", '"tool_call" has no "tool_id". Name the tool to call.')
-    params = as_object({} if call.get("params") is None else call["params"])
+    params = read_params(call.get("params"))
     if params is None:
         raise _wrong_type("tool_call.params", "an object")
     return ToolCall(tool_id, params)
+
+
+def read_params(given: object) -> Mapping[str, object] | None:
+    """The parameters of a call, which can be missing or encoded twice; None if they are no object."""
+    if isinstance(given, str) and not isinstance(read := read_json(given), JsonRefusal):
+        given = read.value
+    return as_object({} if given is None else given)
 
 
 def _read_followups(fields: Mapping[str, object]) -> tuple[str, ...] | None:

@@ -53,8 +53,8 @@ class ReplyReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How a model acts in the turns of a kit. `tools` are declared to it, and `tool_ids` are their ids by declared
-    name."""
+    """How a model acts in the turns of a kit. `tools` are declared to it. `tool_ids` are the ids of all tools by the
+    names under which the codec `native` declares them: models write these names under other codecs too."""
 
     name: CodecName
     system_prompt: str
@@ -69,11 +69,11 @@ class Codec:
         """A reader of one reply. The calls of a `closing` reply are ignored where they have a form of their own."""
         match self.name:
             case "channels":
-                return DecisionStream(sources=sources, limits=limits)
+                return DecisionStream(names=self.tool_ids, sources=sources, limits=limits)
             case "native":
                 return NativeStream(names=self.tool_ids, sources=sources, limits=limits, ignores_calls=closing)
             case "json":
-                return JsonStream(sources=sources, limits=limits)
+                return JsonStream(names=self.tool_ids, sources=sources, limits=limits)
 
 
 def build_native_names(tool_ids: Collection[str]) -> dict[str, str]:

@@ -1,22 +1,24 @@
 """Parses one reply of the deciding model: pieces to show while it is written, and the `Decision` at its end."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import assert_never
 
 from chat_proc.channels.action_stream import ActionPiece, ActionStream, AnswerText, FieldClosed, GatedAction
 from chat_proc.channels.actions import (
     Action,
     ActionJudge,
-    ActionReader,
     ActionRefusal,
     Decision,
     Program,
     StreamedAnswer,
+    read_action,
 )
-from chat_proc.channels.citations import CitationReplacer, index_sources
+from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
+from chat_proc.channels.json_actions import find_json_actions, take_program
 from chat_proc.channels.json_text import replace_unstorable
 from chat_proc.channels.parser import (
     ChannelClosed,
@@ -79,11 +81,19 @@ class DecisionStream:
         <channel:code>the program of the action before, if its tool takes one</channel:code>
 
     With several actions, a judge checks each as soon as its tool is known, so refused ones are not shown; otherwise
-    only the first action is streamed. A reply without an action is an answer: its text outside of channels, or that of
-    an answer channel.
+    only the first action is streamed. A reply without an action channel can have actions as JSON in its text: see
+    `json_actions`, and there for `names`. Otherwise it is an answer: its text outside of channels, or that of an answer
+    channel.
     """
 
-    def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits = _NO_LIMITS_GIVEN) -> None:
+    def __init__(
+        self,
+        *,
+        names: Mapping[str, str] = MappingProxyType({}),
+        sources: Iterable[Source] = (),
+        limits: DecisionLimits = _NO_LIMITS_GIVEN,
+    ) -> None:
+        self._names = names
         self._sources = index_sources(sources)
         self._limits = limits
         self._parser = ChannelParser(_DECISION_TAGS)
@@ -172,49 +182,58 @@ class DecisionStream:
         return self._read_prose(self._prose, text)
 
     def _read_prose(self, prose: ProseStream, text: str) -> list[DecisionPiece]:
-        shown = prose.feed(text)
+        was_settled, shown = prose.is_settled, prose.feed(text)
         if prose.is_open:
             self._outside_chars_left -= len(text)
-        if not prose.is_settled and prose.shown:
-            return self._withdraw_prose()
+        if was_settled and not prose.is_settled:
+            # What the whole text is, is decided at its end. In a channel of its own it can only be an answer.
+            self._prose = None if self._in_answer_channel else prose
+            return [AnswerWithdrawn()] if prose.shown else []
         return [AnswerText(shown, 0)] if shown else []
 
     def _withdraw_prose(self) -> list[DecisionPiece]:
         """What was written outside of actions is no answer."""
         prose, self._prose = self._prose, None
-        return [AnswerWithdrawn()] if prose is not None and prose.shown else []
+        return [AnswerWithdrawn()] if prose is not None and prose.is_settled and prose.shown else []
 
     def _read_without_action(self, *, complete: bool) -> list[DecisionPiece]:
-        """Read a reply that has ended without an action channel: it is an action without the channel, or an answer."""
+        """Read a reply that has ended without an action channel: it has actions as JSON, or is an answer."""
         outside, prose = "".join(self._outside), self._prose
         if prose is None:
             return []
         rest = prose.finish()
-        if not prose.is_settled:
-            usable = read_usable_text(outside)
-            if self._take_bare_action(unfence(outside), is_certain=not usable):
-                return []
-            prose = ProseStream(CitationReplacer(self._sources), settled=True)
-            rest = prose.feed(usable) + prose.finish()
-        if not prose.raw:
+        if not self._in_answer_channel and (actions := find_json_actions(outside, self._names)):
+            return self._take_actions(actions, complete=complete)
+        if prose.is_settled and prose.raw:
+            self._answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, complete)
+        elif not prose.is_settled and (usable := read_usable_text(outside)):
+            self._answer = cite_answer(self._sources, usable, complete=complete)
+            rest = self._answer.shown
+        else:
+            self._take_refused_action(unfence(outside))
             return []
-        self._answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, complete)
         return [*([AnswerText(rest, 0)] if rest else []), FieldClosed("answer", 0, complete)]
 
-    def _take_bare_action(self, text: str, *, is_certain: bool) -> bool:
-        """Read a reply that is an action without its channel. An invalid action is reported only if `is_certain`: then
-        the text is nothing else."""
-        if self._any_channel or not text.startswith("{") or not has_own_keys(text):
-            return False
-        reader = ActionReader()
-        reader.feed(text)
-        reading = reader.finish()[1]
-        if isinstance(reading, ActionRefusal) and not is_certain:
-            return False
-        self._readings.append(reading)
+    def _take_actions(self, actions: Iterable[Action], *, complete: bool) -> list[DecisionPiece]:
+        pieces = self._withdraw_prose()
         self._any_channel = True
         self._outside.clear()
-        return True
+        for index, action in enumerate(actions):
+            if action.final_answer is not None:
+                self._answer = cite_answer(self._sources, action.final_answer)
+                pieces += [AnswerText(self._answer.shown, 0), FieldClosed("answer", 0, complete)]
+            bare, code = take_program(action, self._limits.code_tools)
+            self._programs += [] if code is None else [Program(clean_program(code), index)]
+            self._readings.append(bare)
+        return pieces
+
+    def _take_refused_action(self, text: str) -> None:
+        """Read a reply that is an invalid action without its channel, so that the model learns what is wrong with
+        it."""
+        if not self._any_channel and text.startswith("{") and has_own_keys(text):
+            self._readings.append(read_action(text))
+            self._any_channel = True
+            self._outside.clear()
 
     def _read_text(self, piece: ChannelText) -> Sequence[DecisionPiece]:
         if self._action is not None:
@@ -259,9 +278,10 @@ class DecisionStream:
 
     def _open_action(self, instance: int) -> ActionStream | GatedAction:
         if self._judge is not None:
-            return GatedAction(ActionStream(self._judge.passed, CitationReplacer(self._sources)), self._judge)
+            cite = CitationReplacer(self._sources)
+            return GatedAction(ActionStream(self._judge.passed, cite, self._names), self._judge)
         self._is_refused = self._is_refused or instance > 0
-        return ActionStream(instance, CitationReplacer(self._sources) if instance == 0 else None)
+        return ActionStream(instance, CitationReplacer(self._sources) if instance == 0 else None, self._names)
 
     def _may_stream(self, instance: int) -> bool:
         return self._judge is not None or instance == 0
@@ -290,7 +310,13 @@ class DecisionStream:
         self._readings.append(reading)
         self._answer = self._answer or self._action.answer
         self._action = None
-        return pieces if self._may_stream(instance) else ()
+        if not self._may_stream(instance):
+            return ()
+        if self._answer is None and isinstance(reading, Action) and reading.final_answer is not None:
+            # In another form than that of a channel, the answer is known only now.
+            self._answer = cite_answer(self._sources, reading.final_answer)
+            return [*pieces, AnswerText(self._answer.shown, instance), FieldClosed("answer", instance, complete=True)]
+        return pieces
 
     def _close_code(self, text: str, *, complete: bool) -> None:
         program = clean_program(text)
@@ -347,6 +373,11 @@ class DecisionStream:
         if self._limits.fanout is not None:
             return sort_actions(facts, self._limits, self._limits.fanout)
         return Sorted(self._actions(), tuple(self._programs), find_problems(facts, self._limits))
+
+
+def cite_answer(sources: Mapping[int, Source], answer: str, *, complete: bool = True) -> StreamedAnswer:
+    """An answer that was not streamed, as one that was."""
+    return StreamedAnswer(answer, cite_text(sources, answer), find_used_sids(sources, answer), complete)
 
 
 def clean_program(text: str) -> str:

@@ -3,13 +3,30 @@ own: pieces to show while it is written, and the `Decision` at its end."""
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal
 
 from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
-from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
-from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
+from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer
+from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText, clean_program
+from chat_proc.channels.decision_stream import (
+    AnswerWithdrawn,
+    CodeText,
+    DecisionPiece,
+    ThinkingText,
+    cite_answer,
+    clean_program,
+)
+from chat_proc.channels.json_actions import (
+    ANSWER_KEYS,
+    ARGUMENT_KEYS,
+    FINAL_KINDS,
+    TOOL_KEYS,
+    read_json_action,
+    take_program,
+)
 from chat_proc.channels.json_text import (
     FieldPiece,
     FieldText,
@@ -20,6 +37,7 @@ from chat_proc.channels.json_text import (
     read_json,
     replace_unstorable,
 )
+from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
 from chat_proc.models.json_objects import extract_json
 from everturn.models.port import FinishReason
@@ -28,13 +46,8 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
 SHAPE = '{"action": "tool_call", "tool": "...", "args": {...}} or {"action": "final_answer", "answer": "..."}'
-_FINAL = frozenset({"final_answer", "answer", "complete", "exit"})
-_CALL = frozenset({"tool_call", "call_tool", "tool"})
-_ANSWERS = ("answer", "final_answer")
-_TOOLS = ("tool", "tool_id", "tool_name", "name")
-_ARGUMENTS = ("args", "arguments", "params", "parameters", "action_input")
-"""Keys that models use for the same, ours first."""
 _MAX_KNOWN_CHARS = 1_000
+_CHANNEL = re.compile(r"(?<!`)<channel:", re.IGNORECASE)
 _FENCE_START = re.compile(r"```[\w+.-]*\s*\Z|```[\w+.-]*\s*(?=\{)")
 _FOLLOWS_FENCE = re.compile(r"\s*(?:`{1,3}(?:[\w+.-]*\s*)?)?\Z")
 
@@ -48,8 +61,16 @@ class JsonStream:
     A reply that holds no object is the answer. One with text before its object is a reply with an object.
     """
 
-    def __init__(self, *, sources: Iterable[Source] = (), limits: DecisionLimits) -> None:
-        self._sources = index_sources(sources)
+    def __init__(
+        self,
+        *,
+        names: Mapping[str, str] = MappingProxyType({}),
+        sources: Iterable[Source] = (),
+        limits: DecisionLimits,
+    ) -> None:
+        self._names = names
+        self._rows = tuple(sources)
+        self._sources = index_sources(self._rows)
         self._limits = limits
         self._chars_left = limits.max_reply_chars
         self._raw: list[str] = []
@@ -99,13 +120,23 @@ class JsonStream:
         stopped_by: CutReason | None = "size_limit" if self.is_over else None if reason == "stop" else reason
         raw = "".join(self._raw)
         pieces = self._read_fields(self._fields.finish()) if self._form == "object" else []
-        fields = _find_object(raw)
-        action = None if fields is None else _try_action(fields)
-        if fields is not None and action is not None:
+        if self._form != "object" and _CHANNEL.search(raw):
+            return self._end_prose(raw, reason, stopped_by, cut=cut)
+        if (action := self._find_action(raw)) is not None:
             return [*pieces, *self._withdraw_prose()], self._decide(raw, action, stopped_by, cut=cut)
         if self._form == "object":
             return pieces, self._decide_without_action(raw, reason, stopped_by, cut=cut)
         return self._end_prose(raw, reason, stopped_by, cut=cut)
+
+    def _find_action(self, text: str) -> Action | None:
+        """The action of a reply whose object is the whole text, what a fence contains, or the first one inside other
+        text."""
+        read = read_json(unfence(text))
+        if not isinstance(read, JsonRefusal):
+            fields = as_object(read.value)
+            return None if fields is None else read_json_action(fields, self._names)
+        actions = (read_json_action(fields, self._names) for fields in extract_json(text))
+        return next((action for action in actions if action is not None), None)
 
     def _begin_form(self) -> list[DecisionPiece]:
         """Decide what the reply is from its first characters."""
@@ -131,10 +162,10 @@ class JsonStream:
 
     def _withdraw_prose(self) -> list[DecisionPiece]:
         """What was written before the object is thinking."""
-        if self._form == "object" or not self._prose.is_settled:
+        if self._form == "object":
             return []
-        said = "".join(self._raw).partition("{")[0].rstrip("`json \n")
-        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if self._prose.shown else []
+        said = read_usable_text("".join(self._raw).partition("{")[0].rstrip("`json \n"))
+        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if self._prose.is_settled and self._prose.shown else []
         return [*withdrawn, *([ThinkingText(said, 0)] if said else [])]
 
     def _read_fields(self, read: Iterable[FieldPiece]) -> list[DecisionPiece]:
@@ -146,7 +177,7 @@ class JsonStream:
                 self._ended.add(piece.path)
                 if is_argument and name in CONTENT_PARAMS:
                     shown.append(FieldClosed("content", 0, piece.complete))
-                elif not is_argument and name in _ANSWERS:
+                elif not is_argument and name in ANSWER_KEYS:
                     self._answer_complete = piece.complete
                     shown += self._show_answer(ends=True)
                 elif piece.path == ("action",):
@@ -154,7 +185,7 @@ class JsonStream:
             elif piece.path == ("reasoning",):
                 self._reasoning.append(piece.text)
                 shown.append(ThinkingText(piece.text, 0))
-            elif not is_argument and name in _ANSWERS:
+            elif not is_argument and name in ANSWER_KEYS:
                 self._answer_path = piece.path
                 self._waiting.append(piece.text)
                 shown += self._show_answer()
@@ -168,11 +199,11 @@ class JsonStream:
 
     @property
     def _tool(self) -> str | None:
-        return next((known for name in _TOOLS if (known := self._known.get((name,)))), None)
+        return next((known for name in TOOL_KEYS if (known := self._known.get((name,)))), None)
 
     def _show_answer(self, *, ends: bool = False) -> list[DecisionPiece]:
         """Show the waiting answer text, once the object is known to be an answer."""
-        if ("action",) not in self._ended or self._known.get(("action",)) not in _FINAL:
+        if ("action",) not in self._ended or self._known.get(("action",)) not in FINAL_KINDS:
             return []
         raw = "".join(self._waiting)
         self._waiting.clear()
@@ -187,9 +218,9 @@ class JsonStream:
 
     def _build_content(self, param: str, text: str) -> ContentText:
         def known(name: str) -> str | None:
-            return next((each for key in _ARGUMENTS if (each := self._known.get((key, name)))), None)
+            return next((each for key in ARGUMENT_KEYS if (each := self._known.get((key, name)))), None)
 
-        has_path = any((key, "path") in self._ended for key in _ARGUMENTS)
+        has_path = any((key, "path") in self._ended for key in ARGUMENT_KEYS)
         return ContentText(
             text,
             0,
@@ -201,20 +232,11 @@ class JsonStream:
         )
 
     def _decide(self, raw: str, action: Action, stopped_by: CutReason | None, *, cut: bool) -> Decision:
-        programs: tuple[Program, ...] = ()
-        call = action.tool_call
-        if call is not None and call.tool_id in self._limits.code_tools:
-            code = call.params.get(CODE_PARAM)
-            programs = (Program(clean_program(code), 0),) if isinstance(code, str) else ()
-            params = {name: value for name, value in call.params.items() if name != CODE_PARAM}
-            action = Action("call_tool", tool_call=ToolCall(call.tool_id, params))
+        action, code = take_program(action, self._limits.code_tools)
+        programs = () if code is None else (Program(clean_program(code), 0),)
         answer = None
         if action.final_answer is not None:
-            answer = self._keep_answer(complete=not cut) or StreamedAnswer(
-                action.final_answer,
-                cite_text(self._sources, action.final_answer),
-                find_used_sids(self._sources, action.final_answer),
-            )
+            answer = self._keep_answer(complete=not cut) or cite_answer(self._sources, action.final_answer)
         beside = "".join(self._reasoning)
         return Decision(raw, actions=(action,), programs=programs, answer=answer, beside=beside, stopped_by=stopped_by)
 
@@ -237,10 +259,13 @@ class JsonStream:
         if self._form == "open":
             self._read_prose(self._begin)
         rest, prose = self._prose.finish(), self._prose
-        if not prose.is_settled and (usable := read_usable_text(raw)):
-            prose = ProseStream(CitationReplacer(self._sources), settled=True)
-            rest = prose.feed(usable) + prose.finish()
-        if not prose.is_settled or not prose.raw:
+        if not prose.is_settled or _CHANNEL.search(raw):
+            other = read_other_form(raw, self._names, self._rows, self._limits, reason, interrupted=cut)
+            if other is None:
+                problems = (_explain(raw, reason),)
+                return [], Decision(raw, problems=problems, outside=raw, stopped_by=stopped_by)
+            return other[0], replace(other[1], stopped_by=stopped_by)
+        if not prose.raw:
             return [], Decision(raw, problems=(_explain(raw, reason),), outside=raw, stopped_by=stopped_by)
         answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, not cut)
         last: list[DecisionPiece] = [AnswerText(rest, 0)] if rest else []
@@ -251,33 +276,7 @@ class JsonStream:
 
 
 def _is_streamed(path: Path) -> bool:
-    return len(path) == 1 or (len(path) == 2 and path[0] in _ARGUMENTS)
-
-
-def _find_object(text: str) -> Mapping[str, object] | None:
-    """The object of a reply: the whole text, what a fence contains, or the first one inside other text."""
-    read = read_json(unfence(text))
-    if not isinstance(read, JsonRefusal):
-        return as_object(read.value)
-    return next((fields for fields in extract_json(text) if _try_action(fields) is not None), None)
-
-
-def _try_action(fields: Mapping[str, object]) -> Action | None:
-    """The action that an object describes, in our form or in one that models are known to write; None for others."""
-    call = as_object(fields.get("tool_call")) or fields
-    kind = fields.get("action")
-    tool = next((call[name] for name in _TOOLS if isinstance(call.get(name), str) and call[name]), None)
-    if tool is None and isinstance(kind, str) and kind not in _FINAL | _CALL:
-        tool = kind
-    answer = next((fields[name] for name in _ANSWERS if isinstance(fields.get(name), str)), None)
-    if isinstance(answer, str) and answer.strip() and (kind in _FINAL or tool is None):
-        return Action("complete", final_answer=answer)
-    if not isinstance(tool, str) or kind in _FINAL:
-        return None
-    if kind is None and not any(name in call for name in _ARGUMENTS):
-        return None
-    args = next((given for name in _ARGUMENTS if (given := as_object(call.get(name))) is not None), None)
-    return Action("call_tool", tool_call=ToolCall(tool, args or {}))
+    return len(path) == 1 or (len(path) == 2 and path[0] in ARGUMENT_KEYS)
 
 
 def _explain(raw: str, reason: FinishReason) -> Problem:

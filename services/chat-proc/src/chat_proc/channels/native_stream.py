@@ -1,15 +1,15 @@
 """Reads a reply of a model that calls tools in its provider's own form: pieces to show while it is written, and the
 `Decision` at its end. Text without a call is the answer; beside calls it is thinking."""
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText, clean_program
+from chat_proc.channels.json_actions import find_json_actions, take_program
 from chat_proc.channels.json_text import (
     FieldPiece,
     FieldText,
@@ -19,8 +19,8 @@ from chat_proc.channels.json_text import (
     read_json,
     replace_unstorable,
 )
-from chat_proc.channels.prose import ProseStream, read_usable_text
-from chat_proc.models.json_objects import extract_json
+from chat_proc.channels.other_forms import read_other_form
+from chat_proc.channels.prose import ProseStream
 from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
@@ -94,13 +94,14 @@ class NativeStream:
         ignores_calls: bool = False,
     ) -> None:
         self._names = names
+        self._sources = tuple(sources)
         self._ignores_calls = ignores_calls
         self._limits = limits
         self._chars_left = limits.max_reply_chars
         self._raw: list[str] = []
         self._calls: dict[int, _Call] = {}
         self._refused = 0
-        self._cite = CitationReplacer(index_sources(sources))
+        self._cite = CitationReplacer(index_sources(self._sources))
         self._begin = ""
         self._prose: ProseStream | None = None
         self._thinking: list[str] = []
@@ -158,13 +159,21 @@ class NativeStream:
             return pieces, self._decide(stopped_by, cut=cut)
         raw, prose = "".join(self._raw), self._prose or ProseStream(self._cite)
         was_settled, rest = prose.is_settled, prose.finish()
-        if not was_settled:
-            if not self._ignores_calls and self._take_written_calls(raw):
-                return [], self._decide(stopped_by, cut=cut)
-            prose = ProseStream(self._cite, settled=True)
-            rest = prose.feed(read_usable_text(raw)) + prose.finish()
-        if not prose.is_settled or not prose.raw:
-            return [], Decision(raw, problems=_explain_nothing(raw, reason), outside=raw, stopped_by=stopped_by)
+        if not was_settled or find_json_actions(raw, self._names):
+            other = read_other_form(
+                raw,
+                self._names,
+                self._sources,
+                self._limits,
+                reason,
+                interrupted=interrupted,
+                ignores_calls=self._ignores_calls,
+            )
+            if other is None:
+                problems = _explain_nothing(raw, reason)
+                return [], Decision(raw, problems=problems, outside=raw, stopped_by=stopped_by)
+            withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if was_settled and prose.shown else []
+            return [*withdrawn, *other[0]], replace(other[1], stopped_by=stopped_by)
         answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, not cut)
         last: list[DecisionPiece] = [AnswerText(rest, 0)] if rest else []
         last.append(FieldClosed("answer", 0, not cut))
@@ -194,19 +203,6 @@ class NativeStream:
         withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if shown else []
         return [*withdrawn, *(self._think(said) if said else [])]
 
-    def _take_written_calls(self, raw: str) -> bool:
-        """Read calls that the server left in the text, as it does if it does not know the model's form of them."""
-        known = {*self._names, *self._names.values()}
-        for fields in extract_json(raw):
-            function = as_object(fields.get("function")) or fields
-            name, arguments = function.get("name"), function.get("arguments", function.get("parameters", {}))
-            if isinstance(name, str) and name in known and len(self._calls) < MAX_CALLS:
-                tool_id = self._names.get(name, name)
-                call = _Call(len(self._calls), tool_id, tool_id in self._limits.code_tools)
-                call.written.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
-                self._calls[len(self._calls)] = call
-        return bool(self._calls)
-
     def _decide(self, stopped_by: CutReason | None, *, cut: bool) -> Decision:
         actions: list[Action] = []
         programs: list[Program] = []
@@ -218,10 +214,10 @@ class NativeStream:
                 sentence = f"The call of {call.name[:80]!a} was not made. {params}"
                 problems.append(Problem(kind, sentence, fatal=False, action_instance=call.instance))
                 continue
-            if call.takes_code and isinstance(code := params.get(CODE_PARAM), str):
-                programs.append(Program(clean_program(code), len(actions)))
-                params = {name: value for name, value in params.items() if name != CODE_PARAM}
-            actions.append(Action("call_tool", tool_call=ToolCall(call.name, params)))
+            action = Action("call_tool", tool_call=ToolCall(call.name, params))
+            action, code = take_program(action, self._limits.code_tools)
+            programs += [] if code is None else [Program(clean_program(code), len(actions))]
+            actions.append(action)
         if self._refused:
             sentence = f"A reply may have at most {MAX_CALLS} calls; {self._refused} more were not made."
             problems.append(Problem("too_many_actions", sentence, fatal=False, action_instance=MAX_CALLS))

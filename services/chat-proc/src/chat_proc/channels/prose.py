@@ -12,9 +12,23 @@ SETTLED_CHARS = 16
 _FENCE = "```"
 _FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
 _OWN_MARKUP = re.compile(
-    r"</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)", re.IGNORECASE
+    r"(?<!`)</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)"
+    r'|\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"|"tool_call"\s*+:\s*+\{)',
+    re.IGNORECASE,
 )
-_MARKUP_BEGINNING = re.compile(r"</?[a-z_|:]{0,14}\Z", re.IGNORECASE)
+"""An answer that names a tag puts it into backticks."""
+_MARKUP_BEGINNING = re.compile(
+    r'`?</?[a-z_|:]{0,14}\Z|`\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
+)
+_REASONING = re.compile(
+    r"\s*+(?P<opened><think(?:ing)?>)?[^<]*+(?>(?:<(?!/?think)[^<]*+)*)(?<!`)</think(?:ing)?>\s*+", re.IGNORECASE
+)
+_STRAY_TAG = r"<(?:channel:|final_)?answer>|</(?:channel:[a-z]{1,16}|(?:final_)?answer|think(?:ing)?)>"
+_STRAY_START = re.compile(rf"\s*+(?:{_STRAY_TAG})\s*+", re.IGNORECASE)
+_STRAY_END = re.compile(rf"(?:{_STRAY_TAG})\Z", re.IGNORECASE)
+_MAX_STRAY_TAGS = 4
+_MAX_TAG_CHARS = 32
+_EXAMPLE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 _ANSWER_KEYS = ("final_answer", "answer")
 
@@ -120,14 +134,39 @@ def has_own_keys(text: str) -> bool:
     return _OWN_KEYS.search(text) is not None
 
 
+def drop_reasoning(text: str) -> str:
+    """The text of a reply after what the model thought in tags at its beginning. The opening tag may be missing, since
+    some templates write it; then a closing tag at the very end is a stray one."""
+    reasoning = _REASONING.match(text)
+    if reasoning is None or (reasoning.end() == len(text) and not reasoning["opened"]):
+        return text
+    return text[reasoning.end() :]
+
+
 def read_usable_text(text: str) -> str:
-    """The text of a reply without an action that a person can read; empty if it is our own markup or JSON."""
-    text = text.strip()
+    """The text of a reply without an action that a person can read; empty if it is our own markup or JSON.
+
+    Reasoning in tags, and tags without a partner around the text are dropped. Markup in code is part of an answer.
+    """
+    text = _drop_stray_tags(drop_reasoning(text).strip())
     inner = unfence(text)
     if inner[:1] in ("{", "["):
         return _read_json(inner, otherwise=text)
-    is_marked = _OWN_MARKUP.search(text) or (text.startswith("<") and has_own_keys(text))
-    return "" if is_marked else text
+    return "" if has_own_markup(text) or (text.startswith("<") and has_own_keys(text)) else text
+
+
+def has_own_markup(text: str) -> bool:
+    """Whether a text contains our markup, or that of other forms of calls, apart from examples in code."""
+    return _OWN_MARKUP.search(_EXAMPLE.sub("", text) if unfence(text) == text.strip() else text) is not None
+
+
+def _drop_stray_tags(text: str) -> str:
+    for _ in range(_MAX_STRAY_TAGS):
+        if start := _STRAY_START.match(text):
+            text = text[start.end() :]
+        if end := _STRAY_END.search(text, max(0, len(text) - _MAX_TAG_CHARS)):
+            text = text[: end.start()].rstrip()
+    return text
 
 
 def _read_json(text: str, *, otherwise: str) -> str:

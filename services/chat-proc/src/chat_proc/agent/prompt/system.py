@@ -30,9 +30,8 @@ def build_codec(name: CodecName, tools: Sequence[ToolSpec], max_actions: int = 1
     """The codec for these tools. `max_actions` is the limit for a reply in channels. Raises BadConfig."""
     prompt = build_system_prompt(tools, max_actions, codec=name)
     closing = load_topic("closing").replace("{answer_form}", _ANSWER_FORM[name])
-    if name != "native":
-        return Codec(name, prompt, closing)
-    return Codec(name, prompt, closing, declare_tools(tools), build_native_names([tool.tool_id for tool in tools]))
+    declared = declare_tools(tools) if name == "native" else ()
+    return Codec(name, prompt, closing, declared, build_native_names([tool.tool_id for tool in tools]))
 
 
 def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1, *, codec: CodecName = "channels") -> str:

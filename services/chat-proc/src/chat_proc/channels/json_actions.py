@@ -1,0 +1,103 @@
+"""Actions that models write as JSON objects in their text: in the forms that our prompts describe, and in others that
+they learned elsewhere, such as those of Hermes, LangChain and OpenAI."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from chat_proc.channels.actions import Action, ToolCall, read_params, try_build_action
+from chat_proc.channels.json_text import JsonRefusal, as_object, read_json
+from chat_proc.channels.prose import drop_reasoning, has_own_markup, unfence
+from chat_proc.models.json_objects import extract_json
+from everturn.timeline.forms import CODE_PARAM
+
+FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})
+CALL_KINDS = frozenset({"tool_call", "call_tool", "tool"})
+ANSWER_KEYS = ("answer", "final_answer")
+TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
+ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
+"""Keys that models use for the same, ours first."""
+
+_ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
+
+
+def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> Action | None:
+    """The action that an object describes; None if it is another object. Its tool need not exist. `names` are the tool
+    ids by the names under which tools are declared, which models also write."""
+    if (action := try_build_action(fields)) is not None:
+        return _resolve(action, names)
+    call = as_object(fields.get("tool_call")) or as_object(fields.get("function")) or fields
+    kind, written_kind = _read_kind(fields), fields.get("action")
+    tool = next((call[name] for name in TOOL_KEYS if isinstance(call.get(name), str) and call[name]), None)
+    if tool is None and kind and kind not in FINAL_KINDS | CALL_KINDS:
+        tool = written_kind
+    answers = (*ANSWER_KEYS, "action_input") if kind in FINAL_KINDS else ANSWER_KEYS
+    answer = next((fields[name] for name in answers if isinstance(fields.get(name), str)), None)
+    if isinstance(answer, str) and answer.strip() and (kind in FINAL_KINDS or tool is None):
+        return Action("complete", final_answer=answer)
+    if not isinstance(tool, str) or kind in FINAL_KINDS:
+        return None
+    given = [call[name] for name in ARGUMENT_KEYS if name in call]
+    if not kind and not given:
+        return None
+    params = read_params(given[0] if given else None)
+    return None if params is None else _resolve(Action("call_tool", tool_call=ToolCall(tool, params)), names)
+
+
+def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]:
+    """The actions that a reply contains as JSON: its calls, or else its final action. JSON that may be meant as part of
+    an answer is none.
+
+    A call without our key "action" has to name a tool that exists. A reply in prose has to end with the action, and an
+    example in a code fence at its end counts only with that key.
+    """
+    text = drop_reasoning(text).strip()
+    end = _ENDS_WITH_OBJECT.search(text)
+    is_prose = text[:1] not in ("{", "[", "<", "`") and not has_own_markup(text)
+    if is_prose and end is None:
+        return ()
+    is_example = is_prose and end is not None and "```" in end["closers"]
+    actions = [
+        action
+        for fields in _find_objects(text)
+        if (action := read_json_action(fields, names)) is not None
+        and _is_meant(fields, action, names, is_example=is_example)
+    ]
+    calls = tuple(action for action in actions if action.tool_call is not None)
+    return calls or tuple(actions[:1])
+
+
+def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, str | None]:
+    """A call whose program is one of its parameters, as a call without it, and the program."""
+    call = action.tool_call
+    if call is None or call.tool_id not in code_tools or not isinstance(code := call.params.get(CODE_PARAM), str):
+        return action, None
+    params = {name: value for name, value in call.params.items() if name != CODE_PARAM}
+    return replace(action, tool_call=ToolCall(call.tool_id, params)), code
+
+
+def _find_objects(text: str) -> list[Mapping[str, object]]:
+    read = read_json(unfence(text))
+    if not isinstance(read, JsonRefusal) and (fields := as_object(read.value)) is not None:
+        return [fields]
+    return list(extract_json(text))
+
+
+def _is_meant(fields: Mapping[str, object], action: Action, names: Mapping[str, str], *, is_example: bool) -> bool:
+    kind = _read_kind(fields)
+    if action.tool_call is None or kind in CALL_KINDS:
+        return kind in FINAL_KINDS | CALL_KINDS
+    return action.tool_call.tool_id in names.values() and (bool(kind) or not is_example)
+
+
+def _read_kind(fields: Mapping[str, object]) -> str:
+    """What the object says it is; LangChain's "Final Answer" is our final_answer."""
+    kind = fields.get("action")
+    return kind.strip().lower().replace(" ", "_") if isinstance(kind, str) else ""
+
+
+def _resolve(action: Action, names: Mapping[str, str]) -> Action:
+    call = action.tool_call
+    if call is None or call.tool_id not in names:
+        return action
+    return replace(action, tool_call=ToolCall(names[call.tool_id], call.params))

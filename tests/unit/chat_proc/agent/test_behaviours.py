@@ -1,0 +1,53 @@
+"""Whatever a model does, each codec understands it if it can be understood, and a person never reads our markup."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from turn_harness.behaviours import CODECS, TABLE, Behaviour, has_text, play, render_row
+from turn_harness.checks import check_conversation
+
+from everturn.models.port import CodecName
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "models.md"
+BEGIN, END = "## What models do, and what comes of it\n", "## Tried together\n"
+INTRODUCTION = """Generated from `tests/support/turn_harness/behaviours.py`; each row is a test under each codec
+(`AI_REACT_CODEC`). What a model does is the same under each codec or, where it has a form, in the form of the codec. An
+answer or a call counts in any form that can be understood: no row ends with an error while the model gave usable text.
+Tokens are those of all replies / all requests of the turn, estimated from their characters. The prompt has a few words
+here, and with native calls the declarations of five tools. Notices go to the model; [misbehaviours](misbehaviours.md)
+says what follows from them. Steps are the calls that run.
+
+| the model | model calls | tokens: channels | native | json | notices | steps | the turn ends as | the person sees |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+OWN_MARKUP = re.compile(r'(?<!`)</?(?:channel:|tool_call|think|invoke)|\{\s*"(?:action|name|tool|function|type)"')
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.what.replace(" ", "_"))
+async def test_each_codec_makes_the_best_of_what_a_model_does(row: Behaviour, codec: CodecName) -> None:
+    bench, outcome = await play(row, codec)
+
+    assert (outcome.ends, outcome.sees) == (row.ends, row.sees)
+    assert outcome.results == ("echo: x",) * row.steps_under.get(codec, row.steps)
+    assert not OWN_MARKUP.search(outcome.sees)
+    await check_conversation(bench)
+
+
+def test_no_turn_ends_with_an_error_if_its_model_wrote_text() -> None:
+    assert [row.what for row in TABLE if row.ends == "error" and has_text(row)] == []
+
+
+async def test_the_document_shows_the_table_as_it_is() -> None:
+    """Run with UPDATE_GOLDEN=1 after a wanted change, and read the difference."""
+    lines = [render_row(row, {codec: (await play(row, codec))[1] for codec in CODECS}) for row in TABLE]
+    section = f"{BEGIN}{INTRODUCTION}" + "\n".join(lines) + "\n\n"
+    text = DOCUMENT.read_text(encoding="utf-8")
+    begin = text.index(BEGIN) if BEGIN in text else text.index(END)
+    if os.environ.get("UPDATE_GOLDEN"):
+        text = text[:begin] + section + text[text.index(END) :]
+        DOCUMENT.write_text(text, encoding="utf-8")
+
+    assert text[begin : text.index(END)] == section
