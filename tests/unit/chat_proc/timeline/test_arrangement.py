@@ -9,7 +9,7 @@ from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.arrangement import append_tail, arrange_natively
 from chat_proc.timeline.view import PromptRenderer
 from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart, ToolCallPart, ToolResultPart
-from everturn.timeline.blocks import BlockType, HideBody, NoticeBody
+from everturn.timeline.blocks import BlockType, HideBody, NoticeBody, RangeSummaryBody, SystemMessageBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 TRAITS = ModelTraits("m", 100_000, images=True, documents=False)
@@ -116,30 +116,75 @@ def test_the_cache_point_of_a_round_is_its_last_result() -> None:
     assert set(roles(messages)) == {"user", "assistant", "tool"}
 
 
-STEPS = st.lists(st.sampled_from(["calls", "followup", "notice", "answer"]), max_size=6)
+STEPS = st.lists(
+    st.sampled_from(["calls", "followup", "notice", "answer", "turn", "hide", "prune", "history", "checkpoint"]),
+    max_size=10,
+)
+
+
+def add_step(timeline: TimelineBuilder, n: int, step: str, turn_from: int) -> None:
+    last = len(timeline.blocks)
+    match step:
+        case "calls":
+            timeline.start_round()
+            timeline.think("Hm.")
+            timeline.call(f"call_{n}x", "react.read", {"n": n, "text": "x" * 3_000})
+            timeline.call(f"call_{n}y", "react.read", {"n": n})
+            timeline.result(f"call_{n}y", "react.read", "text " * 1_000)
+            timeline.result(f"call_{n}x", "react.read", "text")
+        case "followup":
+            timeline.say("followup", f"sig_{n}", "More.")
+        case "notice":
+            timeline.start_round()
+            timeline.add(BlockType.NOTICE, f"ar:{timeline.turn_id}.notice.{n}", NoticeBody(code="not_json", text="No."))
+        case "answer":
+            timeline.start_round()
+            timeline.answer("So.", n + 1)
+        case "turn":
+            timeline.start_turn(f"turn_{n + 3}", "And now?")
+        case "hide":
+            body = HideBody(refs=(timeline.blocks[-1].ref,), through_seq=last, replacement="hidden")
+            timeline.add(BlockType.HIDE, f"ar:{timeline.turn_id}.hide.{n}", body)
+        case "prune":
+            body = SystemMessageBody(
+                kind="cache_ttl_pruned", text="x", recent_from_seq=turn_from, intact_from_seq=turn_from
+            )
+            timeline.add(BlockType.SYSTEM_MESSAGE, f"ar:{timeline.turn_id}.pruned.{n}", body)
+        case _:
+            body = RangeSummaryBody(
+                scope="turn" if step == "checkpoint" else "history",
+                first_seq=turn_from,
+                last_seq=last,
+                turn_ids=("turn_1",),
+                text="summary",
+                before_tokens=9,
+                after_tokens=1,
+                by="rules",
+            )
+            timeline.add(BlockType.RANGE_SUMMARY, f"su:{timeline.turn_id}.conv.range.summary", body)
 
 
 @given(STEPS)
-def test_the_messages_of_a_timeline_are_the_beginning_of_those_of_a_longer_one(steps: list[str]) -> None:
-    timeline = begin()
-    before = flatten(arrange(timeline))
+def test_native_messages_are_a_prefix_of_the_next_ones_until_a_break_is_declared(steps: list[str]) -> None:
+    timeline, kept = begin(), PromptRenderer(system_prompt="", traits=TRAITS)
+    kept.take(timeline.blocks)
+    turn_from, before = len(timeline.blocks), flatten(arrange(timeline))
+    record = before
     for n, step in enumerate(steps):
-        match step:
-            case "calls":
-                timeline.start_round()
-                timeline.call(f"call_{n}x", "react.read", {"n": n})
-                timeline.result(f"call_{n}x", "react.read", "text")
-            case "followup":
-                timeline.say("followup", f"sig_{n}", "More.")
-            case "notice":
-                timeline.start_round()
-                timeline.add(BlockType.NOTICE, f"ar:turn_2.notice.{n}", NoticeBody(code="not_json", text="Again."))
-            case _:
-                timeline.start_round()
-                timeline.answer("So.", n + 1)
+        known = len(timeline.blocks)
+        turn_from = known + 1 if step == "turn" else turn_from
+        add_step(timeline, n, step, turn_from)
+        breaks = kept.take(timeline.blocks[known:])
+
         after = flatten(arrange(timeline))
-        assert after[: len(before)] == before
+
+        if not breaks:
+            # The rounds of a turn become part of the record when the next one begins.
+            stable = record if step == "turn" else before
+            assert after[: len(stable)] == stable
         before = after
+        if breaks or step == "turn":
+            record = after if step == "turn" else []
 
 
 def flatten(messages: tuple[PromptMessage, ...]) -> list[tuple[str, object]]:

@@ -1,5 +1,7 @@
 """Exports for tests: the file of a small conversation."""
 
+from collections.abc import Sequence
+
 from everturn.lifecycle.export_check import ExportWriter
 from everturn.lifecycle.exports import BlockLine, FeedbackLine, HeaderLine
 from everturn.timeline.blocks import GENESIS_HASH, Block
@@ -14,9 +16,15 @@ def build_export(*texts: str) -> list[bytes]:
     for number, text in enumerate(texts, start=1):
         builder.start_turn(f"turn_{number}", text)
         builder.answer(f"You said {text}")
-    lines = [build_block_line(block, previous) for previous, block in _with_previous(builder.blocks)]
+    judged = FeedbackLine(turn_id="turn_1", origin="user", reaction="ok", text="", confidence=None, ts=NOW)
+    return render_export(CONVERSATION, builder.blocks, judged)
+
+
+def render_export(conversation_id: str, blocks: Sequence[Block], *feedback: FeedbackLine) -> list[bytes]:
+    """The lines of a conversation with these blocks."""
+    lines = [build_block_line(block, previous) for previous, block in _with_previous(blocks)]
     header = HeaderLine(
-        conversation_id=CONVERSATION,
+        conversation_id=conversation_id,
         title="A conversation",
         bundle_id=None,
         created_at=NOW,
@@ -24,9 +32,8 @@ def build_export(*texts: str) -> list[bytes]:
         blocks=len(lines),
         last_hash=lines[-1].hash if lines else GENESIS_HASH,
     )
-    judged = FeedbackLine(turn_id="turn_1", origin="user", reaction="ok", text="", confidence=None, ts=NOW)
     writer = ExportWriter()
-    return [*map(writer.render, (header, *lines, judged)), writer.render_end()]
+    return [*map(writer.render, (header, *lines, *feedback)), writer.render_end()]
 
 
 def build_block_line(block: Block, previous: str) -> BlockLine:
@@ -46,5 +53,5 @@ def build_block_line(block: Block, previous: str) -> BlockLine:
     )
 
 
-def _with_previous(blocks: list[Block]) -> list[tuple[str, Block]]:
+def _with_previous(blocks: Sequence[Block]) -> list[tuple[str, Block]]:
     return list(zip([GENESIS_HASH, *(block.hash for block in blocks)], blocks, strict=False))
