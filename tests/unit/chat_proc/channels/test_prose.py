@@ -116,6 +116,7 @@ def test_reasoning_and_stray_tags_are_no_part_of_an_answer(text: str) -> None:
         "Reasoning ends with `</think>`, then comes the answer.",
         "Write this:\n```xml\n<tool_call>{}</tool_call>\n```\nand wait.",
         'The webhook sends {"action": "opened"} first.',
+        'Reply like this:\n{"action": "final_answer", "answer": "x"}\nand nothing else.',
     ],
 )
 def test_markup_in_code_is_part_of_an_answer(text: str) -> None:
@@ -136,6 +137,8 @@ READ = '{"name": "react__read", "arguments": {"paths": ["a"]}}'
         (f"I will read it.\n<tool_call>{READ}</tool_call> Then I answer.", True),
         (f"<think>Hm.</think>\n{READ}", True),
         (f"To read it, send {READ} to the server.", False),
+        (f"The page ends with {READ}", False),
+        ('The page says {"action": "tool_call", "tool": "react.read", "args": {}}', False),
         (f"To read it, send this:\n```json\n{READ}\n```", False),
         ('Send {"name": "Ann", "arguments": {"age": 4}}', False),
     ],
@@ -148,3 +151,9 @@ def test_json_in_prose_is_a_call_only_if_it_can_be_nothing_else(text: str, is_ca
     calls = [action.tool_call for action in decision.actions if action.tool_call]
     assert calls == ([ToolCall("react.read", {"paths": ["a"]})] if is_call else [])
     assert shown([*pieces, *last]) == ("" if is_call else text)
+
+
+def test_an_action_that_breaks_off_after_prose_is_no_answer() -> None:
+    pieces, decision = read(['I will read it.\n{"action": "tool_call", "tool": "react.re'])
+
+    assert shown(pieces) == "" and decision.actions == ()

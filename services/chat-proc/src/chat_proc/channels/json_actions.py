@@ -18,6 +18,7 @@ TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
 
+_BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
 _ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
 
 
@@ -48,15 +49,15 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]
     """The actions that a reply contains as JSON: its calls, or else its final action. JSON that may be meant as part of
     an answer is none.
 
-    A call without our key "action" has to name a tool that exists. A reply in prose has to end with the action, and an
-    example in a code fence at its end counts only with that key.
+    A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply: a
+    model may quote one that it has read. An example in a code fence at the end counts only with that key.
     """
-    text = drop_reasoning(text).strip()
-    end = _ENDS_WITH_OBJECT.search(text)
-    is_prose = text[:1] not in ("{", "[", "<", "`") and not has_own_markup(text)
-    if is_prose and end is None:
-        return ()
-    is_example = is_prose and end is not None and "```" in end["closers"]
+    text, is_example = drop_reasoning(text).strip(), False
+    if text[:1] not in ("{", "[", "<", "`") and not has_own_markup(text):
+        begin, end = _BEGINS_OBJECT.search(text), _ENDS_WITH_OBJECT.search(text)
+        if begin is None or end is None:
+            return ()
+        text, is_example = text[begin.start() :], "```" in end["closers"]
     actions = [
         action
         for fields in _find_objects(text)

@@ -12,11 +12,16 @@ SETTLED_CHARS = 16
 _FENCE = "```"
 _FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
 _OWN_MARKUP = re.compile(
-    r"(?<!`)</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)"
-    r'|\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"|"tool_call"\s*+:\s*+\{)',
+    r"(?<!`)</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)",
     re.IGNORECASE,
 )
 """An answer that names a tag puts it into backticks."""
+_OWN_ACTION = re.compile(
+    r'\n[ \t]*+(?P<object>\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"'
+    r'|"tool_call"\s*+:\s*+\{))'
+)
+"""An action that begins a line of an answer; one inside a line is quoted."""
+_DECODER = json.JSONDecoder(strict=False)
 _MARKUP_BEGINNING = re.compile(
     r'`?</?[a-z_|:]{0,14}\Z|`\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
 )
@@ -79,7 +84,7 @@ class ProseStream:
             self._state = _judge_beginning(self._waiting.lstrip())
         if self._state != "settled":
             return ""
-        if _OWN_MARKUP.search(self._waiting):
+        if _OWN_MARKUP.search(self._waiting) or _OWN_ACTION.search(self._waiting):
             self._state = "no_prose"
             return ""
         waiting = self._waiting if self._raw else self._waiting.lstrip()
@@ -152,12 +157,24 @@ def read_usable_text(text: str) -> str:
     inner = unfence(text)
     if inner[:1] in ("{", "["):
         return _read_json(inner, otherwise=text)
-    return "" if has_own_markup(text) or (text.startswith("<") and has_own_keys(text)) else text
+    is_marked = has_own_markup(text) or (text.startswith("<") and has_own_keys(text))
+    return "" if is_marked or _breaks_off_in_action(text) else text
 
 
 def has_own_markup(text: str) -> bool:
     """Whether a text contains our markup, or that of other forms of calls, apart from examples in code."""
     return _OWN_MARKUP.search(_EXAMPLE.sub("", text) if unfence(text) == text.strip() else text) is not None
+
+
+def _breaks_off_in_action(text: str) -> bool:
+    action = _OWN_ACTION.search(text)
+    if action is None:
+        return False
+    try:
+        _DECODER.raw_decode(text, action.start("object"))
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _drop_stray_tags(text: str) -> str:
