@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from chat_proc.channels.action_stream import AnswerText, ContentText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.codec import build_native_names
-from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits
 from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText
-from chat_proc.channels.native_stream import MAX_CALLS, NativeStream
+from chat_proc.channels.native_stream import NativeStream
 from everturn.core.settings import BadConfig
 from everturn.models.port import FinishReason, ToolCallDelta
 
@@ -179,6 +179,22 @@ def test_calls_that_a_server_left_in_the_text_are_made(text: str) -> None:
 
     assert calls_of(decision) == [("react.read", {"paths": ["a"]})]
     assert not any(isinstance(piece, AnswerText) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        WRITTEN,
+        '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "react.read"}}</channel:action>',
+    ],
+)
+def test_calls_in_the_text_are_bounded_too(call: str) -> None:
+    _, decision = read([f"{call}\n" * (MAX_CALLS + 2)])
+
+    assert len(decision.actions) == MAX_CALLS
+    assert [problem.sentence for problem in decision.problems] == [
+        f"A reply may have at most {MAX_CALLS} calls; 2 more were not made."
+    ]
 
 
 @pytest.mark.parametrize("text", ['{"name": "Ann"}', "[1, 2]", "```python\nprint(1)\n```", "`x` is 4."])

@@ -19,6 +19,9 @@ from everturn.models.port import FinishReason
 
 TOO_LONG_CODES: frozenset[ProblemKind] = frozenset({"cut_by_length", "reply_too_long"})
 """The reply ended at the provider's token limit or at our character limit."""
+MAX_CALLS = 32
+"""Limit for the calls of one reply that are not actions in channels; further ones are not run, and the model learns
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,12 @@ def _takes_program(action: Action, limits: DecisionLimits) -> bool:
 
 def _remark(kind: ProblemKind, sentence: str) -> Problem:
     return Problem(kind, sentence, fatal=False)
+
+
+def build_calls_problem(refused: int) -> Problem:
+    """The problem of a reply with more than MAX_CALLS calls."""
+    sentence = f"A reply may have at most {MAX_CALLS} calls; {refused} more were not made."
+    return Problem("too_many_actions", sentence, fatal=False, action_instance=MAX_CALLS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, index_sources
-from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem
 from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText, clean_program
 from chat_proc.channels.json_actions import find_json_actions, take_program
 from chat_proc.channels.json_text import (
@@ -26,8 +26,6 @@ from everturn.timeline.forms import CODE_PARAM
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
-MAX_CALLS = 32
-"""Limit for the calls of one reply; further ones are not run, and the model learns it."""
 _MAX_KNOWN_CHARS = 1_000
 
 
@@ -219,8 +217,7 @@ class NativeStream:
             programs += [] if code is None else [Program(clean_program(code), len(actions))]
             actions.append(action)
         if self._refused:
-            sentence = f"A reply may have at most {MAX_CALLS} calls; {self._refused} more were not made."
-            problems.append(Problem("too_many_actions", sentence, fatal=False, action_instance=MAX_CALLS))
+            problems.append(build_calls_problem(self._refused))
         if not actions:
             problems = [Problem(each.kind, each.sentence, action_instance=each.action_instance) for each in problems]
         thinking = "".join(self._thinking)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from chat_proc.channels.actions import Decision
-from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
@@ -23,7 +23,7 @@ def read_other_form(
 ) -> tuple[list[DecisionPiece], Decision] | None:
     """The pieces of a whole reply, and its decision; None if it has neither an action nor an answer.
 
-    All calls count, whatever a codec allows in one reply; without calls, the answer does.
+    All calls up to MAX_CALLS count, whatever a codec allows in one reply; without calls, the answer does.
     """
     limits = replace(limits, fanout=None, one_thinking=False, stops_early=False)
     stream = DecisionStream(names=names, sources=sources, limits=limits)
@@ -36,10 +36,17 @@ def read_other_form(
     indexes = [index for index, action in enumerate(decision.actions) if (action.tool_call is not None) == takes_calls]
     if not indexes:
         return None
+    refused, indexes = len(indexes) - MAX_CALLS, indexes[:MAX_CALLS]
     programs = [
         replace(program, for_action=indexes.index(program.for_action))
         for program in decision.programs
         if program.for_action in indexes
     ]
-    actions = tuple(decision.actions[index] for index in indexes)
-    return [*pieces, *last], replace(decision, actions=actions, programs=tuple(programs), outside="", problems=())
+    decision = replace(
+        decision,
+        actions=tuple(decision.actions[index] for index in indexes),
+        programs=tuple(programs),
+        outside="",
+        problems=(build_calls_problem(refused),) if refused > 0 else (),
+    )
+    return [*pieces, *last], decision
