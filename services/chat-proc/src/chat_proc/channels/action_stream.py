@@ -21,8 +21,8 @@ from chat_proc.channels.actions import (
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
+from everturn.timeline.forms import LONG_PARAMS
 
-CONTENT_PARAMS = frozenset({"content", "patch", "replacement"})
 _PATH_PARAM: Path = (*PARAMS_PATH, "path")
 _FINAL_KINDS = frozenset({"complete", "exit"})
 _MAX_KNOWN_CHARS = 1_000
@@ -200,7 +200,7 @@ class ActionStream:
 
 
 def _is_content(path: Path) -> bool:
-    return len(path) == len(PARAMS_PATH) + 1 and path[-1] in CONTENT_PARAMS
+    return len(path) == len(PARAMS_PATH) + 1 and path[-1] in LONG_PARAMS
 
 
 class GatedAction:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
+from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -41,7 +41,7 @@ from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
 from chat_proc.models.json_objects import extract_json
 from everturn.models.port import FinishReason
-from everturn.timeline.forms import CODE_PARAM
+from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
@@ -175,7 +175,7 @@ class JsonStream:
             is_argument = len(piece.path) > 1
             if not isinstance(piece, FieldText):
                 self._ended.add(piece.path)
-                if is_argument and name in CONTENT_PARAMS:
+                if is_argument and name in LONG_PARAMS:
                     shown.append(FieldClosed("content", 0, piece.complete))
                 elif not is_argument and name in ANSWER_KEYS:
                     self._answer_complete = piece.complete
@@ -191,7 +191,7 @@ class JsonStream:
                 shown += self._show_answer()
             elif is_argument and name == CODE_PARAM and self._tool in self._limits.code_tools:
                 shown.append(CodeText(piece.text, 0))
-            elif is_argument and name in CONTENT_PARAMS:
+            elif is_argument and name in LONG_PARAMS:
                 shown.append(self._build_content(name, piece.text))
             else:
                 self._known[piece.path] = (self._known.get(piece.path, "") + piece.text)[:_MAX_KNOWN_CHARS]

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from chat_proc.channels.action_stream import CONTENT_PARAMS, AnswerText, ContentText, FieldClosed
+from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed
 from chat_proc.channels.actions import Action, Decision, Problem, Program, StreamedAnswer, ToolCall
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem
@@ -22,7 +22,7 @@ from chat_proc.channels.json_text import (
 from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream
 from everturn.models.port import FinishReason, ToolCallDelta
-from everturn.timeline.forms import CODE_PARAM
+from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
@@ -56,11 +56,11 @@ class _Call:
             name = str(piece.path[0])
             if not isinstance(piece, FieldText):
                 self.ended.add(name)
-                if name in CONTENT_PARAMS:
+                if name in LONG_PARAMS:
                     shown.append(FieldClosed("content", self.instance, piece.complete))
             elif name == CODE_PARAM and self.takes_code:
                 shown.append(CodeText(piece.text, self.instance))
-            elif name in CONTENT_PARAMS:
+            elif name in LONG_PARAMS:
                 shown.append(self._build_content(name, piece.text))
             else:
                 self.known[name] = (self.known.get(name, "") + piece.text)[:_MAX_KNOWN_CHARS]
