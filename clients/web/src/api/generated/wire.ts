@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 90a4ce0028778c27df3ecd0fa1a38016b71655570e86df84b6cf25d4751c8142
-// Types 3b41f4ebb200136ba2cfd09918a1935dab02c31cbb0d79be2205b61c68b262cf
+// Schemas 1adb00487c35200ba8c16148866c1a29389b8df887732b24ce93319fa9c4e493
+// Types a6d4d21b70841bf77373ba9388dc5a722451d9c4bc0cf4ec35c34d99c152df61
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1381,6 +1381,11 @@ export interface components {
             readonly n: number;
             /** @description How far the step is. */
             readonly status: components["schemas"]["StepStatus"];
+            /**
+             * Step Id
+             * @description The id by which calls name the step that they belong to; absent in a plan that the model keeps by itself.
+             */
+            readonly step_id?: string;
         };
         /**
          * Problem
@@ -1905,6 +1910,11 @@ export interface components {
              */
             readonly step: string;
             /**
+             * Step Id
+             * @description The step of a plan that the call belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
+            /**
              * Title
              * @description What the step does, for display: the name of the program, or the id of the tool.
              */
@@ -1982,6 +1992,11 @@ export interface components {
              * @description The id of the step.
              */
             readonly step: string;
+            /**
+             * Step Id
+             * @description The step of a plan that the call belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
             /**
              * Title
              * @description What the step does, for display: the name of the program, or the id of the tool.
@@ -3575,6 +3590,11 @@ export interface components {
              * @description The id of the step.
              */
             readonly step: string;
+            /**
+             * Step Id
+             * @description The step of a plan that the call belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
             /**
              * Title
              * @description What the step does, for display: the name of the program, or the id of the tool.

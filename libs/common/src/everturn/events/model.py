@@ -95,6 +95,8 @@ class ChatStep(ApiModel):
     """How long it took, in milliseconds."""
     error: str | None = None
     """What went wrong; absent when nothing did."""
+    step_id: str | None = None
+    """The step of a plan that the call belongs to; absent outside of such steps."""
 
 
 class ChatDelta(ApiModel):

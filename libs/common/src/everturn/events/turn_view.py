@@ -17,6 +17,7 @@ from everturn.events.model import (
     ChatApproval,
     ChatCitations,
     ChatComplete,
+    ChatDelta,
     ChatError,
     ChatFollowups,
     ChatSignal,
@@ -52,14 +53,17 @@ from everturn.timeline.blocks import (
     PlanBody,
     RoundStartBody,
     SignalBody,
+    StepResultBody,
     ThinkingBody,
     ToolCallBody,
     ToolCodeBody,
     ToolResultBody,
+    WorkflowBody,
 )
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.sources import Citation
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnUsage
+from everturn.timeline.workflow import Workflow
 
 WRITE_TOOL = "react.write"
 SHOWN_CHANNELS = ("canvas", "timeline_text")
@@ -392,16 +396,34 @@ class _Seen:
         self._notes_in_round: dict[int, int] = {}
         self._completion: CompletionBody | None = None
         self._completion_round = 0
+        self._lanes: dict[int, str] = {}
+        """The lane of each round that belongs to one."""
+        self._workflow = Workflow()
+        self._last_sealed = 0
+        self._unsealed: set[int] = set()
+        """The rounds of lanes whose decisions are not committed."""
         self.exit: ExitBody | None = None
         self.rounds = 0
-        self.sealed_round = 0
+
+    @property
+    def sealed_round(self) -> int:
+        """The last round up to which all texts are committed: lanes have rounds side by side."""
+        return min((self._last_sealed, *(number - 1 for number in self._unsealed)))
 
     def add_block(self, block: Block) -> None:
         if block.type.traits.is_decision:
-            self.sealed_round = max(self.sealed_round, block.round)
+            self._last_sealed = max(self._last_sealed, block.round)
+            self._unsealed.discard(block.round)
+        self._workflow.take([block])
         match block.body:
-            case RoundStartBody():
+            case RoundStartBody(lane=lane):
                 self.rounds = max(self.rounds, block.round)
+                if lane:
+                    self._lanes[block.round] = lane
+                    self._unsealed.add(block.round)
+                    self._show_workflow()
+            case WorkflowBody() | StepResultBody():
+                self._show_workflow()
             case ThinkingBody(text=text, instance=instance):
                 self._add_text(block, text, channel="thinking", instance=instance)
             case NotesBody(text=text):
@@ -411,6 +433,8 @@ class _Seen:
                 self._add_completion(block, body)
             case AttemptBody(shown=""):
                 """The draft of an answer that another call writes."""
+            case AttemptBody() if block.round in self._lanes:
+                """The answer of a step is its result, not one of the turn."""
             case AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
             case ToolCodeBody(text=text):
@@ -442,10 +466,15 @@ class _Seen:
         """In the order in which they were asked."""
         return tuple(self._approvals.values())
 
+    @property
+    def texts(self) -> tuple[TextView, ...]:
+        """In the order in which they are shown."""
+        return tuple(sorted(self._texts.values(), key=text_order))
+
     def fields(self) -> dict[str, Any]:
         """The fields of the view that blocks and signal rows determine. Signals are in the order of their ids."""
         return {
-            "texts": tuple(sorted(self._texts.values(), key=text_order)),
+            "texts": self.texts,
             "steps": tuple(self._steps.values()),
             "plans": tuple(self._plans.values()),
             "files": tuple(self._files.values()),
@@ -455,6 +484,10 @@ class _Seen:
             "followups": self._completion.followups if self._completion else (),
             "sources_used": self._completion.sources_used if self._completion else (),
         }
+
+    def _show_workflow(self) -> None:
+        if (plan := self._workflow.build_snapshot()) is not None:
+            self._plans[plan.plan_id] = plan
 
     def _add_outcome(self, block: Block, body: ApprovalOutcomeBody) -> None:
         if (asked := self._approvals.get(body.approval_id)) is not None:
@@ -482,7 +515,7 @@ class _Seen:
 
     def _add_call(self, block: Block, body: ToolCallBody) -> None:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))
-        self._steps[step.step] = step
+        self._steps[step.step] = step.model_copy(update={"step_id": self._lanes.get(block.round)})
         if body.parent is not None:
             # Calls of programs are not actions of a reply; only those are numbered.
             return
@@ -544,7 +577,33 @@ def build_step_event(step: StepView) -> ChatStep:
         result_preview=step.result_preview,
         duration_ms=step.duration_ms,
         error=step.error,
+        step_id=step.step_id,
     )
+
+
+def build_lane_texts(blocks: Iterable[Block]) -> list[tuple[ChatDelta, int]]:
+    """The texts of blocks of a lane as events with their rounds. Rounds that run side by side are not streamed: each
+    text is sent in one piece when it is committed. Answers are not among them: they are results of steps."""
+    seen = _Seen("", "")
+    for block in blocks:
+        seen.add_block(block)
+    return [
+        (
+            ChatDelta(
+                channel=text.channel,
+                instance=text.instance,
+                index=0,
+                text=text.text,
+                completed=True,
+                marker=text.marker,
+                format=text.format,
+                artifact=text.artifact,
+            ),
+            text.round,
+        )
+        for text in seen.texts
+        if text.channel != "answer"
+    ]
 
 
 def build_answer_events(blocks: Iterable[Block]) -> list[ChatCitations | ChatFollowups]:

@@ -92,9 +92,48 @@ class EventBody(Body):
 
 
 class RoundStartBody(Body):
-    """A round begins; `limit` is the current maximum number of rounds of the turn."""
+    """A round begins; `limit` is the current maximum number of rounds of the turn. `lane` is the id of the step that
+    the round belongs to, empty for a round of the turn itself: everything in the round belongs to its lane."""
 
     limit: int
+    lane: str = ""
+
+
+class PlannedStep(BaseModel):
+    """One step of a workflow. `model_hint` names a role of models, `tools` are the tools that the step may need; None
+    and empty leave the choice to the runtime."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    task: str
+    depends_on: tuple[str, ...] = ()
+    model_hint: str | None = None
+    tools: tuple[str, ...] = ()
+
+
+class WorkflowBody(Body):
+    """What was decided about the steps of a turn. `steps` are all of them, with a `plan` and a `replan` only.
+
+    `unplanned` means that the turn has no steps and runs as a plain loop.
+    """
+
+    decision: Literal["plan", "unplanned", "continue", "replan", "done"]
+    steps: tuple[PlannedStep, ...] = ()
+    reason: str = ""
+
+
+class StepBody(TextBody):
+    """A step begins; `text` is what its model is asked to do."""
+
+    step: str
+
+
+class StepResultBody(TextBody):
+    """A step has ended; `text` is its result, or why there is none."""
+
+    step: str
+    status: Literal["ok", "failed", "cancelled"]
 
 
 class ThinkingBody(TextBody):
@@ -366,6 +405,9 @@ class BlockType(OpenEnum):
     PLAN = "react.plan"
     PLAN_ACK = "react.plan.ack"
     PLAN_HISTORY = "react.plan.history"
+    WORKFLOW = "react.workflow"
+    STEP = "react.step"
+    STEP_RESULT = "react.step.result"
     HIDE = "react.hide"
     CHECKOUT = "react.workspace.checkout"
     COMPLETION = "assistant.completion"
@@ -460,6 +502,11 @@ _TRAITS: dict[BlockType, BlockTraits] = {
     BlockType.PLAN: BlockTraits(PlanBody, Author.TOOL, Shown.ROW_WHEN_OLD, IndexSection.NOTES),
     BlockType.PLAN_ACK: BlockTraits(PlanAckBody, Author.ASSISTANT, Shown.NEVER, IndexSection.NOTES),
     BlockType.PLAN_HISTORY: BlockTraits(PlanHistoryBody, Author.RUNTIME, Shown.ALWAYS, IndexSection.NOTES),
+    BlockType.WORKFLOW: BlockTraits(WorkflowBody, Author.RUNTIME, Shown.NEVER, is_decision=True),
+    BlockType.STEP: BlockTraits(StepBody, Author.RUNTIME, Shown.ROW_WHEN_OLD, IndexSection.NOTES),
+    BlockType.STEP_RESULT: BlockTraits(
+        StepResultBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, IndexSection.NOTES, is_decision=True
+    ),
     BlockType.HIDE: BlockTraits(HideBody, Author.TOOL, Shown.NEVER),
     BlockType.CHECKOUT: BlockTraits(CheckoutBody, Author.TOOL, Shown.NEVER),
     BlockType.COMPLETION: BlockTraits(
@@ -476,8 +523,8 @@ _TRAITS: dict[BlockType, BlockTraits] = {
     BlockType.EXIT: BlockTraits(ExitBody, Author.RUNTIME, Shown.NEVER),
     BlockType.UNKNOWN: BlockTraits(UnknownBody, Author.RUNTIME, Shown.NEVER),
 }
-"""The model reads a plan mark in the snapshot after it, and an approval in the result of its call. It sees only the
-newest prune notice, the newest history summary, and each turn's newest checkpoint."""
+"""The model reads a plan mark in the snapshot after it, an approval in the result of its call, and a workflow in its
+steps. It sees only the newest prune notice, the newest history summary, and each turn's newest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class PlanStep(ApiModel):
     """What the step is about."""
     status: StepStatus = StepStatus.PENDING
     """How far the step is."""
+    step_id: str | None = None
+    """The id by which calls name the step that they belong to; absent in a plan that the model keeps by itself."""
 
 
 class PlanSnapshot(ApiModel):

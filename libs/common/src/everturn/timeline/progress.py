@@ -20,6 +20,7 @@ from everturn.timeline.blocks import (
     RawDecisionBody,
     RoundStartBody,
     SignalBody,
+    StepResultBody,
     TitleBody,
     ToolCallBody,
     ToolCodeBody,
@@ -76,7 +77,7 @@ class FinishTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn has its terminal block."""
+    """The turn has its terminal block, or the lane its result."""
 
 
 NextStep = BeginTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
@@ -97,7 +98,8 @@ class TurnProgress:
     """How far one turn is. It takes the turn's blocks in order. Taking a block and reading a field cost the same after
     any number of blocks.
 
-    The owner of the blocks calls `extend`, everything else only reads.
+    The owner of the blocks calls `extend`, everything else only reads. A lane has progress of its own, made from the
+    blocks of its rounds; the numbers of rounds are those of the turn in both.
     """
 
     last_round: int = 0
@@ -125,6 +127,10 @@ class TurnProgress:
     """Whether a block contains the conversation's title."""
     deferred: CompletionBody | None = None
     """The answer that was deferred last."""
+    result: StepResultBody | None = None
+    """The result of a lane that has ended; the turn itself has none."""
+    lanes: dict[str, "TurnProgress"] = field(default_factory=lambda: {})
+    """The progress of each step that has begun, by its id."""
     _last: Block | None = None
     _last_of_sealed: Block | None = None
     """The last block of the sealed round; signals that are folded into the next round can follow it."""
@@ -137,17 +143,38 @@ class TurnProgress:
     _programs: dict[CallId | None, str] = field(default_factory=lambda: {})
     _failed: dict[int, str] = field(default_factory=lambda: {})
     """The code of each reply that could not be used, by round."""
+    _sealed: dict[int, None] = field(default_factory=lambda: {})
+    """The rounds whose decisions are committed, in the order of their commits."""
+    _lane_of: dict[int, str] = field(default_factory=lambda: {})
+    """The lane of each round that belongs to one."""
     _questions: dict[CallId, Question] = field(default_factory=lambda: {})
 
     def extend(self, blocks: Iterable[Block]) -> None:
         """Take the next blocks of the turn."""
         for block in blocks:
-            self._take(block)
+            self._count(block)
+            lane = self._find_lane(block)
+            if lane is not None:
+                lane._count(block)
+                lane._note(block)
+            if lane is None or isinstance(block.body, ApprovalRequestBody | ApprovalOutcomeBody):
+                # What a person was asked counts for the turn, too.
+                self._note(block)
 
-    def next_step(self) -> NextStep:
+    def next_step(self, lane: str = "") -> NextStep:
+        """What comes next in the turn, or in one of its lanes. A new round of a lane gets the next free number."""
+        if lane:
+            own = self.lanes.get(lane)
+            if own is None or own._last is None:
+                return GenerateRound(self.last_round + 1)
+            step = own.next_step()
+            if not isinstance(step, GenerateRound):
+                return step
+            has_begun = own.started_round > own.sealed_round
+            return GenerateRound(own.started_round if has_begun else self.last_round + 1)
         if self._last is None:
             return BeginTurn()
-        if self._last.type is BlockType.EXIT:
+        if self._last.type is BlockType.EXIT or self.result is not None:
             return TurnEnded()
         if self._calls:
             calls = tuple(
@@ -179,9 +206,16 @@ class TurnProgress:
     def failure_streak(self) -> tuple[str, ...]:
         """The codes of the consecutive last replies that could not be used, newest first."""
         codes: list[str] = []
-        while (code := self._failed.get(self.sealed_round - len(codes))) is not None:
+        for number in reversed(self._sealed):
+            if (code := self._failed.get(number)) is None:
+                break
             codes.append(code)
         return tuple(codes)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds have a committed decision."""
+        return len(self._sealed)
 
     @property
     def questions(self) -> Mapping[CallId, Question]:
@@ -202,13 +236,26 @@ class TurnProgress:
             until = end if until is None else max(end, until)
         return total
 
-    def _take(self, block: Block) -> None:
+    def _find_lane(self, block: Block) -> "TurnProgress | None":
+        """The progress of the lane that the block belongs to; None for a block of the turn itself."""
+        if isinstance(block.body, RoundStartBody) and block.body.lane:
+            self._lane_of[block.round] = block.body.lane
+        lane = self._lane_of.get(block.round)
+        return None if lane is None or block.type is BlockType.EXIT else self.lanes.setdefault(lane, TurnProgress())
+
+    def _count(self, block: Block) -> None:
+        """Note what counts for the turn, whatever the block belongs to."""
         self._last = block
         self.last_round = max(self.last_round, block.round)
+        if isinstance(block.body, RoundStartBody):
+            self.started_round = max(self.started_round, block.round)
         if block.type.traits.is_decision:
             self.sealed_round = max(self.sealed_round, block.round)
+            self._sealed.setdefault(block.round)
         if block.round == self.sealed_round:
             self._last_of_sealed = block
+
+    def _note(self, block: Block) -> None:
         call_id = block.call_id
         match block.body:
             case _ if block.type is BlockType.TOOL_RESULT:
@@ -222,8 +269,6 @@ class TurnProgress:
                 self.chosen_tools = tools
             case ToolCodeBody(text=text):
                 self._programs[call_id] = text
-            case RoundStartBody():
-                self.started_round = max(self.started_round, block.round)
             case NoticeBody(code=code) if code == CALLS_NATIVELY:
                 self.calls_natively = True
             case RawDecisionBody(code=code) if code != INTERRUPTED:
@@ -249,6 +294,8 @@ class TurnProgress:
                 self.is_titled = True
             case PlanAckBody():
                 self.plan_acks += 1
+            case StepResultBody() as result:
+                self.result = result
             case ApprovalRequestBody() as request if call_id is not None:
                 self._questions[call_id] = Question(request, block.ts)
             case ApprovalOutcomeBody() as outcome if call_id is not None and call_id in self._questions:

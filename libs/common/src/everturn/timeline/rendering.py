@@ -27,6 +27,8 @@ from everturn.timeline.blocks import (
     RangeSummaryBody,
     RawDecisionBody,
     SignalBody,
+    StepBody,
+    StepResultBody,
     TextBody,
     TitleBody,
     ToolCallBody,
@@ -265,6 +267,10 @@ def title_line(block: Block) -> str:
             return f"{_header(block)} {escape_line(reason)}"
         case EventBody() as body:
             return f"{_header(block)} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
+        case StepBody(step=step):
+            return f"{_header(block)} {escape_line(step)}"
+        case StepResultBody(step=step, status=status):
+            return f"{_header(block)} {escape_line(step)} {status}"
         case AnchorBody(tags=tags) if tags:
             return f"{_header(block)} {''.join(f'({escape_line(tag)})' for tag in tags)}"
         case _:

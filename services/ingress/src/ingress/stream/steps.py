@@ -183,12 +183,14 @@ def _end_iteration(step: events.ChatStep | StepView, iteration: int | None) -> d
 
 
 def _name_iteration(step: events.ChatStep | StepView, iteration: int | None, status: str) -> dict[str, Any]:
+    of_plan = {} if step.step_id is None else {"step_id": step.step_id}
     return {
         "type": "iteration",
         "status": status,
         "iteration": iteration,
         "tool_name": step.tool_id or step.title,
         "step": step.step,
+        **of_plan,
     }
 
 
