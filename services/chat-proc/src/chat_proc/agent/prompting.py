@@ -241,7 +241,7 @@ class TurnPrompts:
         A round measures its request before it builds it: the second time, nothing is left to do unless a summary was
         appended.
         """
-        now = context, len(self._turn.blocks)
+        now = context, len(self._turn.shown)
         if self._tail_of != now:
             self._tail = await self._prepare_tail(context)
             self._tail_of = now
@@ -253,8 +253,8 @@ class TurnPrompts:
             self.codec, self._rendering = codec, self._open_rendering()
             self._tools_chars = len(encode_tools(codec.tools))
         # First the state before this turn, so that this turn's changes to it count as prompt breaks.
-        await self._render_up_to(turn.turn_start)
-        await self._render_up_to(len(turn.blocks))
+        await self._render_up_to(turn.shown_start)
+        await self._render_up_to(len(turn.shown))
         wanted = context.round, self._renderer.wanted_media
         if wanted != self._wanted:
             # Once in a round: the wait for files that can't be loaded now is not repeated when the request is built.
@@ -291,7 +291,7 @@ class TurnPrompts:
 
     async def _render_up_to(self, end: int) -> None:
         """Add the blocks that are new; many of them in a thread."""
-        new_blocks = self._turn.blocks[len(self._renderer.view.blocks) : end]
+        new_blocks = self._turn.shown[len(self._renderer.view.blocks) : end]
         if not new_blocks:
             return
         self._rendering.present.extend(new_blocks)

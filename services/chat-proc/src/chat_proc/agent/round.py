@@ -225,7 +225,7 @@ class RoundRunner:
             turn.rewind()
 
     def _mark_plan(self, turn: LeasedTurn, context: RoundContext, notes: str) -> CommitContent:
-        plan = current_plan(turn.blocks) if read_marks(notes) else None
+        plan = current_plan(turn.shown) if read_marks(notes) else None
         marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, context.now)) if plan else None
         if plan is None or marked is None:
             return CommitContent()

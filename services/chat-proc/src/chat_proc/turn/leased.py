@@ -3,8 +3,10 @@
 It is the only owner of the positions in its conversation's timeline and event stream.
 """
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -26,11 +28,12 @@ from everturn.core.ids import ApprovalId, TurnId
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.core.threads import call_sized
-from everturn.events.model import AnyEvent, ConvStatus, ConvTitle
+from everturn.events.model import AnyEvent, ChatDelta, ChatStep, ConvStatus, ConvTitle
 from everturn.events.turn_view import (
     TurnRecord,
     build_answer_events,
     build_file_view,
+    build_lane_texts,
     build_turn_view,
     try_build_terminal_event,
 )
@@ -45,7 +48,7 @@ from everturn.timeline.blocks import (
     RangeSummaryBody,
     chain_blocks,
 )
-from everturn.timeline.progress import fold_progress
+from everturn.timeline.progress import TurnProgress, fold_progress
 from everturn.timeline.turns import CutReason, Outcome, Turn, TurnStatus, TurnUsage
 from everturn.turns.model import (
     Approval,
@@ -187,9 +190,27 @@ def draft_exit(
     return BlockDraft(turn_id, rounds, BlockType.EXIT, round_ref(turn_id, rounds, "exit"), body, now)
 
 
+_NOT_OF_LANES = frozenset({BlockType.COMPLETION, BlockType.WORKING_SUMMARY})
+"""The answer of a lane is the result of its step."""
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where the turn's next blocks go, and what it has used; its lanes share it. `lock` is held during a commit."""
+
+    next_seq: int
+    last_hash: str
+    usage: TurnUsage
+    recorded: tuple[UsageEvent, ...] = ()
+    """Usage that the next commit writes."""
+    handover: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class LeasedTurn:
-    """The turn that the loop reads and writes. Only the runner's task commits; the call for a title, which runs beside
-    it, saves and announces the title by itself (`title`). Every write raises StaleFence when the lease is lost.
+    """The turn that the loop reads and writes, as a whole or as one lane of it. Commits of lanes wait for each other;
+    the call for a title, which runs beside, saves and announces the title by itself (`title`). Every write raises
+    StaleFence when the lease is lost.
 
     `claimed_at_s` is the monotonic time before the claim was sent.
     """
@@ -216,15 +237,18 @@ class LeasedTurn:
         self._emitter = emitter
         self._clock = clock
         turn = start.turn
+        self.lane = ""
+        """The id of the step whose lane this is; empty for the turn as a whole."""
         self._blocks = list(start.blocks)
         self.turn_start = _find_turn_start(self._blocks, turn.id)
         """The index of the turn's first block in `blocks`."""
-        self.progress = fold_progress(self.turn_blocks)
-        """What the blocks of this turn say; only a commit changes it."""
-        self._next_seq = claim.next_seq
-        self._last_hash = claim.last_hash or GENESIS_HASH
-        self._usage = start.usage
-        self._recorded_usage: tuple[UsageEvent, ...] = ()
+        self.progress = self._turn_progress = fold_progress(self.turn_blocks)
+        """What the blocks of this turn say, or those of its lane; only a commit changes it."""
+        self.shown: Sequence[Block] = self._blocks
+        """The blocks that requests show: all of the conversation, or those that a lane sees."""
+        self.shown_start = self.turn_start
+        """The index of the turn's first block in `shown`."""
+        self._position = _Position(claim.next_seq, claim.last_hash or GENESIS_HASH, start.usage)
         self._retries = retries
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
@@ -245,11 +269,8 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.rendering = rendering
-        """The rendering of a leading part of `blocks`; None before the first request and while more are being
+        """The rendering of a leading part of `shown`; None before the first request and while more are being
         rendered."""
-        self.handover = False
-        """Whether the turn is to be handed over before its next model call, or before calls that another worker left:
-        this worker is draining, or has claimed the turn only to cancel it."""
         self.title = TurnTitle(claim.lease, turn, timelines, retries, self.emit)
         emitter.show_committed(self._build_view)
 
@@ -261,6 +282,30 @@ class LeasedTurn:
     @property
     def turn_id(self) -> TurnId:
         return self.turn.id
+
+    @property
+    def handover(self) -> bool:
+        """Whether the turn is to be handed over before its next model call, or before calls that another worker left:
+        this worker is draining, or has claimed the turn only to cancel it."""
+        return self._position.handover
+
+    @handover.setter
+    def handover(self, value: bool) -> None:
+        self._position.handover = value
+
+    @property
+    def commit_lock(self) -> asyncio.Lock:
+        """While it is held, no commit is under way, so tasks that commit can be cancelled."""
+        return self._position.lock
+
+    def open_lane(self, step_id: str, shown: Sequence[Block]) -> "LeasedTurn":
+        """The turn as one of its steps sees it: it has progress of its own, and its requests show the blocks `shown`
+        and those that it commits. Its texts are not streamed, because those of other lanes grow at the same time:
+        clients get each in one piece when it is committed."""
+        lane = copy(self)
+        lane.lane, lane.progress = step_id, self.progress.lanes.setdefault(step_id, TurnProgress())
+        lane.shown, lane.shown_start, lane.rendering = list(shown), 0, None
+        return lane
 
     @property
     def time_zone(self) -> str | None:
@@ -284,12 +329,12 @@ class LeasedTurn:
             isinstance(block.body, RangeSummaryBody) and block.body.scope == "history" for block in self.turn_blocks
         ):
             return None
-        return CachedTimeline(self._last_hash, tuple(self._blocks), self.rendering)
+        return CachedTimeline(self._position.last_hash, tuple(self._blocks), self.rendering)
 
     @property
     def spent(self) -> Spent:
         leased_s = self.turn.leased_s + self._clock.monotonic() - self._claimed_at_s
-        return Spent(add_usage(self._usage, self._recorded_usage), leased_s)
+        return Spent(add_usage(self._position.usage, self._position.recorded), leased_s)
 
     def _elapsed_s(self) -> float:
         return self._clock.monotonic() - self._began_s
@@ -310,25 +355,63 @@ class LeasedTurn:
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
         self.activity.note_progress()
+        if self.lane and isinstance(data, ChatDelta):
+            return
         self._meter.note_event(data)
         self._emitter.emit(data, round_number)
 
     def rewind(self) -> None:
-        """Show clients the committed state instead of what was streamed since."""
-        self._emitter.rewind()
+        """Show clients the committed state instead of what was streamed since. A lane streams nothing."""
+        if not self.lane:
+            self._emitter.rewind()
 
     def record_usage(self, usage: UsageEvent) -> None:
         """Record the usage of a model call; the next commit writes it."""
-        self._recorded_usage += (usage,)
+        self._position.recorded += (usage,)
 
     async def commit(self, content: CommitContent) -> None:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
-        content = CommitContent(usage=self._recorded_usage).plus(content)
-        blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
-        commit = self._build_commit(blocks, content)
-        await self._write(commit)
-        self._apply(commit, content)
-        self._emit_committed(content, blocks)
+        await self.commit_built(lambda: content)
+
+    async def commit_built(self, build: Callable[[], CommitContent | None]) -> None:
+        """Commit what `build` returns once no other commit is under way, so that it can depend on all blocks before
+        it; None commits nothing. Raises InboxMoved like `commit`."""
+        async with self._position.lock:
+            built = build()
+            if built is None:
+                return
+            content = CommitContent(usage=self._position.recorded).plus(built)
+            if self.lane:
+                content = self._adapt_to_lane(content)
+            blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
+            if self.lane:
+                # Before the commit, whose cursor covers them: a client with an older snapshot adds them, others skip
+                # them.
+                for text, round_number in build_lane_texts(blocks):
+                    self._meter.note_event(text)
+                    self._emitter.emit(text, round_number)
+            commit = self._build_commit(blocks, content)
+            await self._write(commit)
+            self._apply(commit, content)
+            if self.lane:
+                self.shown = [*self.shown, *blocks]
+            self._emit_committed(content, blocks)
+
+    def _adapt_to_lane(self, content: CommitContent) -> CommitContent:
+        """Times never go back on a timeline, but another lane may have committed since these blocks were drafted.
+        Clients learn of calls which step they belong to."""
+        last_ts = self._blocks[-1].ts if self._blocks else ""
+        drafts = [draft for draft in content.drafts if draft.type not in _NOT_OF_LANES]
+        after = [
+            (data.model_copy(update={"step_id": self.lane}) if isinstance(data, ChatStep) else data, round_number)
+            for data, round_number in content.after
+        ]
+        return replace(
+            content,
+            drafts=tuple(replace(draft, ts=max(draft.ts, last_ts)) for draft in drafts),
+            after=tuple(after),
+            rewind=False,
+        )
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         """Write the end, then emit the answer's events, the title, the terminal event and the conversation's status.
@@ -338,8 +421,8 @@ class LeasedTurn:
         present, title = await self.title.settle()
         for used in self.title.take_usage():
             self.record_usage(used)
-        content = CommitContent(usage=self._recorded_usage).plus(end.content)
-        usage = add_usage(self._usage, content.usage)
+        content = CommitContent(usage=self._position.recorded).plus(end.content)
+        usage = add_usage(self._position.usage, content.usage)
         rounds = max((draft.round for draft in content.drafts), default=0)
         exit_draft = draft_exit(
             end,
@@ -429,17 +512,18 @@ class LeasedTurn:
         return await call_sized(sum(len(block.body_json) for block in record.blocks), build)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
-        return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
+        return chain_blocks(drafts, next_seq=self._position.next_seq, last_hash=self._position.last_hash)
 
     def _apply(self, commit: Commit, content: CommitContent, promote: Promotion | None = None) -> None:
         self._blocks.extend(commit.blocks)
-        self.progress.extend(commit.blocks)
+        self._turn_progress.extend(commit.blocks)
+        position = self._position
         if commit.blocks:
-            self._next_seq, self._last_hash = commit.blocks[-1].seq + 1, commit.blocks[-1].hash
-        self._usage = add_usage(self._usage, content.usage)
+            position.next_seq, position.last_hash = commit.blocks[-1].seq + 1, commit.blocks[-1].hash
+        position.usage = add_usage(position.usage, content.usage)
         # What was recorded while the commit was written is left for the next one.
-        self._recorded_usage = tuple(
-            each for each in self._recorded_usage if not any(each is written for written in content.usage)
+        position.recorded = tuple(
+            each for each in position.recorded if not any(each is written for written in content.usage)
         )
         self.inbox.settle(content.signals)
         if promote is not None:
