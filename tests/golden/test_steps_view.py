@@ -92,7 +92,7 @@ class NoHints:
 
 def build(monkeypatch: pytest.MonkeyPatch) -> tuple[Bench, DemoTool]:
     """A model that thinks; its first call gives a long result, its second one fails. The first tool is returned."""
-    monkeypatch.setattr("chat_proc.worker.runner.AgentLoop", SelectingLoop)
+    monkeypatch.setattr("chat_proc.agent.dag.loop.AgentLoop", SelectingLoop)
     echo, rates = DemoTool(), DemoTool("demo.rates")
     rates.error = RuntimeError("There are no rates today.")
     scripts: tuple[Script, ...] = (

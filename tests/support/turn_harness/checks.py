@@ -8,7 +8,17 @@ import pytest
 from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL_TYPES
-from everturn.timeline.blocks import BlockType, EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.blocks import (
+    Block,
+    BlockType,
+    EventBody,
+    ExitBody,
+    RoundStartBody,
+    SignalBody,
+    StepResultBody,
+    ToolCallBody,
+    ToolResultBody,
+)
 from everturn.timeline.turns import SignalState, TurnUsage
 from everturn.turns.model import EffectState
 from everturn_testing.states import comparable_state
@@ -45,6 +55,19 @@ def check_blocks(bench: Bench) -> None:
         assert own[0].type is BlockType.TURN_HEADER
         starts = [block.round for block in own if block.type is BlockType.ROUND_START]
         assert starts == sorted(set(starts))
+        check_lanes(own)
+
+
+def check_lanes(own: list[Block]) -> None:
+    """A step has at most one result, and nothing of its lane comes after it."""
+    lane_of = {block.round: block.body.lane for block in own if isinstance(block.body, RoundStartBody)}
+    ended: set[str] = set()
+    for block in own:
+        lane = "" if block.type is BlockType.EXIT else lane_of.get(block.round, "")
+        assert lane not in ended, block
+        if isinstance(block.body, StepResultBody):
+            assert block.body.step == lane
+            ended.add(lane)
 
 
 def check_ledgers(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits
+from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits, Workflow
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
@@ -85,6 +85,7 @@ class Bench:
         synthesis: Synthesis = "off",
         selectable: Iterable[str] = (),
         selection_threshold: int = 12,
+        workflow: Workflow = "loop",
         hotset: Hotset | None = None,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
@@ -112,6 +113,9 @@ class Bench:
         self.synthesis: Synthesis = synthesis
         self.selectable = frozenset(selectable)
         self.selection_threshold = selection_threshold
+        self.workflow: Workflow = workflow
+        self.hinted: dict[str, ScriptedModel] = {}
+        """The models that a plan can give its steps to."""
         self.limits = limits or TurnLimits()
         self.ratios = LearnedRatios()
         self.registry = ToolRegistry([*tools, build_read_tool(self), WriteTool(self.objects), PlanTool(), HideTool()])
@@ -334,7 +338,7 @@ def build_test_codec(bench: Bench, name: CodecName | None = None) -> Codec:
 def build_kit(bench: Bench, gate: Gate) -> TurnKit:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
-    return TurnKit(
+    kit = TurnKit(
         model=GatedModel(bench.model, gate),
         fallback=bench.fallback,
         summary_model=GatedModel(bench.summary_model, gate) if bench.summary_model else None,
@@ -355,8 +359,11 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
         ),
         history=WorkspaceHistory(MemoryArtifacts(bench.platform)),
         hotset=bench.hotset,
+        workflow=bench.workflow,
         ratios=bench.ratios,
     )
+    hinted = {role: replace(kit, model=GatedModel(model, gate)) for role, model in bench.hinted.items()}
+    return replace(kit, hinted=hinted)
 
 
 def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDependencies:

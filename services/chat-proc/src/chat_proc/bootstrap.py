@@ -18,7 +18,7 @@ from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
 from chat_proc.channels.actions import FanoutRules
-from chat_proc.channels.codec import DEFAULT_ROUNDS, choose_codec
+from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
@@ -391,16 +391,29 @@ def build_kits(
 
     def adapt(kit: TurnKit, bundle_id: str | None) -> TurnKit:
         react = config.find_react(bundle_id)
-        codec = build_named(choose_codec(react.codec or settings.codec, traits))
-        rounds = react.max_iterations or settings.max_iterations or DEFAULT_ROUNDS[codec.name]
+        codec = build_named(choose_codec(react.codec or settings.codec, kit.traits))
+        workflow = react.workflow or kit.workflow
+        usual = DAG_ROUNDS if workflow == "dag" else DEFAULT_ROUNDS[codec.name]
+        rounds = react.max_iterations or settings.max_iterations or usual
         threshold = react.tool_selection_threshold
         return replace(
             kit,
             codec=codec,
-            limits=build_turn_limits(settings, rounds, reply_tokens),
+            workflow=workflow,
+            limits=build_turn_limits(settings, rounds, kit.traits.limit_reply(settings.max_output_tokens)),
             synthesis=react.synthesis or kit.synthesis,
             selection_threshold=kit.selection_threshold if threshold is None else threshold,
+            hinted={role: adapt(hinted, bundle_id) for role, hinted in kit.hinted.items()},
         )
+
+    def serve_by(kit: TurnKit, role: str) -> TurnKit:
+        """The kit of steps that a plan gives to the model of this role."""
+        chosen = models.model(role)
+        if fallback is not None and isinstance(chosen, RetryingModel):
+            chosen = chosen.before_fallback()
+        served = replace(kit, model=chosen)
+        context = build_context(settings, served.traits, served.traits.limit_reply(settings.max_output_tokens))
+        return replace(served, context=context)
 
     kit = TurnKit(
         model=model,
@@ -423,6 +436,7 @@ def build_kits(
         decisions=decisions,
         approval_timeout_s=settings.approval_timeout_s,
     )
+    kit = replace(kit, hinted={role: serve_by(kit, role) for role in models.hints})
     return Kits(adapt(kit, None), {bundle: adapt(kit, bundle) for bundle in config.bundles})
 
 

@@ -187,7 +187,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         le=MAX_ROUNDS,
         validation_alias="AI_REACT_MAX_ITERATIONS",
         description="Maximum number of rounds of a turn, unless the configuration file sets another: 15 with channels, "
-        "50 with native and json if neither does.",
+        "50 with native and json, 100 with the workflow dag if neither does.",
     )
     turn_wall_time_s: float = Field(
         default=1800.0,
@@ -339,10 +339,12 @@ class _Section(BaseModel):
 
 
 class ReactConfig(_Section):
-    """`react`: how the model acts, whether a separate call writes the answers of turns that called tools, from how many
-    of the operator's tools on a turn chooses among them, and how many rounds it may have."""
+    """`react`: how the model acts, whether a turn is one loop or a plan of steps, whether a separate call writes the
+    answers of turns that called tools, from how many of the operator's tools on a turn chooses among them, and how many
+    rounds it may have."""
 
     codec: CodecSetting | None = None
+    workflow: Literal["loop", "dag"] | None = None
     synthesis: Literal["auto", "on", "off"] | None = None
     tool_selection_threshold: int | None = Field(default=None, ge=0, le=1_000)
     max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
@@ -361,11 +363,14 @@ class BundleProps(_Section):
     react: ReactConfig = ReactConfig()
 
 
+ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning", "embedding"]
+
+
 class ModelsConfig(_Section):
     """`models`: the model of each role, in the format of EVERTURN_MODEL, the endpoints and cards of models, and what to
     do if a price is unknown. Other roles are rejected."""
 
-    roles: Mapping[Literal["decision", "title", "summary", "synthesis", "selection", "embedding"], str] = {}
+    roles: Mapping[ModelRoleName, str] = {}
     endpoints: Mapping[Annotated[str, AfterValidator(check_endpoint_name)], Endpoint] = {}
     cards: Mapping[str, ModelCard] = {}
     unpriced: Unpriced = "allow"

@@ -66,6 +66,30 @@ def test_a_turn_of_a_bundle_has_the_rounds_configured_for_it(settings: WorkerSet
     assert chosen.for_turn(None).limits.rounds == chosen.for_turn("other").limits.rounds == 9
 
 
+def test_a_bundle_can_run_plans_of_steps_with_models_for_them(
+    settings: WorkerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "local-secret")
+    endpoint = {"protocol": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LOCAL_KEY"}
+    small = {"context_tokens": 32_000, "max_output_tokens": 2_000, "abilities": ["tool_call"]}
+    config = OperatorConfig.model_validate(
+        {
+            "models": {"endpoints": {"local": endpoint}, "cards": {"small": small}, "roles": {"fast": "local:small"}},
+            "bundles": {"research": {"react": {"workflow": "dag", "codec": "auto"}}},
+        }
+    )
+
+    built = kits(settings, config)
+    planned, usual = built.for_turn("research"), built.for_turn(None)
+
+    assert (planned.workflow, planned.limits.rounds) == ("dag", 100)
+    assert (usual.workflow, usual.limits.rounds) == ("loop", 15)
+    fast = planned.hinted["fast"]
+    assert (list(planned.hinted), fast.codec.name, planned.codec.name) == (["fast"], "native", "json")
+    assert (fast.limits.rounds, fast.limits.max_output_tokens, fast.context.max_tokens) == (100, 2_000, 30_000)
+    assert usual.has_prices and not planned.has_prices
+
+
 def test_a_kit_offers_no_programs_where_none_can_run(settings: WorkerSettings) -> None:
     kit = kits(settings, OperatorConfig()).for_turn(None)
 

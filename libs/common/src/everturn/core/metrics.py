@@ -57,13 +57,21 @@ ROUND_SECONDS = Histogram(
 )
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
-    "Time from the request to the end of a reply, retries included, by model and kind: decision, selection, summary"
-    " or title.",
+    "Time from the request to the end of a reply, retries included, by model and kind: decision, planning, selection,"
+    " summary, synthesis or title.",
     ["model", "kind"],
     buckets=_WORK_S,
 )
 MODEL_CALLS_FAILED = Counter(
     "everturn_model_calls_failed", "Model calls without a complete reply, by model and kind.", ["model", "kind"]
+)
+WORKFLOW_DECISIONS = Counter(
+    "everturn_workflow_decisions",
+    "Decisions about the steps of turns with the workflow dag, by kind: plan, unplanned, continue, replan or done.",
+    ["kind"],
+)
+WORKFLOW_STEPS = Counter(
+    "everturn_workflow_steps", "Steps that ended, by outcome: ok, failed or cancelled.", ["outcome"]
 )
 NO_TOOL: Final = "none"
 """The label of a tool that is not offered, whatever its name."""

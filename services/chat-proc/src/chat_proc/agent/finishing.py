@@ -80,15 +80,17 @@ class TurnFinisher:
         self._tracing = parts.tracing
         self._generator = Generator(kit, parts, model=kit.synthesis_model or kit.model, role=SYNTHESIS)
 
-    async def run(self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int) -> TurnEnd:
+    async def run(
+        self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int, *, trace: str | None = None
+    ) -> TurnEnd:
         """The end of the turn with the answer that waited. Signals prevent or end these calls: the loop decides what
-        becomes of the answer."""
+        becomes of the answer. `trace` is what the synthesis sees in place of the turn's calls."""
         context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
         attempt, generated = pending.attempt, None
         is_interrupted = bool(await turn.inbox.load_unseen())
         if is_hidden(attempt) and not is_interrupted:
             following = replace(context, round=pending.round + 1)
-            generated = await self._synthesize(turn, following, attempt)
+            generated = await self._synthesize(turn, following, attempt, trace)
             context = context if generated is None else following
         answer = _read_answer(attempt) if generated is None else _read_synthesis(generated)
         notes = TurnNotes()
@@ -100,12 +102,15 @@ class TurnFinisher:
         outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
         return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
-    async def _synthesize(self, turn: LeasedTurn, context: RoundContext, attempt: AttemptBody) -> Generated | None:
+    async def _synthesize(
+        self, turn: LeasedTurn, context: RoundContext, attempt: AttemptBody, trace: str | None
+    ) -> Generated | None:
         """None if the model fails, writes nothing, or is interrupted: the draft is whole.
 
         The call is a round of its own, because that of the attempt is closed.
         """
-        trace = build_trace(turn.turn_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
+        if trace is None:
+            trace = build_trace(turn.turn_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
         system = load_topic("synthesis")
         request = ModelRequest(_build_messages(system, trace), self._kit.limits.max_output_tokens)
         turn.manifests.keep(self._record(turn, context, request, system))

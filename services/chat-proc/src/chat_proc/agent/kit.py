@@ -1,7 +1,7 @@
 """What a turn runs with: its models, tools, prompts and limits, chosen for each turn."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
@@ -30,6 +30,9 @@ from everturn.timeline.progress import TurnProgress
 
 Synthesis = Literal["auto", "on", "off"]
 """Whether a separate call writes the answer of a turn that called tools; `auto` does it with the codec json only."""
+
+Workflow = Literal["loop", "dag"]
+"""How a turn is run: as one loop of rounds, or as a plan of steps that run side by side."""
 
 MAX_KEPT_KITS = 64
 """Kits for chosen tools that a worker keeps. Building one takes a few milliseconds."""
@@ -87,6 +90,9 @@ class TurnKit:
     synthesis: Synthesis = "auto"
     synthesis_model: LanguageModel | None = None
     """Writes answers from the steps of a turn; the deciding model if there is none."""
+    workflow: Workflow = "loop"
+    hinted: Mapping[str, "TurnKit"] = field(default_factory=lambda: {})
+    """The kits of steps that a plan gives to another model, by the role of that model."""
     title_model: LanguageModel | None = None
     """Without one, a title is the beginning of the first message."""
     title_prompt: str = ""
@@ -110,7 +116,11 @@ class TurnKit:
 
     def offer(self, chosen: Sequence[str]) -> "TurnKit":
         """The same kit without the selectable tools that were not chosen."""
-        catalog, decisions = self.catalog.without(self.selectable.difference(chosen)), self.decisions
+        return self.without(self.selectable.difference(chosen))
+
+    def without(self, tool_ids: Collection[str]) -> "TurnKit":
+        """The same kit without these tools."""
+        catalog, decisions = self.catalog.without(tool_ids), self.decisions
         if decisions.fanout is not None:
             strategies = {spec.tool_id: spec.strategy for spec in catalog.specs}
             decisions = replace(decisions, fanout=replace(decisions.fanout, strategies=strategies))
@@ -131,7 +141,7 @@ class TurnKit:
     def has_prices(self) -> bool:
         """Whether the cost of every model that a turn can call is known."""
         optional = (self.fallback, self.summary_model, self.title_model, self.synthesis_model, self.selection_model)
-        models = (self.model, *optional)
+        models = (self.model, *optional, *(kit.model for kit in self.hinted.values() if self.workflow == "dag"))
         return all(model.traits.has_price for model in models if model is not None)
 
 

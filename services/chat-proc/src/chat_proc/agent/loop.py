@@ -206,7 +206,7 @@ class AgentLoop:
         stopped, is_first = False, True
         while group:
             begun = resumed and is_first
-            stopped = stopped or (not is_first and await _has_control(turn))
+            stopped = stopped or (not is_first and await has_control(turn))
             if self._gate.is_asked(turn, group[0]):
                 if not await self._run_with_approval(turn, calls, step.round, resumed=begun):
                     return False
@@ -235,7 +235,7 @@ class AgentLoop:
         async def run(n: int, pending: PendingCall) -> CommitContent:
             nonlocal stopped
             async with slots:
-                stopped = stopped or (n >= MAX_BESIDE and await _has_control(turn))
+                stopped = stopped or (n >= MAX_BESIDE and await has_control(turn))
                 if stopped:
                     return self._tools.skip(turn, pending, self._context(turn, number))
                 return await self._tools.run(turn, pending, self._context(turn, number), resumed=resumed)
@@ -263,7 +263,7 @@ class AgentLoop:
             context = self._context(turn, number)
             # A call whose answer was settled just now has not begun on any worker.
             fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
-            verdict = self._gate.judge(turn, pending, context, stopped=await _has_control(turn))
+            verdict = self._gate.judge(turn, pending, context, stopped=await has_control(turn))
             match verdict:
                 case MustWait():
                     return False
@@ -345,7 +345,8 @@ class AgentLoop:
         return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=turn.progress.is_finalizing)
 
 
-async def _has_control(turn: LeasedTurn) -> bool:
+async def has_control(turn: LeasedTurn) -> bool:
+    """Whether a steer or a cancel is pending."""
     return any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen())
 
 

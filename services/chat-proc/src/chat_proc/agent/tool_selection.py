@@ -104,7 +104,7 @@ def _find_choice(blocks: Sequence[Block]) -> tuple[str, ...] | None:
 
 def build_selection_messages(question: str, tools: Sequence[ToolSpec]) -> tuple[PromptMessage, ...]:
     """The catalog has no guides and no parameters."""
-    catalog = "\n".join(map(_render_entry, tools))
+    catalog = "\n".join(map(render_entry, tools))
     user = f"[TOOLS]\n{catalog}\n\n[MESSAGE]\n{question.strip()[:MAX_QUESTION_CHARS]}"
     return (
         PromptMessage("system", (TextPart(load_topic("tool_selection")),)),
@@ -112,7 +112,8 @@ def build_selection_messages(question: str, tools: Sequence[ToolSpec]) -> tuple[
     )
 
 
-def _render_entry(tool: ToolSpec) -> str:
+def render_entry(tool: ToolSpec) -> str:
+    """The line of a catalog: the id and the beginning of the summary."""
     summary, room = " ".join(tool.summary.split()), MAX_ENTRY_CHARS - len(f"{tool.tool_id}: ")
     if room < MIN_SUMMARY_CHARS:
         return tool.tool_id

@@ -21,6 +21,8 @@ from everturn.timeline.sources import Source
 
 DEFAULT_ROUNDS: Mapping[CodecName, int] = {"channels": 15, "native": 50, "json": 50}
 """The rounds of a turn if the operator sets no number."""
+DAG_ROUNDS = 100
+"""The same for a turn that is a plan of steps: five for each of twenty."""
 
 MAX_NAME_CHARS = 64
 """The limit of OpenAI's and Anthropic's APIs for the name of a tool."""

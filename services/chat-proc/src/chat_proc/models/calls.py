@@ -24,7 +24,7 @@ from everturn.models.port import (
 from everturn.models.tokens import estimate_usage
 from everturn.turns.model import UsageEvent
 
-ModelRole = Literal["decision", "selection", "summary", "synthesis", "title"]
+ModelRole = Literal["decision", "planning", "selection", "summary", "synthesis", "title"]
 """The purpose of a call, as named in the usage ledger."""
 
 

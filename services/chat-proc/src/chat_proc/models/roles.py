@@ -15,6 +15,12 @@ SUMMARY: Final = "summary"
 TITLE: Final = "title"
 SYNTHESIS: Final = "synthesis"
 SELECTION: Final = "selection"
+PLANNING: Final = "planning"
+"""The plan of a turn and the judgement of its results, by the deciding model."""
+FAST: Final = "fast"
+REASONING: Final = "reasoning"
+HINTS: Final = (FAST, REASONING)
+"""Models that a plan can give its steps to, if the operator configured them."""
 EMBEDDING: Final = "embedding"
 """Not a language model: it names an encoder, in the forms of EMBEDDER."""
 
@@ -50,7 +56,7 @@ class RoleChoices:
     def used(self) -> tuple[ModelChoice, ...]:
         """The choices of all roles and the fallback, each model once."""
         roles = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION)
-        choices = (*map(self.find, roles), self.fallback)
+        choices = (*map(self.find, (*roles, *HINTS)), self.fallback)
         return tuple({choice.full_name: choice for choice in choices if choice is not None}.values())
 
 
@@ -79,6 +85,11 @@ class ModelRoles:
         if choice.provider == OFFLINE or (choice.provider == SCRIPTED and role not in self._choices.by_role):
             return None
         return self._model(choice)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The roles of HINTS for which the operator configured a model."""
+        return tuple(role for role in HINTS if role in self._choices.by_role)
 
     @property
     def fallback(self) -> LanguageModel | None:

@@ -12,6 +12,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.closing import build_crash_end
+from chat_proc.agent.dag.loop import build_loop
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, round_limit
 from chat_proc.agent.opening import add_prune_notice, draft_opening
@@ -472,7 +473,7 @@ class TurnRunner:
         return self._parts.kits.for_turn(turn.turn.request.bundle_id, turn.progress.chosen_tools)
 
     def _loop(self, turn: LeasedTurn) -> AgentLoop:
-        return AgentLoop(self._kit(turn), self._parts.loop)
+        return build_loop(self._kit(turn), self._parts.loop, turn)
 
     async def _load_start(self, turn_id: TurnId, cached: CachedTimeline | None) -> TurnStart:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call

@@ -1,0 +1,222 @@
+"""The workflow `dag`: a plan of steps, waves of steps side by side, a judgement after each wave, and one answer.
+
+What comes next is folded from the blocks (`everturn.timeline.workflow`), so any worker resumes every lane. The loop's
+own phases (plan, judgement, answer) are rounds of the turn itself; they never run while a lane does.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Final
+
+from chat_proc.agent.compaction import TurnCompaction
+from chat_proc.agent.dag.planning import Planner, build_question, build_results, cut_result, render_sections
+from chat_proc.agent.dag.step import StepLoop, StepStop, build_step_kit
+from chat_proc.agent.drafting import draft_missing_start
+from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, round_limit
+from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.signal_folding import through_last_end
+from chat_proc.channels.codec import Codec
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
+from everturn.core.errors import StaleFence
+from everturn.core.metrics import WORKFLOW_DECISIONS
+from everturn.core.refs import round_ref
+from everturn.events.model import ChatPlan, ConvStatus
+from everturn.timeline.blocks import AttemptBody, BlockType, CompletionBody, PlannedStep, WorkflowBody
+from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
+from everturn.timeline.turns import Outcome
+from everturn.timeline.workflow import Phase, Workflow, fold_workflow
+
+PARALLEL = 3
+"""Steps that run at the same time. Each can have a model call and eight tool calls open, and providers limit the calls
+of one key; plans are seldom wider."""
+MAX_RESULT_CHARS = 6_000
+"""How much of a result the synthesis sees: three times as much as of a tool's result, because it is an answer."""
+_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
+_PROSE: Final = Codec("native", "", "")
+"""The form of the answer, after which the finisher writes a working summary and suggestions."""
+
+
+def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
+    """The loop of a turn. One that was planned keeps its workflow, whatever is configured now."""
+    workflow = fold_workflow(turn.turn_blocks)
+    runs_steps = workflow.is_planned or kit.workflow == "dag"
+    return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
+
+
+class DagLoop(AgentLoop):
+    """Runs turns of one kit as plans of steps; keeps no state of them."""
+
+    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
+        super().__init__(kit, parts)
+        self._planner = Planner(kit, parts)
+        self._build_step_kit = cache(partial(build_step_kit, kit))
+
+    async def _run(
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
+    ) -> LoopResult:
+        resumed = True
+        while True:
+            workflow, cap = fold_workflow(turn.turn_blocks), self._find_cap(turn)
+            pending = turn.progress.next_step()
+            phase = self._find_phase(turn, workflow, cap)
+            if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
+                end = await self._finish(turn, workflow, pending, cap)
+            elif phase is Phase.LOOP:
+                return await super()._run(turn, prompts, compaction, takeovers=takeovers)
+            elif phase is Phase.RUN:
+                stopped = await self._run_wave(turn, workflow, takeovers=takeovers, resumed=resumed)
+                resumed, takeovers = False, 0
+                if stopped is not None:
+                    return stopped
+                end = await self._settle_interruption(turn)
+            else:
+                if phase in (Phase.PLAN, Phase.ANALYZE):
+                    # Earlier workers may have died in this call. The next commit writes its usage.
+                    for _ in range(takeovers):
+                        turn.record_usage(self._planner.estimate_lost_call(turn, workflow))
+                takeovers = 0
+                end = await self._fold(turn, _next_round(turn))
+                if end is None and turn.handover:
+                    return HandedOver()
+                if end is None:
+                    await self._run_own_phase(turn, cap)
+            if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
+                return closed
+
+    def _find_phase(self, turn: LeasedTurn, workflow: Workflow, cap: str | None) -> Phase:
+        """What comes next. At a cap no more steps begin and none are judged, but those that have begun get results."""
+        phase = workflow.find_phase(is_finalizing=turn.progress.is_finalizing)
+        if cap is None or phase is Phase.LOOP:
+            return phase
+        if phase is Phase.PLAN:
+            return Phase.LOOP
+        return Phase.RUN if workflow.running else Phase.ANSWER
+
+    def _find_cap(self, turn: LeasedTurn) -> str | None:
+        return self._cap(turn, self._context(turn, _next_round(turn)))
+
+    async def _run_own_phase(self, turn: LeasedTurn, cap: str | None) -> None:
+        """One phase of the turn itself, after the signals were folded."""
+        workflow, number = fold_workflow(turn.turn_blocks), _next_round(turn)
+        decided: WorkflowBody | None = None
+        match self._find_phase(turn, workflow, cap):
+            case Phase.PLAN:
+                decided = await self._planner.plan(turn, number)
+            case Phase.ANALYZE:
+                decided = await self._planner.judge(turn, number, workflow)
+            case Phase.ANSWER:
+                await self._commit_draft(turn, workflow, number)
+            case Phase.RUN | Phase.LOOP:
+                """The signals that were folded have changed what comes next."""
+        if decided is not None:
+            await self._commit_decision(turn, workflow, number, decided)
+
+    async def _commit_decision(self, turn: LeasedTurn, workflow: Workflow, number: int, decided: WorkflowBody) -> None:
+        context = self._context(turn, number)
+        ref = round_ref(turn.turn_id, number, "workflow")
+        drafts = (*draft_missing_start(context, turn.progress), context.draft(BlockType.WORKFLOW, ref, decided))
+        plan = workflow.take(drafts).build_snapshot()
+        WORKFLOW_DECISIONS.labels(decided.decision).inc()
+        self._failpoints.hit("turn.before_plan")
+        await turn.commit(CommitContent(drafts=drafts, after=((ChatPlan(plan=plan), number),) if plan else ()))
+        self._failpoints.hit("turn.after_plan")
+
+    async def _commit_draft(self, turn: LeasedTurn, workflow: Workflow, number: int) -> None:
+        """Commit what the results say as the draft of the answer, so that no crash loses it."""
+        context = self._context(turn, number)
+        body = AttemptBody(text=build_account(workflow), shown="", reason=PENDING)
+        attempt = context.draft(BlockType.COMPLETION_ATTEMPT, round_ref(turn.turn_id, number, "attempt"), body)
+        await turn.commit(CommitContent(drafts=(*draft_missing_start(context, turn.progress), attempt)))
+
+    async def _finish(self, turn: LeasedTurn, workflow: Workflow, pending: FinishTurn, cap: str | None) -> TurnEnd:
+        """Write the answer from the results. Its draft is the answer if that fails."""
+        limit = round_limit(self._limits, turn.progress)
+        end = await self._finisher.run(turn, _PROSE, pending, limit, trace=build_trace(turn, workflow))
+        answers = [draft.body.text for draft in end.content.drafts if isinstance(draft.body, CompletionBody)]
+        if cap is None and answers != [pending.attempt.text]:
+            return end
+        # As in the loop: a turn limited by a steer was ended by the person, not by a cap.
+        return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
+
+    async def _run_wave(
+        self, turn: LeasedTurn, workflow: Workflow, *, takeovers: int, resumed: bool
+    ) -> HandedOver | Parked | None:
+        """Run the steps that are due, at most PARALLEL at a time. Returns None if all have stopped and there is more to
+        do."""
+        slots, writing = asyncio.Semaphore(PARALLEL), asyncio.Lock()
+        begun = set(workflow.running)
+
+        async def run(step: PlannedStep) -> StepStop:
+            async with slots:
+                loop = StepLoop(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
+                is_taken_over = step.id in begun
+                return await loop.run_step(
+                    step, takeovers=takeovers if is_taken_over else 0, resumed=resumed and is_taken_over
+                )
+
+        steps = workflow.due
+        if self._find_cap(turn) is not None:
+            steps = tuple(step for step in steps if step.id in begun)
+        stops = await self._run_beside(turn, [run(step) for step in steps])
+        if StepStop.HANDED_OVER in stops:
+            return HandedOver()
+        if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
+            turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
+            return Parked()
+        # If others ran meanwhile, a question may have been answered: those that wait for a person are tried again.
+        return None
+
+    async def _run_beside(self, turn: LeasedTurn, runs: Sequence[Coroutine[Any, Any, StepStop]]) -> list[StepStop]:
+        """Run lanes to where they stop. An error of one ends them all."""
+        lanes = [asyncio.create_task(run, name="step") for run in runs]
+        try:
+            if not lanes:
+                return []
+            ended, _ = await asyncio.wait(lanes, return_when=asyncio.FIRST_EXCEPTION)
+            errors = [error for lane in ended if (error := lane.exception()) is not None]
+            if errors:
+                # A commit that is cut off may have been written or not, and the turn may still have to be closed.
+                async with turn.commit_lock:
+                    await self._parts.stragglers.end(*lanes)
+                raise next((error for error in errors if isinstance(error, StaleFence)), errors[0])
+            return [lane.result() for lane in lanes]
+        finally:
+            await self._parts.stragglers.end(*lanes)
+
+    async def _settle_interruption(self, turn: LeasedTurn) -> TurnEnd | None:
+        """Fold a steer or a cancel that has stopped a wave; returns the turn's end if it ends with it. After a steer,
+        steps that have begun do not go on."""
+        running = fold_workflow(turn.turn_blocks).running
+        has_calls = any(isinstance(turn.progress.next_step(step_id), ExecuteCalls) for step_id in running)
+        # Calls that wait for a person are settled first, by their lanes.
+        if has_calls or not await has_control(turn):
+            return None
+        if not through_last_end(await turn.inbox.load_unseen()):
+            for step_id in running:
+                await StepLoop(self._kit, self._parts, turn, asyncio.Lock()).cancel(step_id)
+        return await self._fold(turn, _next_round(turn))
+
+
+def build_trace(turn: LeasedTurn, workflow: Workflow) -> str:
+    """What the synthesis sees: the person's messages, the tasks of the steps, and their results."""
+    steps = "\n".join(f"- {step.id}: {step.task}" for step in workflow.steps)
+    results = build_results(workflow, result_chars=MAX_RESULT_CHARS)
+    return render_sections({"MESSAGE": build_question(turn.turn_blocks), "STEPS": steps, "RESULTS": results})
+
+
+def build_account(workflow: Workflow) -> str:
+    """The results for the person, in Markdown, if no model writes the answer."""
+    lines = ["I could not write a full answer. These are the results of its parts:"]
+    for step in workflow.steps:
+        result = workflow.results.get(step.id)
+        text = "not begun" if result is None else cut_result(workflow, result.text, MAX_RESULT_CHARS)
+        lines.append(f"**{step.id}** ({'open' if result is None else _STATUS_WORDS[result.status]}): {text}")
+    return "\n\n".join(lines)
+
+
+def _next_round(turn: LeasedTurn) -> int:
+    """The number of the turn's own next round."""
+    return turn.progress.sealed_round + 1

@@ -1,0 +1,608 @@
+"""Turns with the workflow dag: plans, lanes side by side, judgements, and workers that die anywhere."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench, BenchWorker, until
+from turn_harness.plans import NEEDS, RoutedModel, judge, plan, read, results, work_on
+from turn_harness.plans import build_dag_bench as build
+from turn_harness.replies import NONSENSE, answer, call
+from turn_harness.signals import CANCEL, FOLLOWUP, STEER
+from turn_harness.tools import DemoTool
+
+from chat_proc.agent.dag import step as step_module
+from chat_proc.agent.kit import TurnLimits
+from everturn.events.model import ChatDelta, ChatPlan, ChatStep
+from everturn.models.port import ModelPiece, ModelRequest
+from everturn.timeline.blocks import (
+    Block,
+    CompletionBody,
+    RoundStartBody,
+    StepResultBody,
+    ToolCallBody,
+    ToolResultBody,
+    WorkflowBody,
+)
+from everturn.timeline.plans import StepStatus
+from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
+from everturn.turns.inbox import IncomingSignal
+from everturn.turns.model import Effect
+from everturn_testing.models.scripted_model import Pause, Say, Script
+
+
+def result_text(bench: Bench, step: str) -> str:
+    found = [block.body for block in bench.blocks if isinstance(block.body, StepResultBody)]
+    return next(body.text for body in found if body.step == step)
+
+
+def decisions(bench: Bench) -> list[str]:
+    return [block.body.decision for block in bench.blocks if isinstance(block.body, WorkflowBody)]
+
+
+def lane_blocks(bench: Bench, step: str) -> list[Block]:
+    starts = [block for block in bench.blocks if isinstance(block.body, RoundStartBody)]
+    rounds = {block.round for block in starts if isinstance(block.body, RoundStartBody) and block.body.lane == step}
+    return [block for block in bench.blocks if block.round in rounds]
+
+
+def step_requests(bench: Bench, step: str) -> list[str]:
+    return [text for text in map(read, bench.model.requests) if f"Your task:\n\nDo {step}." in text]
+
+
+async def check_turn(bench: Bench, *, ends_may_repeat: bool = False) -> None:
+    """Every step has one result, in an order that its dependencies allow, and one answer ends the turn."""
+    await check_conversation(bench, ends_may_repeat=ends_may_repeat)
+    ended = [block.body.step for block in bench.blocks if isinstance(block.body, StepResultBody)]
+    assert len(ended) == len(set(ended))
+    for step in ended:
+        assert set(NEEDS.get(step, "")) <= set(ended[: ended.index(step)]), ended
+    assert bench.texts(CompletionBody) == ["All is done."]
+
+
+async def count_gate_steps() -> int:
+    bench = build()
+    await bench.say("Do all of it.")
+    worker = bench.hire()
+    await worker.work()
+    return worker.gate.steps
+
+
+async def test_a_plan_of_six_steps_runs_to_one_answer() -> None:
+    bench = build()
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    assert decisions(bench) == ["plan", "continue", "continue", "continue"]
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_turn(bench)
+
+
+async def test_a_worker_may_die_at_any_step() -> None:
+    for gate_step in range(1, await count_gate_steps() + 1):
+        bench = build()
+        await bench.say("Do all of it.")
+        await bench.hire(dies_at=gate_step).work()
+        bench.expire_lease()
+
+        await bench.work()
+
+        assert results(bench) == dict.fromkeys("abcdef", "ok"), gate_step
+        assert bench.exits[0].outcome is Outcome.COMPLETED, gate_step
+        await check_turn(bench, ends_may_repeat=True)
+
+
+FAILPOINTS = [
+    *("turn.opened", "turn.before_plan", "turn.after_plan", "turn.before_first_token", "turn.mid_stream"),
+    *("turn.before_c1", "turn.after_c1", "turn.in_tool", "turn.before_c2", "turn.after_c2"),
+    *("turn.before_step_result", "turn.after_step_result", "turn.before_c3", "turn.after_c3", "turn.published"),
+]
+
+
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize("nth", [1, 2, 5])
+async def test_a_worker_may_die_at_any_failpoint(failpoint: str, nth: int) -> None:
+    bench = build()
+    await bench.say("Do all of it.")
+    await bench.hire(failpoint=f"{failpoint}:{nth}:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    await check_turn(bench, ends_may_repeat=True)
+
+
+async def test_workers_may_die_one_after_another() -> None:
+    bench = build()
+    await bench.say("Do all of it.")
+    for dies_at in range(20, 60, 7):
+        await bench.hire(dies_at=dies_at).work()
+        bench.expire_lease()
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    await check_turn(bench, ends_may_repeat=True)
+
+
+async def test_a_frozen_worker_writes_nothing_more_in_any_lane() -> None:
+    for gate_step in range(5, 120, 10):
+        bench = build()
+        await bench.say("Do all of it.")
+        zombie = bench.hire()
+        task = asyncio.create_task(zombie.run_one())
+        await until(lambda worker=zombie, at=gate_step, task=task: worker.gate.steps >= at or task.done())
+        zombie.gate.freeze()
+        bench.expire_lease()
+        await bench.work()
+        blocks = list(bench.blocks)
+
+        zombie.gate.thaw()
+        await task
+
+        assert bench.blocks == blocks
+        await check_turn(bench, ends_may_repeat=True)
+
+
+async def test_a_step_sees_its_task_and_its_dependencies_and_nothing_else() -> None:
+    bench = build()
+    await bench.say("What did I ask before?")
+    bench.model.requests.clear()
+    await bench.work()
+    await bench.say("Do all of it.")
+    bench.model.requests.clear()
+
+    await bench.work()
+
+    first, second = step_requests(bench, "d")
+    assert "Result of b." in first and "Result of c." in first
+    assert not re.search(r"Result of [aef]\.|echo: [abcef]|Do [abcef]\.|What did I ask", first)
+    assert "echo: d" in second and second.startswith(first[: first.index("[ANNOUNCE]")])
+    (planning,) = [text for text in map(read, bench.model.requests) if text.startswith("You plan")]
+    assert "What did I ask before?" in planning and "All is done." in planning
+
+
+class MeetingModel(RoutedModel):
+    """Replies to a step only once as many steps as expected have asked."""
+
+    meeting: asyncio.Barrier
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        if (found := re.search(r"Do ([bcf])\.\n\nDo only", read(request))) and f"echo: {found[1]}" not in read(request):
+            await self.meeting.wait()
+        async for piece in super().generate(request):
+            yield piece
+
+
+async def test_independent_steps_run_at_the_same_time() -> None:
+    bench = build()
+    bench.model.__class__ = MeetingModel
+    assert isinstance(bench.model, MeetingModel)
+    bench.model.meeting = asyncio.Barrier(3)
+    await bench.say("Do all of it.")
+
+    await asyncio.wait_for(bench.work(), 10)
+
+    await check_turn(bench)
+
+
+async def test_at_most_three_steps_run_at_the_same_time() -> None:
+    tool = DemoTool(strategy="exploration")
+    tool.go_on.clear()
+    needs = dict.fromkeys(["p", "q", "r", "s", "t"], "")
+    bench = build(planned=plan(needs), tools=(tool,))
+    await bench.say("Do all of it.")
+
+    working = asyncio.create_task(bench.work())
+    await until(lambda: tool.calls.total() == 3)
+    for _ in range(300):
+        await asyncio.sleep(0)
+    running = tool.calls.total()
+    tool.go_on.set()
+    await working
+
+    assert running == 3
+    assert results(bench) == dict.fromkeys(needs, "ok")
+    await check_turn(bench)
+
+
+async def test_steps_that_write_take_turns() -> None:
+    tool = DemoTool(strategy="exploitation")
+    tool.go_on.clear()
+    bench = build(planned=plan({"p": "", "q": ""}), tools=(tool,))
+    await bench.say("Do both.")
+
+    working = asyncio.create_task(bench.work())
+    await until(lambda: sum(isinstance(block.body, ToolCallBody) for block in bench.blocks) == 2)
+    for _ in range(300):
+        await asyncio.sleep(0)
+    running = tool.calls.total()
+    tool.go_on.set()
+    await working
+
+    assert running == 1
+    await check_turn(bench)
+
+
+async def test_clients_follow_the_plan_and_the_calls_of_its_steps() -> None:
+    bench = build(planned=plan({"a": "", "b": "a"}), chunk_chars=5)
+    await bench.say("Do both.")
+
+    await bench.work()
+
+    events = [event.data for event in await bench.published()]
+    shown = [[step.status for step in event.plan.steps] for event in events if isinstance(event, ChatPlan)]
+    pending, running, done = StepStatus.PENDING, StepStatus.IN_PROGRESS, StepStatus.DONE
+    assert shown[:5] == [[pending, pending], [running, pending], [done, pending], [done, pending], [done, running]]
+    assert shown[-1] == [done, done]
+    steps = [(event.step_id, event.status) for event in events if isinstance(event, ChatStep)]
+    assert steps == [("a", "started"), ("a", "completed"), ("b", "started"), ("b", "completed")]
+    deltas = [event for event in events if isinstance(event, ChatDelta)]
+    assert "".join(delta.text for delta in deltas if delta.channel == "answer") == "All is done."
+    assert [delta.text for delta in deltas if delta.channel == "thinking"] == ["Hm.", "Hm."]
+    await check_turn(bench)
+
+
+async def test_an_invalid_plan_is_corrected_by_the_model() -> None:
+    plans = iter([plan({"a": "b", "b": "a"}), plan({"a": "", "b": "a"})])
+    bench = build(planned=lambda _step, _text: next(plans))
+    await bench.say("Do both.")
+
+    await bench.work()
+
+    correction = read(bench.model.requests[1])
+    assert "the steps a, b depend on each other in a circle" in correction
+    assert results(bench) == {"a": "ok", "b": "ok"}
+    await check_turn(bench)
+
+
+@pytest.mark.parametrize("reply", ["I would rather not.", plan({}), plan(dict.fromkeys(map(str, range(21)), ""))])
+async def test_without_a_plan_the_turn_is_an_ordinary_loop(reply: str) -> None:
+    bench = build(planned=reply)
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert decisions(bench) == ["unplanned"]
+    assert bench.texts(CompletionBody) == ["Answered in a loop."]
+    await check_conversation(bench)
+
+
+async def test_a_turn_that_fell_back_to_the_loop_stays_one_on_another_worker() -> None:
+    bench = build(planned="No.")
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.after_plan:1:raise").work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert decisions(bench) == ["unplanned"]
+    assert bench.texts(CompletionBody) == ["Answered in a loop."]
+    await check_conversation(bench)
+
+
+async def test_a_planned_turn_keeps_its_steps_when_the_setting_changes() -> None:
+    bench = build()
+    await bench.say("Do all of it.")
+    await bench.hire(failpoint="turn.before_c2:1:raise").work()
+    bench.expire_lease()
+    bench.workflow = "loop"
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    await check_turn(bench)
+
+
+async def test_a_planning_call_that_died_with_its_worker_is_recorded() -> None:
+    replies = iter([[Pause(asyncio.Event())], plan({"a": ""})])
+    bench = build(planned=lambda _step, _text: next(replies))
+    await bench.say("Do it.")
+    first, task = await interrupt_steps(bench, when=1)
+    first.gate.dead.set()
+    await task
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert [event.estimated for _, event in bench.platform.usage if event.role == "planning"] == [True, False, False]
+    await check_turn(bench)
+
+
+async def test_a_judgement_can_replace_the_remaining_steps() -> None:
+    judgements = iter([judge("replan", {"x": "a", "y": "x"}), judge(), judge("done")])
+    bench = build(judged=lambda _step, _text: next(judgements))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("aexy", "ok")
+    assert decisions(bench) == ["plan", "replan", "continue", "done"]
+    await check_conversation(bench)
+
+
+async def test_a_plan_is_changed_a_limited_number_of_times() -> None:
+    numbers = iter(range(100))
+
+    def judged(_step: str, text: str) -> str:
+        # The last attempt is refused, then the model gives in.
+        return judge() if "choose continue or done" in text else judge("replan", {f"n{next(numbers)}": ""})
+
+    bench = build(judged=judged)
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert decisions(bench) == ["plan", "replan", "replan", "replan", "continue"]
+    await check_conversation(bench)
+
+
+async def test_done_leaves_the_other_steps_undone() -> None:
+    bench = build(judged=judge("done"))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert sorted(results(bench)) == ["a", "e"]
+    await check_turn(bench)
+
+
+async def test_a_step_whose_replies_can_not_be_used_fails_and_says_so() -> None:
+    bench = build(of_step=lambda step, text: NONSENSE if step == "b" else work_on(step, text))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
+    assert "the limit on unusable replies" in result_text(bench, "b")
+    assert "The step reached the limit" in step_requests(bench, "d")[0]
+    await check_turn(bench)
+
+
+async def test_a_step_can_not_use_up_the_rounds_of_the_others() -> None:
+    count = step_module.MAX_STEP_ROUNDS
+    bench = build(of_step=lambda step, text: call("demo.echo", {"text": "on"}) if step == "b" else work_on(step, text))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == count
+    assert f"its limit of {count} rounds" in result_text(bench, "b")
+    assert "demo.echo: done" in result_text(bench, "b")
+    await check_turn(bench)
+
+
+async def test_the_limits_of_the_turn_hold_over_all_lanes() -> None:
+    bench = build(limits=TurnLimits(rounds=7))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
+    assert "failed" in results(bench).values()
+    # One more round has the draft of the answer, and another the answer itself.
+    assert bench.exits[0].rounds <= 9
+    await check_turn(bench)
+
+
+async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> None:
+    bench = build(answered="")
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    (text,) = bench.texts(CompletionBody)
+    assert "**d** (done): Result of d." in text
+    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
+    await check_conversation(bench)
+
+
+async def interrupt_steps(bench: Bench, *, when: int = 2) -> tuple[BenchWorker, asyncio.Task[None]]:
+    """A worker whose steps hang in their model calls."""
+    worker = bench.hire()
+    task = asyncio.create_task(worker.work())
+    await until(lambda: bench.model.unfinished == when)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    return worker, task
+
+
+def hang(_step: str, _text: str) -> Script:
+    return [Say("<channel:thinking>Let me"), Pause(asyncio.Event())]
+
+
+async def test_a_cancel_ends_all_lanes() -> None:
+    bench = build(of_step=hang)
+    await bench.say("Do all of it.")
+    _, task = await interrupt_steps(bench)
+
+    await bench.signal(CANCEL)
+    await asyncio.wait_for(task, 10)
+
+    assert bench.turn_rows[0].status is TurnStatus.CANCELLED
+    assert results(bench) == {}
+    await check_conversation(bench)
+
+
+async def test_a_cancel_during_the_calls_of_steps_settles_them() -> None:
+    tool = DemoTool(strategy="exploration")
+    tool.go_on.clear()
+    bench = build(tools=(tool,))
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: tool.calls.total() == 2)
+
+    await bench.signal(CANCEL)
+    await asyncio.wait_for(task, 10)
+
+    statuses = [block.body.status for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert statuses == ["cancelled", "cancelled"]
+    assert bench.turn_rows[0].status is TurnStatus.CANCELLED
+    await check_conversation(bench)
+
+
+async def test_a_steer_ends_running_steps_and_is_answered() -> None:
+    bench = build(of_step=hang)
+    await bench.say("Do all of it.")
+    _, task = await interrupt_steps(bench)
+
+    await bench.signal(STEER, "Only say what you know.")
+    await asyncio.wait_for(task, 10)
+
+    assert results(bench) == {"a": "cancelled", "e": "cancelled"}
+    (synthesis,) = [text for text in map(read, bench.model.requests) if text.startswith("You write the answer")]
+    assert "Only say what you know." in synthesis
+    await check_turn(bench)
+
+
+async def test_a_followup_is_judged_at_the_end_of_its_wave() -> None:
+    tool = DemoTool(strategy="exploration")
+    tool.go_on.clear()
+    judgements = iter([judge("replan", {"x": ""}), judge("done")])
+    bench = build(judged=lambda _step, _text: next(judgements), tools=(tool,))
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: tool.calls.total() == 2)
+
+    await bench.say("And x.", FOLLOWUP)
+    tool.go_on.set()
+    await asyncio.wait_for(task, 10)
+
+    judging = next(text for text in map(read, bench.model.requests) if text.startswith("You supervise"))
+    assert "And x." in judging
+    assert results(bench) == dict.fromkeys("aex", "ok")
+    await check_turn(bench)
+
+
+async def test_a_followup_during_the_answer_is_judged_before_another_answer() -> None:
+    said = asyncio.Event()
+    answers = iter([[Say("All"), Pause(said), Say(" is done.")], "With x."])
+    judgements = iter([judge("done"), judge("replan", {"x": ""}), judge("done")])
+    bench = build(
+        judged=lambda _step, _text: next(judgements), answered=lambda _step, _text: next(answers), chunk_chars=4
+    )
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+
+    await bench.say("And x.", FOLLOWUP)
+    said.set()
+    await asyncio.wait_for(task, 10)
+
+    assert results(bench) == dict.fromkeys("aex", "ok")
+    assert bench.texts(CompletionBody) == ["All is done.", "With x."]
+    await check_conversation(bench)
+
+
+async def test_an_irreversible_call_of_a_lane_is_ambiguous_on_the_next_worker() -> None:
+    pure, sent = DemoTool(strategy="exploration"), DemoTool("demo.send", effect=Effect.IRREVERSIBLE)
+    pure.go_on.clear()
+    sent.go_on.clear()
+
+    def of_step(step: str, text: str) -> Script:
+        if step == "p":
+            return work_on(step, text)
+        return answer("Perhaps.") if "It is unknown whether" in text else call("demo.send", {"text": "q"})
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=(pure, sent))
+    await bench.say("Do both.")
+    first = bench.hire()
+    working = asyncio.create_task(first.work())
+    await asyncio.gather(pure.started.wait(), sent.started.wait())
+    first.gate.dead.set()
+    await working
+    bench.expire_lease()
+    pure.go_on.set()
+
+    await bench.work()
+
+    status = {block.body.tool_id: block.body.status for block in bench.blocks if isinstance(block.body, ToolResultBody)}
+    assert status == {"demo.echo": "ok", "demo.send": "ambiguous"}
+    assert (list(pure.calls.values()), sent.calls.total()) == ([2], 1)
+    assert results(bench) == {"p": "ok", "q": "ok"}
+    await check_turn(bench)
+
+
+async def test_a_step_that_waits_for_a_person_does_not_hold_up_the_others() -> None:
+    tools = DemoTool(strategy="exploration"), DemoTool("demo.ask", requires_approval=True)
+
+    def of_step(step: str, text: str) -> Script:
+        if step == "p":
+            return work_on(step, text)
+        return answer("Result of q.") if "echo: q" in text else call("demo.ask", {"text": "q"})
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=tools)
+    await bench.say("Do both.")
+    await bench.work()
+    waiting, ended = bench.turn_rows[0].status, results(bench)
+
+    (asked,) = [row.approval.id for row in bench.platform.approvals.values()]
+    approval = IncomingSignal(bench.ids.signal(), SignalKind.APPROVE, "", approval_id=asked)
+    await bench.inbox.accept_signal(ANN, bench.conversation_id, approval, None)
+    await bench.work()
+
+    assert (waiting, ended) == (TurnStatus.WAITING, {"p": "ok"})
+    assert results(bench) == {"p": "ok", "q": "ok"}
+    await check_turn(bench)
+
+
+async def test_a_plan_chooses_model_and_tools_of_a_step() -> None:
+    more = {"p": {"model_hint": "fast", "tools": ["demo.echo"]}, "q": {"model_hint": "unknown", "tools": ["demo.gone"]}}
+    needs = {"p": "", "q": ""}
+    bench = build(planned=plan(needs, **more), tools=(DemoTool(strategy="exploration"), DemoTool("demo.other")))
+    fast = build().model
+    bench.hinted = {"fast": fast}
+    await bench.say("Do both.")
+
+    await bench.work()
+
+    (other,) = {text.split("[TOOLS]")[1].split("[")[0] for text in step_requests(bench, "q")}
+    assert "demo.other" in other and "react.plan" not in other and "react.read" in other
+    (narrow,) = {text.split("[TOOLS]")[1].split("[")[0] for text in map(read, fast.requests)}
+    assert "demo.echo" in narrow and "demo.other" not in narrow and "react.read" in narrow
+    assert len(fast.requests) == 2
+    await check_turn(bench)
+
+
+@pytest.mark.parametrize("codec", ["native", "json"])
+async def test_steps_act_in_the_form_of_the_turn(codec: Any) -> None:
+    def of_step(step: str, text: str) -> Script:
+        if codec == "native":
+            return f"Result of {step}."
+        return json.dumps({"action": "final_answer", "answer": f"Result of {step}."})
+
+    bench = build(of_step=of_step, codec=codec)
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert {result_text(bench, step) for step in "abcdef"} == {f"Result of {step}." for step in "abcdef"}
+    await check_turn(bench)
+
+
+async def test_a_draining_worker_hands_over_all_lanes() -> None:
+    tool = DemoTool(strategy="exploration")
+    tool.go_on.clear()
+    bench = build(tools=(tool,))
+    await bench.say("Do all of it.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await until(lambda: tool.calls.total() == 2)
+    assert worker.current is not None
+
+    worker.current.request_handover()
+    tool.go_on.set()
+    await task
+
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+    assert results(bench) == {}
+    await bench.work()
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    await check_turn(bench)
