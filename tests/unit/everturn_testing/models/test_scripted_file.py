@@ -31,6 +31,18 @@ then = "fail"
 then = "fail_for_good"
 
 [[scripts]]
+when = "script:lanes"
+shows = ["Do this.", "it was looked up"]
+[[scripts.rounds]]
+reply = "looked"
+
+[[scripts]]
+when = "script:lanes"
+shows = ["Do this."]
+[[scripts.rounds]]
+reply = "look"
+
+[[scripts]]
 when = ""
 [[scripts.rounds]]
 chunk_chars = 3
@@ -76,6 +88,16 @@ async def test_the_last_prompt_chooses_the_script_and_the_iteration_the_round(mo
     assert join_text(second) == "two"
     assert isinstance(second[-1], ReplyFinished)
     assert second[-1].reason == "length"
+
+
+async def test_what_a_request_shows_can_choose_the_script_whatever_the_round(model: LanguageModel) -> None:
+    asked = PROMPT.format(script="script:lanes. Do this.", iteration=7)
+
+    texts = [
+        join_text(await collect_pieces(model, build_request(text))) for text in (asked, asked + "it was looked up")
+    ]
+
+    assert texts == ["look", "looked"]
 
 
 async def test_the_same_round_plays_again_for_a_worker_that_takes_over(model: LanguageModel) -> None:

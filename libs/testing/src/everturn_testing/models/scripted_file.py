@@ -4,6 +4,7 @@ The file, which each process reads:
 
     [[scripts]]
     when = "script:slow_answer"     # plays when the last user prompt contains this text; "" matches every prompt
+    shows = ["Do this."]            # and the request contains all of these: then only the first round is played
     [[scripts.rounds]]              # one table a round, in order
     chunk_chars = 8                 # size of a piece, default 16
     pause_ms = 50                   # before each piece, default 0
@@ -65,11 +66,13 @@ class ScriptedRound(BaseModel):
 
 
 class KeyedScript(BaseModel):
-    """The replies of the rounds of a turn whose prompt contains `when`."""
+    """The replies of the rounds of a turn whose prompt contains `when`. With `shows`, the reply to a request that
+    contains these texts: rounds of lanes that run side by side have no certain numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     when: str
+    shows: tuple[str, ...] = ()
     rounds: tuple[ScriptedRound, ...] = Field(min_length=1)
 
 
@@ -109,9 +112,13 @@ class FileScriptedModel:
 
     def _choose_round(self, request: ModelRequest) -> ScriptedRound:
         prompt, number = read_last_prompt(request), read_iteration(request)
-        script = next((script for script in self._scripts if script.when in prompt), None)
+        whole = "\n".join(part.text for each in request.messages for part in each.parts if isinstance(part, TextPart))
+        fitting = (each for each in self._scripts if each.when in prompt and all(text in whole for text in each.shows))
+        script = next(fitting, None)
         if script is None:
             raise ModelFailed(f"No script fits the prompt {prompt[:80]!r}.")
+        if script.shows:
+            return script.rounds[0]
         if number > len(script.rounds):
             raise ModelFailed(f"The script {script.when!r} has no round {number}, only {len(script.rounds)}.")
         return script.rounds[number - 1]
