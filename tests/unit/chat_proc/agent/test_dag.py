@@ -375,7 +375,7 @@ async def test_a_step_can_not_use_up_the_rounds_of_the_others() -> None:
 
     assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == count
     assert f"its limit of {count} rounds" in result_text(bench, "b")
-    assert "demo.echo: done" in result_text(bench, "b")
+    assert "demo.echo (ok): echo: on" in result_text(bench, "b")
     await check_turn(bench)
 
 
@@ -606,3 +606,12 @@ async def test_a_draining_worker_hands_over_all_lanes() -> None:
     await bench.work()
     assert results(bench) == dict.fromkeys("abcdef", "ok")
     await check_turn(bench)
+
+
+async def test_the_title_is_recorded_once_whatever_lanes_commit() -> None:
+    bench = build(title_model=ScriptedModel([json.dumps({"title": "All of it"})]))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert sum(isinstance(block.body, TitleBody) for block in bench.blocks) == 1

@@ -98,6 +98,9 @@ async def test_a_worker_that_dies_in_the_synthesis_costs_only_the_synthesis() ->
 
     assert bench.texts(CompletionBody) == ["The whole answer."]
     assert [bool(request.tools) for request in bench.model.requests] == [True, True, False, False]
+    assert sorted((event.role, event.estimated) for _, event in bench.platform.usage) == [
+        ("decision", False), ("decision", False), ("synthesis", False), ("synthesis", True)
+    ]  # fmt: skip
     await check_conversation(bench)
 
 

@@ -57,7 +57,7 @@ def test_an_answer_streams_while_it_is_written() -> None:
     [
         json.dumps(CALL),
         f"```json\n{json.dumps(CALL)}\n```",
-        f"I'll read it first.\n\n```json\n{json.dumps(CALL)}\n```\nThen I answer.",
+        f"I'll read it first.\n\n```json\n{json.dumps(CALL)}\n```",
         '{"action": "call_tool", "tool_call": {"tool_id": "react.read", "params": {"paths": ["a"]}}}',
         '{"tool": "react.read", "args": {"paths": ["a"]}}',
         '{"name": "react.read", "arguments": {"paths": ["a"]}}',
@@ -72,22 +72,22 @@ def test_a_call_is_read_in_all_forms_that_models_write(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "streams"),
     [
-        '{"action": "final_answer", "answer": "It is 4."}',
-        '{"action": "complete", "final_answer": "It is 4."}',
-        '{"answer": "It is 4."}',
-        "```json\n" + '{"answer": "It is 4."}' + "\n```",
-        "It is 4.",
-        "  It is 4.\n",
+        ('{"action": "final_answer", "answer": "It is 4."}', True),
+        ('{"action": "complete", "final_answer": "It is 4."}', True),
+        ('{"answer": "It is 4."}', False),
+        ("```json\n" + '{"answer": "It is 4."}' + "\n```", False),
+        ("It is 4.", True),
+        ("  It is 4.\n", True),
     ],
 )
-def test_an_answer_is_read_in_all_forms_that_models_write(text: str) -> None:
+def test_an_answer_is_read_in_all_forms_that_models_write(text: str, streams: bool) -> None:
     pieces, decision = read([text])
 
     assert answer_of(decision) == "It is 4." and decision.fatal_problems == ()
     assert decision.answer is not None and decision.answer.shown == "It is 4."
-    assert text_of(pieces, AnswerText) in ("It is 4.", "")
+    assert text_of(pieces, AnswerText) == ("It is 4." if streams else "")
 
 
 def test_text_before_an_object_is_shown_as_thinking_once_the_object_is_read() -> None:
@@ -96,6 +96,26 @@ def test_text_before_an_object_is_shown_as_thinking_once_the_object_is_read() ->
     assert any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
     assert text_of(pieces, ThinkingText) == "I will read the file now, to be sure."
     assert call_of(decision) == ("react.read", {"paths": ["a"]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The page says: {json.dumps(CALL)} and nothing else.",
+        f"I'll read it first.\n\n```json\n{json.dumps(CALL)}\n```\nThen I answer.",
+        'Such a call looks like this:\n{"tool": "unknown.tool", "args": {}}',
+    ],
+)
+def test_a_call_that_an_answer_only_quotes_is_not_made(text: str) -> None:
+    _, decision = read([text])
+
+    assert (call_of(decision), answer_of(decision)) == (None, text)
+
+
+def test_the_text_before_a_call_is_whole() -> None:
+    pieces, _ = read([f"An example config is json\n{json.dumps(CALL)}"])
+
+    assert text_of(pieces, ThinkingText) == "An example config is json"
 
 
 def test_json_that_is_no_action_is_an_answer_if_it_was_asked_for_as_text() -> None:

@@ -212,6 +212,10 @@ class TurnProgress:
             codes.append(code)
         return tuple(codes)
 
+    def find_lane(self, round_number: int) -> str:
+        """The step that a round belongs to; empty for a round of the turn itself."""
+        return self._lane_of.get(round_number, "")
+
     @property
     def rounds(self) -> int:
         """How many rounds have a committed decision."""

@@ -90,7 +90,7 @@ def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
 def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFailed) -> TurnEnd:
     """The end of a turn whose model failed: with what was done, or with a problem if nothing was, so that trying again
     costs nothing."""
-    account = build_account(turn.turn_blocks, "the model stopped answering")
+    account = build_account(turn.own_blocks, "the model stopped answering")
     if not account:
         return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
     return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, account), cut_reason="provider_error")
@@ -98,7 +98,7 @@ def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFai
 
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
-    text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, f"I reached {cap}")
+    text = find_usable_text(turn.own_blocks) or build_account(turn.own_blocks, f"I reached {cap}")
     return GiveAnswer(text, text)
 
 

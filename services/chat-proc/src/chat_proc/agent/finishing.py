@@ -78,19 +78,31 @@ class TurnFinisher:
     def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._kit = kit
         self._tracing = parts.tracing
+        self._synthesis_prompt = load_topic("synthesis")
         self._generator = Generator(kit, parts, model=kit.synthesis_model or kit.model, role=SYNTHESIS)
 
     async def run(
-        self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int, *, trace: str | None = None
+        self,
+        turn: LeasedTurn,
+        codec: Codec,
+        pending: FinishTurn,
+        limit: int,
+        *,
+        trace: str | None = None,
+        takeovers: int = 0,
     ) -> TurnEnd:
         """The end of the turn with the answer that waited. Signals prevent or end these calls: the loop decides what
-        becomes of the answer. `trace` is what the synthesis sees in place of the turn's calls."""
+        becomes of the answer. `trace` is what the synthesis sees in place of the turn's calls; `takeovers` workers may
+        have died in its call."""
         context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
         attempt, generated = pending.attempt, None
         is_interrupted = bool(await turn.inbox.load_unseen())
-        if is_hidden(attempt) and not is_interrupted:
+        if is_hidden(attempt):
+            request = self._build_request(turn, attempt, trace)
+            for _ in range(takeovers):
+                turn.record_usage(self._generator.estimate_lost_call(request))
             following = replace(context, round=pending.round + 1)
-            generated = await self._synthesize(turn, following, attempt, trace)
+            generated = None if is_interrupted else await self._synthesize(turn, following, request)
             context = context if generated is None else following
         answer = _read_answer(attempt) if generated is None else _read_synthesis(generated)
         notes = TurnNotes()
@@ -102,18 +114,17 @@ class TurnFinisher:
         outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
         return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
-    async def _synthesize(
-        self, turn: LeasedTurn, context: RoundContext, attempt: AttemptBody, trace: str | None
-    ) -> Generated | None:
+    def _build_request(self, turn: LeasedTurn, attempt: AttemptBody, trace: str | None) -> ModelRequest:
+        if trace is None:
+            trace = build_trace(turn.own_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
+        return ModelRequest(_build_messages(self._synthesis_prompt, trace), self._kit.limits.max_output_tokens)
+
+    async def _synthesize(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest) -> Generated | None:
         """None if the model fails, writes nothing, or is interrupted: the draft is whole.
 
         The call is a round of its own, because that of the attempt is closed.
         """
-        if trace is None:
-            trace = build_trace(turn.turn_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
-        system = load_topic("synthesis")
-        request = ModelRequest(_build_messages(system, trace), self._kit.limits.max_output_tokens)
-        turn.manifests.keep(self._record(turn, context, request, system))
+        turn.manifests.keep(self._record(turn, context, request))
         try:
             generated = await self._generator.generate(turn, request, _PROSE, context.round, closing=True)
         except ModelFailed as failure:
@@ -127,7 +138,7 @@ class TurnFinisher:
         generated.texts.complete()
         return generated
 
-    def _record(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest, system: str) -> RequestRecord:
+    def _record(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest) -> RequestRecord:
         model = self._generator.model.traits.ledger_name
         return RequestRecord(
             request=request,
@@ -137,11 +148,11 @@ class TurnFinisher:
             model=model,
             sent_at=context.now,
             ratio=self._kit.ratios.of(model),
-            preamble=turn.manifests.keep_preamble(system),
+            preamble=turn.manifests.keep_preamble(self._synthesis_prompt),
         )
 
     async def _write_notes(self, model: LanguageModel, turn: LeasedTurn, answer: str) -> TurnNotes:
-        trace = build_trace(turn.turn_blocks, answer, answer_title="ANSWER", result_chars=MAX_NOTES_RESULT_CHARS)
+        trace = build_trace(turn.own_blocks, answer, answer_title="ANSWER", result_chars=MAX_NOTES_RESULT_CHARS)
         about = describe_turn(turn.lease.conversation_id, turn.turn_id)
         tracker = CallTracker(model.traits, SUMMARY, tracing=self._tracing, turn=about)
         call = structured_call(
@@ -173,29 +184,33 @@ def hide(answer: GiveAnswer) -> GiveAnswer:
 
 
 def build_trace(turn_blocks: Sequence[Block], answer: str, *, answer_title: str, result_chars: int) -> str:
-    """The messages of the person, the steps with the beginnings of their results, and the answer."""
-    asked: list[str] = []
-    results = {block.call_id: block.body for block in turn_blocks if isinstance(block.body, ToolResultBody)}
-    steps: list[str] = []
-    for block in turn_blocks:
-        match block.body:
-            case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text) if text:
-                asked.append(text)
-            case ToolCallBody(parent=None) as call:
-                steps.append(_render_step(call, results.get(block.call_id), result_chars))
-            case _:
-                """Not shown here."""
-    left = len(steps) - MAX_STEPS
-    shown = [*([f"({left} earlier steps are not shown)"] if left > 0 else []), *steps[-MAX_STEPS:]]
+    """The messages of the person, the calls with the beginnings of their results, and the answer."""
+    asked = [
+        block.body.text
+        for block in turn_blocks
+        if isinstance(block.body, PromptBody | SignalBody | EventBody) and block.body.text
+    ]
     sections = {
         "MESSAGE": "\n\n".join(asked)[:MAX_QUESTION_CHARS],
-        "STEPS": "\n".join(shown) or "none",
+        "STEPS": render_calls(turn_blocks, result_chars=result_chars) or "none",
         answer_title: answer[:MAX_ANSWER_CHARS],
     }
     return "\n\n".join(f"[{title}]\n{make_inert(text)}" for title, text in sections.items())
 
 
-def _render_step(call: ToolCallBody, result: ToolResultBody | None, result_chars: int) -> str:
+def render_calls(turn_blocks: Sequence[Block], *, result_chars: int) -> str:
+    """The last calls that the model made, with the beginnings of their results; empty without any."""
+    results = {block.call_id: block.body for block in turn_blocks if isinstance(block.body, ToolResultBody)}
+    calls = [
+        _render_call(block.body, results.get(block.call_id), result_chars)
+        for block in turn_blocks
+        if isinstance(block.body, ToolCallBody) and block.body.parent is None
+    ]
+    left = len(calls) - MAX_STEPS
+    return "\n".join([*([f"({left} earlier calls are not shown)"] if left > 0 else []), *calls[-MAX_STEPS:]])
+
+
+def _render_call(call: ToolCallBody, result: ToolResultBody | None, result_chars: int) -> str:
     if result is None:
         return f"- {call.tool_id}: no result"
     text = result.text if len(result.text) <= result_chars else f"{result.text[:result_chars]}..."

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal
 
@@ -33,6 +34,7 @@ from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
+from everturn.core.threads import call_sized
 from everturn.events.model import AnyEvent, ChatDelta, ChatPhase
 from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path, join_thinking
 from everturn.models.port import (
@@ -330,7 +332,7 @@ class Generator:
                 again = tries_left and failure.partial and failure.retryable and stalls_left > 0
                 if not again and call.is_last and reply.texts.text("answer").strip():
                     # The person has already read it: a partial answer is better than none.
-                    return self._build_partial(call, reply, failure)
+                    return await self._build_partial(call, reply, failure)
                 if failure.partial:
                     call.turn.rewind()
                 if not again:
@@ -344,10 +346,10 @@ class Generator:
                 )
         raise AssertionError("the last try returns or raises")
 
-    def _build_partial(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
+    async def _build_partial(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
         """The partial reply. Its usage was recorded when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
-        decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
+        decision = replace(await reply.finish(interrupted=True), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.ledger_name, self._role, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False, switched=reply.switched)
 
@@ -365,7 +367,7 @@ class Generator:
                 turn.record_usage(self._usage(call, reply))
             raise
         stopped = isinstance(ran, Stopped)
-        decision = reply.finish(interrupted=stopped)
+        decision = await reply.finish(interrupted=stopped)
         return Generated(decision, self._usage(call, reply), reply.texts, stopped, reply.switched)
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
@@ -481,8 +483,9 @@ class _Reply:
         self._reader = native.open_reader(self._call.limits, self._turn.pool.rows)
         self.switched = True
 
-    def finish(self, *, interrupted: bool) -> Decision:
-        pieces, decision = self._reader.finish(self.reason, interrupted=interrupted)
+    async def finish(self, *, interrupted: bool) -> Decision:
+        end = partial(self._reader.finish, self.reason, interrupted=interrupted)
+        pieces, decision = await call_sized(self.chars, end)
         for piece in pieces:
             self._show(piece)
         return decision

@@ -114,7 +114,8 @@ class AgentLoop:
                         return Parked()
                 case FinishTurn() as step:
                     limit = round_limit(self._limits, turn.progress)
-                    end = await self._finisher.run(turn, prompts.codec, step, limit)
+                    lost = takeovers if resumed else 0
+                    end = await self._finisher.run(turn, prompts.codec, step, limit, takeovers=lost)
                     if (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case GenerateRound(round=number):

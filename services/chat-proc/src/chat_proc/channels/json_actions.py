@@ -19,6 +19,7 @@ ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "i
 """Keys that models use for the same, ours first."""
 
 _BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
+_OPENS_FENCE = re.compile(r"```[\w+.-]*\s*\Z")
 _ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
 
 
@@ -66,6 +67,12 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]
     ]
     calls = tuple(action for action in actions if action.tool_call is not None)
     return calls or tuple(actions[:1])
+
+
+def read_text_before_actions(text: str) -> str:
+    """The text of a reply before the line on which its first action begins, without the fence that opens there."""
+    begin = _BEGINS_OBJECT.search(text)
+    return _OPENS_FENCE.sub("", text[: begin.start()] if begin else "").strip()
 
 
 def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, str | None]:

@@ -24,7 +24,9 @@ from chat_proc.channels.json_actions import (
     ARGUMENT_KEYS,
     FINAL_KINDS,
     TOOL_KEYS,
+    find_json_actions,
     read_json_action,
+    read_text_before_actions,
     take_program,
 )
 from chat_proc.channels.json_text import (
@@ -39,7 +41,6 @@ from chat_proc.channels.json_text import (
 )
 from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
-from chat_proc.models.json_objects import extract_json
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source
@@ -129,14 +130,13 @@ class JsonStream:
         return self._end_prose(raw, reason, stopped_by, cut=cut)
 
     def _find_action(self, text: str) -> Action | None:
-        """The action of a reply whose object is the whole text, what a fence contains, or the first one inside other
-        text."""
+        """The action of a reply that is one object, in a fence or not, or that ends with one. Any other object may be
+        quoted."""
         read = read_json(unfence(text))
         if not isinstance(read, JsonRefusal):
             fields = as_object(read.value)
             return None if fields is None else read_json_action(fields, self._names)
-        actions = (read_json_action(fields, self._names) for fields in extract_json(text))
-        return next((action for action in actions if action is not None), None)
+        return next(iter(find_json_actions(text, self._names)), None)
 
     def _begin_form(self) -> list[DecisionPiece]:
         """Decide what the reply is from its first characters."""
@@ -164,7 +164,7 @@ class JsonStream:
         """What was written before the object is thinking."""
         if self._form == "object":
             return []
-        said = read_usable_text("".join(self._raw).partition("{")[0].rstrip("`json \n"))
+        said = read_usable_text(read_text_before_actions("".join(self._raw)))
         withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if self._prose.is_settled and self._prose.shown else []
         return [*withdrawn, *([ThinkingText(said, 0)] if said else [])]
 

@@ -12,13 +12,12 @@ from chat_proc.channels.codec import choose_codec
 from chat_proc.model_check.playing import Outcome, play_tasks
 from chat_proc.model_check.report import CheckReport, build_json, render_progress, render_report
 from chat_proc.models.endpoints import Endpoint
-from chat_proc.models.roles import DECISION, SELECTION, SUMMARY, SYNTHESIS, TITLE, ModelChoice, ModelRoles
+from chat_proc.models.roles import DECISION, ROLES, ModelChoice, ModelRoles, narrow_traits
 from chat_proc.settings import ModelSettings, OperatorConfig
 from everturn.core.logging import Redactor
 from everturn.models.port import LanguageModel, ModelTraits
 
 NOT_USABLE: Final = 1
-_ROLES: Final = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION)
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -60,12 +59,12 @@ async def run_check(
 
 def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorConfig) -> None:
     """Print which model has which role, with which codec, the endpoints, and the facts about the models."""
-    models = {role: roles.model(role) for role in _ROLES}
+    models = {role: roles.model(role) for role in ROLES}
     if roles.fallback is not None:
         models["fallback"] = roles.fallback
-    lines = [f"{role:<10} {_name_role(roles, role)}" for role in _ROLES]
+    lines = [f"{role:<10} {_name_role(roles, role)}" for role in ROLES]
     lines.append(f"{'fallback':<10} {roles.fallback.traits.ledger_name if roles.fallback else 'none'}")
-    traits = models[DECISION].traits
+    traits = narrow_traits(roles.model(DECISION), roles.fallback)
     lines += ["", f"codec: {choose_codec(config.find_react(None).codec or settings.codec, traits)}"]
     lines += [
         f"codec of the bundle {bundle}: {choose_codec(config.find_react(bundle).codec or settings.codec, traits)}"

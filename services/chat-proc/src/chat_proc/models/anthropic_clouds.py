@@ -25,8 +25,9 @@ from chat_proc.models.roles import ModelChoice
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_CREDENTIAL_ERRORS = (BotoCoreError, ClientError, GoogleAuthError, RuntimeError)
-"""What the clients raise if credentials expire and can't be renewed, besides the errors of an HTTP client."""
+_CREDENTIAL_ERRORS = (BotoCoreError, ClientError, GoogleAuthError)
+"""What the clients raise if credentials expire and can't be renewed, besides the errors of an HTTP client, and a
+RuntimeError of Anthropic's SDK that says so."""
 
 
 def build_bedrock_model(choice: ModelChoice, cards: ModelCards) -> "CloudModel":
@@ -87,7 +88,9 @@ class CloudModel(AnthropicModel):
                 retryable=True,
                 provider_text=_describe(error),
             ) from error
-        except _CREDENTIAL_ERRORS as error:
+        except (*_CREDENTIAL_ERRORS, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "credentials" not in str(error):
+                raise
             raise ModelFailed(
                 "The credentials for the provider can't be read or renewed.",
                 kind="unauthorized",

@@ -21,6 +21,8 @@ FAST: Final = "fast"
 REASONING: Final = "reasoning"
 HINTS: Final = (FAST, REASONING)
 """Models that a plan can give its steps to, if the operator configured them."""
+ROLES: Final = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION, *HINTS)
+"""The roles for which an operator can configure a language model."""
 EMBEDDING: Final = "embedding"
 """Not a language model: it names an encoder, in the forms of EMBEDDER."""
 
@@ -49,14 +51,13 @@ class RoleChoices:
     fallback: ModelChoice | None = None
 
     def find(self, role: str) -> ModelChoice:
-        """The configured model for the role, otherwise the default."""
-        return self.by_role.get(role, self.default)
+        """The configured model for the role, otherwise that for decisions, otherwise the default."""
+        return self.by_role.get(role) or self.by_role.get(DECISION, self.default)
 
     @property
     def used(self) -> tuple[ModelChoice, ...]:
         """The choices of all roles and the fallback, each model once."""
-        roles = (DECISION, SUMMARY, TITLE, SYNTHESIS, SELECTION)
-        choices = (*map(self.find, (*roles, *HINTS)), self.fallback)
+        choices = (*map(self.find, ROLES), self.fallback)
         return tuple({choice.full_name: choice for choice in choices if choice is not None}.values())
 
 

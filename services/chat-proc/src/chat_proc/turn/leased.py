@@ -332,6 +332,13 @@ class LeasedTurn:
         return CachedTimeline(self._position.last_hash, tuple(self._blocks), self.rendering)
 
     @property
+    def own_blocks(self) -> Sequence[Block]:
+        """The blocks of this lane; of a turn without lanes, all of its blocks."""
+        if not self.lane:
+            return self.turn_blocks
+        return [block for block in self.turn_blocks if self._turn_progress.find_lane(block.round) == self.lane]
+
+    @property
     def spent(self) -> Spent:
         leased_s = self.turn.leased_s + self._clock.monotonic() - self._claimed_at_s
         return Spent(add_usage(self._position.usage, self._position.recorded), leased_s)
@@ -457,7 +464,7 @@ class LeasedTurn:
 
     def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
         """Insert the title block after the turn's header, if the title is known and no block holds it yet."""
-        if self.progress.is_titled or not title:
+        if self._turn_progress.is_titled or not title:
             return drafts
         start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
         # Times on a timeline never decrease, and the other blocks were drafted earlier.

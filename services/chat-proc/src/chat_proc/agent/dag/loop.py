@@ -18,7 +18,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, round_limit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
-from chat_proc.channels.codec import Codec
+from chat_proc.channels.codec import DAG_ROUNDS, Codec
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
@@ -42,6 +42,8 @@ _PROSE: Final = Codec("native", "", "")
 def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
     """The loop of a turn. One that was planned keeps its workflow, whatever is configured now."""
     workflow = fold_workflow(turn.turn_blocks)
+    if workflow.is_planned and kit.workflow != "dag":
+        kit = replace(kit, limits=replace(kit.limits, rounds=max(kit.limits.rounds, DAG_ROUNDS)))
     runs_steps = workflow.is_planned or kit.workflow == "dag"
     return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
 
@@ -63,7 +65,8 @@ class DagLoop(AgentLoop):
             pending = turn.progress.next_step()
             phase = self._find_phase(turn, workflow, cap)
             if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
-                end = await self._finish(turn, workflow, pending, cap)
+                end = await self._finish(turn, workflow, pending, cap, takeovers)
+                takeovers = 0
             elif phase is Phase.LOOP:
                 return await super()._run(turn, prompts, compaction, takeovers=takeovers)
             elif phase is Phase.RUN:
@@ -131,10 +134,13 @@ class DagLoop(AgentLoop):
         attempt = context.draft(BlockType.COMPLETION_ATTEMPT, round_ref(turn.turn_id, number, "attempt"), body)
         await turn.commit(CommitContent(drafts=(*draft_missing_start(context, turn.progress), attempt)))
 
-    async def _finish(self, turn: LeasedTurn, workflow: Workflow, pending: FinishTurn, cap: str | None) -> TurnEnd:
+    async def _finish(
+        self, turn: LeasedTurn, workflow: Workflow, pending: FinishTurn, cap: str | None, takeovers: int
+    ) -> TurnEnd:
         """Write the answer from the results. Its draft is the answer if that fails."""
         limit = round_limit(self._limits, turn.progress)
-        end = await self._finisher.run(turn, _PROSE, pending, limit, trace=build_trace(turn, workflow))
+        trace = build_trace(turn, workflow)
+        end = await self._finisher.run(turn, _PROSE, pending, limit, trace=trace, takeovers=takeovers)
         answers = [draft.body.text for draft in end.content.drafts if isinstance(draft.body, CompletionBody)]
         if cap is None and answers != [pending.attempt.text]:
             return end

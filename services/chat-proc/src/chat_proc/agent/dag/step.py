@@ -6,9 +6,10 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from chat_proc.agent.closing import build_account, find_usable_text
+from chat_proc.agent.closing import find_usable_text
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.finishing import render_calls
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, has_control, reached_cap, round_limit
 from chat_proc.agent.prompt.system import load_topic
@@ -32,6 +33,8 @@ from everturn.timeline.blocks import (
 from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, PendingCall, TurnEnded
 from everturn.timeline.workflow import fold_workflow
 
+MAX_FOUND_CHARS = 500
+"""How much of a result a step that has failed passes on: later steps can read the rest by its ref."""
 MAX_STEP_ROUNDS = 15
 """Rounds of one step, as many as a whole turn has with the codec channels: no step can use up those of the others."""
 NOT_IN_STEPS: Final = frozenset({"react.plan", "react.hide"})
@@ -180,6 +183,9 @@ class StepLoop(AgentLoop):
         if end.error is not None or answer is None:
             why = end.error.detail or end.error.title if end.error is not None else "The model gave no answer."
             result = StepResultBody(step=step.id, status="failed", text=f"The step failed. {why}")
+        elif end.cut_reason == "provider_error":
+            why = "The step failed because its model stopped answering."
+            result = StepResultBody(step=step.id, status="failed", text=f"{why} {answer.text}")
         else:
             cut = f"\n\n(This result is incomplete: {end.cut_reason}.)" if end.cut_reason is not None else ""
             result = StepResultBody(step=step.id, status="ok", text=answer.text + cut)
@@ -187,8 +193,9 @@ class StepLoop(AgentLoop):
 
     async def _commit_failure(self, turn: LeasedTurn, step: PlannedStep, why: str) -> None:
         """Commit that the step has failed, with what it has found out or done until then."""
-        own = [block for block in turn.shown if block.round in self._find_rounds(turn)]
-        done = find_usable_text(own) or build_account(own, "the end of the step")
+        done = find_usable_text(turn.own_blocks)
+        if not done and (steps := render_calls(turn.own_blocks, result_chars=MAX_FOUND_CHARS)):
+            done = f"It made these calls:\n{steps}"
         result = StepResultBody(step=step.id, status="failed", text=f"{why} {done}".strip())
         await self._commit(turn, turn.progress.last_round, CommitContent(), result)
 
@@ -205,10 +212,6 @@ class StepLoop(AgentLoop):
         """The same content with the event that shows the plan after it."""
         plan = fold_workflow((*self._whole.turn_blocks, *content.drafts)).build_snapshot()
         return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
-
-    def _find_rounds(self, turn: LeasedTurn) -> set[int]:
-        starts = (block for block in turn.shown if isinstance(block.body, RoundStartBody))
-        return {block.round for block in starts if isinstance(block.body, RoundStartBody) and block.body.lane}
 
     def _find_cap(self, turn: LeasedTurn, number: int) -> str | None:
         limit = round_limit(self._limits, self._whole.progress)
