@@ -9,6 +9,7 @@ from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL_TYPES
 from everturn.timeline.blocks import (
+    Author,
     Block,
     BlockType,
     EventBody,
@@ -63,7 +64,8 @@ def check_lanes(own: list[Block]) -> None:
     lane_of = {block.round: block.body.lane for block in own if isinstance(block.body, RoundStartBody)}
     ended: set[str] = set()
     for block in own:
-        lane = "" if block.type is BlockType.EXIT else lane_of.get(block.round, "")
+        is_of_turn = block.type is BlockType.EXIT or block.author is Author.USER
+        lane = "" if is_of_turn else lane_of.get(block.round, "")
         assert lane not in ended, block
         if isinstance(block.body, StepResultBody):
             assert block.body.step == lane

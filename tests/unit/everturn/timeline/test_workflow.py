@@ -125,6 +125,18 @@ def test_a_message_after_the_last_decision_is_judged() -> None:
     assert lanes.workflow.find_phase() is Phase.ANALYZE
 
 
+def test_a_message_is_judged_before_more_steps_begin() -> None:
+    lanes = Lanes()
+    lanes.decide("plan", STEPS)
+    lanes.begin("a", 2)
+    lanes.end("a", 2, "cancelled")
+    lanes.round = 3
+    lanes.say("steer", "sig_1", "Otherwise.")
+    lanes.say("followup", "sig_2", "And x.")
+
+    assert lanes.workflow.find_phase() is Phase.ANALYZE
+
+
 def test_a_turn_without_a_plan_is_a_loop() -> None:
     lanes = Lanes()
     assert lanes.workflow.find_phase() is Phase.PLAN

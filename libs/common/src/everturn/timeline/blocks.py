@@ -93,7 +93,8 @@ class EventBody(Body):
 
 class RoundStartBody(Body):
     """A round begins; `limit` is the current maximum number of rounds of the turn. `lane` is the id of the step that
-    the round belongs to, empty for a round of the turn itself: everything in the round belongs to its lane."""
+    the round belongs to, empty for a round of the turn itself: everything in the round belongs to its lane, except the
+    turn's end and the messages that end it."""
 
     limit: int
     lane: str = ""

@@ -10,6 +10,7 @@ from everturn.timeline.blocks import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
     AttemptBody,
+    Author,
     Block,
     BlockType,
     CompletionBody,
@@ -245,7 +246,10 @@ class TurnProgress:
         if isinstance(block.body, RoundStartBody) and block.body.lane:
             self._lane_of[block.round] = block.body.lane
         lane = self._lane_of.get(block.round)
-        return None if lane is None or block.type is BlockType.EXIT else self.lanes.setdefault(lane, TurnProgress())
+        # The end of a turn, and the messages that end it, are in its last round, whatever lane that belongs to.
+        if lane is None or block.type is BlockType.EXIT or block.author is Author.USER:
+            return None
+        return self.lanes.setdefault(lane, TurnProgress())
 
     def _count(self, block: Block) -> None:
         """Note what counts for the turn, whatever the block belongs to."""

@@ -50,8 +50,10 @@ class Workflow:
     """The steps that have a round."""
     replans: int = 0
     _decision: str | None = None
-    _is_due: bool = False
-    """Whether a result or a message came after the last decision."""
+    _has_result: bool = False
+    """Whether a step has ended since the last decision."""
+    _has_message: bool = False
+    """Whether a message has come since then. It is judged before more steps begin."""
     _has_rounds: bool = False
     _turn_id: TurnId | None = None
     _ref: str = ""
@@ -71,6 +73,11 @@ class Workflow:
     def running(self) -> tuple[str, ...]:
         """The steps that have begun and have no result."""
         return tuple(step for step in self.begun if step not in self.results)
+
+    @property
+    def unfinished(self) -> tuple[PlannedStep, ...]:
+        """The same as steps."""
+        return tuple(step for step in self.steps if step.id in self.running)
 
     @property
     def due(self) -> tuple[PlannedStep, ...]:
@@ -94,9 +101,11 @@ class Workflow:
             return Phase.RUN
         if is_finalizing:
             return Phase.ANSWER
+        if self._has_message:
+            return Phase.ANALYZE
         if self._decision != "done" and self.due:
             return Phase.RUN
-        return Phase.ANALYZE if self._is_due else Phase.ANSWER
+        return Phase.ANALYZE if self._has_result else Phase.ANSWER
 
     def build_snapshot(self) -> PlanSnapshot | None:
         """The plan as clients see it; None if there are no steps. Step marks in notes do not apply to it."""
@@ -131,16 +140,16 @@ class Workflow:
                 self._decide(body)
             case StepResultBody() as result:
                 self.results[result.step] = result
-                self._is_due = True
+                self._has_result = True
             case SignalBody():
-                self._is_due = True
+                self._has_message = True
             case EventBody(reactive=True) if block.round > 0:
-                self._is_due = True
+                self._has_message = True
             case _:
                 self._has_rounds = self._has_rounds or block.type.traits.is_decision
 
     def _decide(self, body: WorkflowBody) -> None:
-        self._decision, self._is_due = body.decision, False
+        self._decision, self._has_result, self._has_message = body.decision, False, False
         self.replans += body.decision == "replan"
         if body.decision in ("plan", "replan"):
             self.steps = body.steps

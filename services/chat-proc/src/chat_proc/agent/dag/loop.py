@@ -61,16 +61,16 @@ class DagLoop(AgentLoop):
     ) -> LoopResult:
         resumed = True
         while True:
-            workflow, cap = fold_workflow(turn.turn_blocks), self._find_cap(turn)
-            pending = turn.progress.next_step()
-            phase = self._find_phase(turn, workflow, cap)
+            workflow, pending = fold_workflow(turn.turn_blocks), turn.progress.next_step()
+            phase, cap = self._find_phase(turn, workflow)
             if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
                 end = await self._finish(turn, workflow, pending, cap, takeovers)
                 takeovers = 0
             elif phase is Phase.LOOP:
                 return await super()._run(turn, prompts, compaction, takeovers=takeovers)
             elif phase is Phase.RUN:
-                stopped = await self._run_wave(turn, workflow, takeovers=takeovers, resumed=resumed)
+                steps = workflow.due if cap is None else workflow.unfinished
+                stopped = await self._run_wave(turn, steps, workflow.running, takeovers=takeovers, resumed=resumed)
                 resumed, takeovers = False, 0
                 if stopped is not None:
                     return stopped
@@ -85,27 +85,27 @@ class DagLoop(AgentLoop):
                 if end is None and turn.handover:
                     return HandedOver()
                 if end is None:
-                    await self._run_own_phase(turn, cap)
+                    await self._run_own_phase(turn)
             if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                 return closed
 
-    def _find_phase(self, turn: LeasedTurn, workflow: Workflow, cap: str | None) -> Phase:
-        """What comes next. At a cap no more steps begin and none are judged, but those that have begun get results."""
+    def _find_phase(self, turn: LeasedTurn, workflow: Workflow) -> tuple[Phase, str | None]:
+        """What comes next, and the cap that the turn has reached, in words. At a cap no more steps begin and none are
+        judged, but those that have begun get results."""
         phase = workflow.find_phase(is_finalizing=turn.progress.is_finalizing)
+        number = turn.progress.last_round + 1 if phase is Phase.RUN else _next_round(turn)
+        cap = self._cap(turn, self._context(turn, number))
         if cap is None or phase is Phase.LOOP:
-            return phase
+            return phase, cap
         if phase is Phase.PLAN:
-            return Phase.LOOP
-        return Phase.RUN if workflow.running else Phase.ANSWER
+            return Phase.LOOP, cap
+        return Phase.RUN if workflow.running else Phase.ANSWER, cap
 
-    def _find_cap(self, turn: LeasedTurn) -> str | None:
-        return self._cap(turn, self._context(turn, _next_round(turn)))
-
-    async def _run_own_phase(self, turn: LeasedTurn, cap: str | None) -> None:
+    async def _run_own_phase(self, turn: LeasedTurn) -> None:
         """One phase of the turn itself, after the signals were folded."""
         workflow, number = fold_workflow(turn.turn_blocks), _next_round(turn)
         decided: WorkflowBody | None = None
-        match self._find_phase(turn, workflow, cap):
+        match self._find_phase(turn, workflow)[0]:
             case Phase.PLAN:
                 decided = await self._planner.plan(turn, number)
             case Phase.ANALYZE:
@@ -148,12 +148,10 @@ class DagLoop(AgentLoop):
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
 
     async def _run_wave(
-        self, turn: LeasedTurn, workflow: Workflow, *, takeovers: int, resumed: bool
+        self, turn: LeasedTurn, steps: Sequence[PlannedStep], begun: Sequence[str], *, takeovers: int, resumed: bool
     ) -> HandedOver | Parked | None:
-        """Run the steps that are due, at most PARALLEL at a time. Returns None if all have stopped and there is more to
-        do."""
+        """Run steps, at most PARALLEL at a time. Returns None if all have stopped and there is more to do."""
         slots, writing = asyncio.Semaphore(PARALLEL), asyncio.Lock()
-        begun = set(workflow.running)
 
         async def run(step: PlannedStep) -> StepStop:
             async with slots:
@@ -163,9 +161,6 @@ class DagLoop(AgentLoop):
                     step, takeovers=takeovers if is_taken_over else 0, resumed=resumed and is_taken_over
                 )
 
-        steps = workflow.due
-        if self._find_cap(turn) is not None:
-            steps = tuple(step for step in steps if step.id in begun)
         stops = await self._run_beside(turn, [run(step) for step in steps])
         if StepStop.HANDED_OVER in stops:
             return HandedOver()
