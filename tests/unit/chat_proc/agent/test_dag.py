@@ -24,6 +24,7 @@ from everturn.timeline.blocks import (
     CompletionBody,
     RoundStartBody,
     StepResultBody,
+    TitleBody,
     ToolCallBody,
     ToolResultBody,
     WorkflowBody,
@@ -32,7 +33,7 @@ from everturn.timeline.plans import StepStatus
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import Effect
-from everturn_testing.models.scripted_model import Pause, Say, Script
+from everturn_testing.models.scripted_model import Pause, Say, Script, ScriptedModel
 
 
 def result_text(bench: Bench, step: str) -> str:
