@@ -129,7 +129,8 @@ class ModelSettings(BaseSettings):
     config: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="TOML file of the operator: models, limits by bundle, tools (docs/how-to/configure.md).",
+        description="TOML file with models, codecs, bundles and tools (docs/how-to/configure.md). Give the ingress and the "
+        "workers the same file.",
     )
     codec: CodecSetting = Field(
         default="channels",
@@ -174,20 +175,21 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",
         validation_alias="AI_REACT_AGENT_VERSION",
-        description="v3 accepts any number of thinking channels in a reply; v2 exactly one, and only one action.",
+        description="With the codec channels, v3 accepts any number of thinking channels in a reply; v2 exactly one, and "
+        "only one action.",
     )
     multi_action: Literal["off", "safe_fanout"] = Field(
         default="off",
         validation_alias="AI_REACT_AGENT_MULTI_ACTION",
-        description="safe_fanout accepts several independent actions per round; v3 only.",
+        description="safe_fanout accepts up to four independent actions per reply; only with v3 and the codec channels.",
     )
     max_iterations: int | None = Field(
         default=None,
         ge=1,
         le=MAX_ROUNDS,
         validation_alias="AI_REACT_MAX_ITERATIONS",
-        description="Maximum number of rounds of a turn, unless the configuration file sets another: 15 with channels, "
-        "50 with native and json, 100 with the workflow dag if neither does.",
+        description="Maximum number of rounds of a turn, unless the configuration file sets another. Default: 15 with "
+        "the codec channels, 50 with native and json, 100 with the workflow dag.",
     )
     turn_wall_time_s: float = Field(
         default=1800.0,

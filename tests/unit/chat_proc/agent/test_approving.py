@@ -118,7 +118,7 @@ async def test_a_denied_call_is_not_made_and_the_model_hears_why() -> None:
     assert send.calls.total() == 0
     (result,) = results(bench)
     assert result.status == "cancelled"
-    assert "A person denied this call" in result.text
+    assert "The user denied this call" in result.text
     assert "Not to that address." in str(bench.model.requests[1])
     assert [row.state for row in bench.platform.effects.values()] == [EffectState.FAILED]
     assert bench.state().turns[0].approvals[0].reason == "Not to that address."

@@ -12,12 +12,12 @@ from everturn.models.port import CodecName
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "models.md"
 BEGIN, END = "## What models do, and what comes of it\n", "## Tried together\n"
-INTRODUCTION = """Generated from `tests/support/turn_harness/behaviours.py`; each row is a test under each
-[codec](how-to/configure.md#codecs). What a model does is the same under each codec or, where it has a form, in the form
-of the codec. An answer or a call counts in any form that can be understood: no row ends with an error while the model
-gave usable text. Tokens are those of all replies / all requests of the turn, estimated from their characters. The
-prompt has a few words here, and with native calls the declarations of five tools. Notices go to the model;
-[misbehaviours](misbehaviours.md) says what follows from them. Steps are the calls that run.
+INTRODUCTION = """Generated from `tests/support/turn_harness/behaviours.py`; each row is tested with each
+[codec](how-to/configure.md#codecs). If the reply needs a form, it is written in the form of that codec; otherwise, it
+is the same for all. No turn ends with an error if the model wrote usable text. Tokens are those of all replies / all
+requests of the turn, estimated from their characters. The tests use a prompt of a few words; native requests also
+contain the declarations of five tools. Notices go to the model; [misbehaviours](misbehaviours.md) says what follows
+from them. Steps are the calls that run.
 
 | the model | model calls | tokens: channels | native | json | notices | steps | the turn ends as | the person sees |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -165,7 +165,7 @@ async def test_an_answer_cut_by_a_withdrawn_stop_is_completed(kind: SignalKind, 
     assert bench.texts(CompletionBody) == ["One two th", "One two three."]
     (verdict,) = [block for block in bench.blocks if isinstance(block.body, DeferralBody)]
     assert (verdict.round, verdict.body.reason) == (1, STOP_WITHDRAWN)
-    assert "complete with the whole answer" in str(bench.model.requests[1])
+    assert "give the whole answer" in str(bench.model.requests[1])
     assert bench.state().turns[0].answer == "One two three."
     await check_conversation(bench)
 

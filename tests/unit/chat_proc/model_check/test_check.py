@@ -244,7 +244,7 @@ async def test_people_read_a_table_and_the_recommendation(capsys: pytest.Capture
     assert lines[0] == "Model: local:m, with a context of 200,000 tokens"
     assert [line.split()[-3:] for line in lines if line.startswith(" 6 program")] == [["ok", "ok", "wrong"]]
     assert any(line.startswith('6 json: wrong: it answered instead of calling a tool: "I can') for line in lines)
-    assert lines[-1] == "Recommended codec: native (AI_REACT_CODEC=native). Configured: channels."
+    assert lines[-1] == "Recommended codec: native. Configured: channels."
     assert len(printed.err.splitlines()) == 34
 
 

@@ -173,7 +173,7 @@ def test_steps_are_put_after_those_that_they_depend_on() -> None:
     ("steps", "why"),
     [
         ((STEPS[0], STEPS[0]), "the id 'a' is used for two steps"),
-        ((STEPS[1],), "step 'b' depends on 'a', which is no step"),
+        ((STEPS[1],), "step 'b' depends on 'a', which is not a step"),
         ((PlannedStep(id="x", task="x", depends_on=("x",)),), "the steps x depend on each other in a circle"),
     ],
 )

@@ -170,7 +170,7 @@ def order_steps(steps: Iterable[PlannedStep], ended: Mapping[str, StepResultBody
         raise ValueError(f"the id {twice!r} is used for two steps")
     for step in left:
         if unknown := next((each for each in step.depends_on if each not in ids and each not in ended), None):
-            raise ValueError(f"step {step.id!r} depends on {unknown!r}, which is no step")
+            raise ValueError(f"step {step.id!r} depends on {unknown!r}, which is not a step")
     ordered: list[PlannedStep] = []
     known = set(ended)
     while left:

@@ -31,8 +31,8 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
     ApprovalState.WITHDRAWN: "withdrawn",
 }
 _STOPPED = "The call was not started because a new message from the user may change the work."
-_DENIED = "A person denied this call, so it was not made. Do not repeat it unless the user asks for it."
-_EXPIRED = "A person was asked to approve this call and did not answer in time, so it was not made."
+_DENIED = "The user denied this call, so it was not made. Do not repeat it unless the user asks for it."
+_EXPIRED = "The user was asked to approve this call and did not answer in time, so it was not made."
 
 
 @dataclass(frozen=True, slots=True)

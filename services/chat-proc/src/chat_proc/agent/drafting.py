@@ -302,8 +302,8 @@ def draft_notice(context: RoundContext, code: str, text: str, n: int = 1) -> Blo
 def draft_codec_switch(context: RoundContext) -> list[BlockDraft]:
     """A notice after which the turn continues with calls in the provider's own form, on any worker."""
     text = (
-        "You called a tool in the form that your API has for it, so this turn continues in that form: the tools are "
-        "declared now. A reply without a call is the final answer."
+        "You made a native tool call, so the rest of this turn uses native tool calls. The tools are declared now. A "
+        "reply without a call is the final answer."
     )
     notice = NoticeBody(code=CALLS_NATIVELY, text=text)
     return [context.draft(BlockType.NOTICE, round_ref(context.turn_id, context.round, "notice.codec"), notice)]

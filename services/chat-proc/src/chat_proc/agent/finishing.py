@@ -43,7 +43,7 @@ from everturn.timeline.turns import Outcome
 _log = structlog.get_logger(__name__)
 
 MAX_RESULT_CHARS = 2_000
-"""How much of one result the synthesis sees, as seed 004 says."""
+"""How much of one result the synthesis sees."""
 MAX_STEPS = 40
 """The last steps that a trace shows; the others are only counted."""
 MAX_QUESTION_CHARS = 20_000

@@ -62,8 +62,8 @@ def draft_deferral(context: RoundContext, count: int) -> BlockDraft:
     body = DeferralBody(
         reason=REASON,
         text=f"{arrived} arrived before this answer ended the turn. The user has seen the answer, and the turn "
-        "continues: the next round shows the new messages. Handle them, then complete with an answer that covers them. "
-        "If they change nothing, complete with the same answer again.",
+        "continues: the next round shows the new messages. Handle them, then give an answer that covers them. If they "
+        "change nothing, give the same answer again.",
     )
     return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 
@@ -79,7 +79,7 @@ def try_draft_withdrawn_stop(context: RoundContext, progress: TurnProgress) -> B
     body = DeferralBody(
         reason=STOP_WITHDRAWN,
         text="The user stopped this answer, then withdrew the stop. The user has seen this part of it, and the turn "
-        "continues: complete with the whole answer.",
+        "continues: give the whole answer.",
     )
     return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 

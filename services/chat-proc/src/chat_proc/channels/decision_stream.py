@@ -67,7 +67,7 @@ class CodeText:
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithdrawn:
-    """What was streamed as the answer so far is none, because the reply goes on with an action."""
+    """What was streamed as the answer so far is not an answer, because the reply goes on with an action."""
 
 
 DecisionPiece = ThinkingText | CodeText | ActionPiece | AnswerWithdrawn | ChannelOpened | ChannelClosed
@@ -192,7 +192,7 @@ class DecisionStream:
         return [AnswerText(shown, 0)] if shown else []
 
     def _withdraw_prose(self) -> list[DecisionPiece]:
-        """What was written outside of actions is no answer."""
+        """What was written outside of actions is not an answer."""
         prose, self._prose = self._prose, None
         return [AnswerWithdrawn()] if prose is not None and prose.is_settled and prose.shown else []
 

@@ -1,5 +1,7 @@
-"""Reads a reply that is one JSON object, of a model that can neither write channels nor call tools in a form of its
-own: pieces to show while it is written, and the `Decision` at its end."""
+"""Reads a reply that is one JSON object: pieces to show while it is written, and the `Decision` at its end.
+
+The codec `json` is for models that can neither write channels nor make native tool calls.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -195,7 +195,7 @@ class NativeStream:
         return [ThinkingText(text, 0)]
 
     def _turn_into_thinking(self) -> list[DecisionPiece]:
-        """What was written before the first call is no answer."""
+        """What was written before the first call is not an answer."""
         said = "".join(self._raw).strip()
         shown = self._prose is not None and self._prose.is_settled and self._prose.shown
         withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if shown else []

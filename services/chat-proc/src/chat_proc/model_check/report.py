@@ -174,7 +174,7 @@ def _conclude(report: CheckReport) -> Iterator[str]:
     elif best is None:
         yield "No task was passed, so no codec is recommended."
     else:
-        yield f"Recommended codec: {best.codec} (AI_REACT_CODEC={best.codec}). Configured: {report.configured}."
+        yield f"Recommended codec: {best.codec}. Configured: {report.configured}."
         if best.required_failed:
             yield f"Required tasks that fail with it: {best.required_failed}. Don't use this model for turns."
 

@@ -116,7 +116,9 @@ _OPENAI_KEYS: Final[Mapping[str, str]] = {
     "OPENAI_API_KEY": "API key for OpenAI's models (openai:<name> and openai-responses:<name>); any text if another "
     "server needs no key."
 }
-_OPENAI_OPTIONS: Final[Mapping[str, str]] = {"OPENAI_BASE_URL": "Another server with an OpenAI-compatible API."}
+_OPENAI_OPTIONS: Final[Mapping[str, str]] = {
+    "OPENAI_BASE_URL": "Base URL of another server with an OpenAI-compatible API, such as http://localhost:11434/v1."
+}
 PROVIDERS: Final[Mapping[str, Provider]] = {
     "anthropic": Provider(
         keys={

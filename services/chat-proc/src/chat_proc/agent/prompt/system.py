@@ -15,9 +15,10 @@ MEMSEARCH_TOOL = "react.memsearch"
 WEB_TOOLS = "web_tools."
 
 _MARKS_PLACE: Final[Mapping[CodecName, str]] = {
-    "channels": "in the `notes` of the first action",
-    "native": "in the text next to your first calls",
-    "json": "in the `reasoning` of the first reply",
+    "channels": "in the `notes` of your next action",
+    "native": "in the text next to your next calls; marks in the final answer are not read, so if no call is left,\n"
+    "close the plan with `react.plan` before you answer",
+    "json": "in the `reasoning` of your next reply",
 }
 _ANSWER_FORM: Final[Mapping[CodecName, str]] = {
     "channels": "with one action `complete`",
