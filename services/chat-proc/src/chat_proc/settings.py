@@ -129,14 +129,15 @@ class ModelSettings(BaseSettings):
     config: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="TOML file with models, codecs, bundles and tools (docs/how-to/configure.md). Give the ingress and the "
-        "workers the same file.",
+        description="TOML file with models, codecs, bundles and tools (docs/how-to/configure.md). Give the ingress and "
+        "the workers the same file.",
     )
     codec: CodecSetting = Field(
         default="channels",
         validation_alias="AI_REACT_CODEC",
         description="How models act, unless the configuration file says otherwise: channels (tags in the text), native "
-        "(the provider's tool calls), json (one object), auto (native if the model's card has tool_call, else json).",
+        "(the provider's tool calls), json (one object), auto (native if the cards of the model and of "
+        "its fallback have tool_call, else json).",
     )
 
     @property
@@ -175,13 +176,14 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",
         validation_alias="AI_REACT_AGENT_VERSION",
-        description="With the codec channels, v3 accepts any number of thinking channels in a reply; v2 exactly one, and "
-        "only one action.",
+        description="With the codec channels, v3 accepts any number of thinking channels in a reply; v2 exactly one, "
+        "and only one action.",
     )
     multi_action: Literal["off", "safe_fanout"] = Field(
         default="off",
         validation_alias="AI_REACT_AGENT_MULTI_ACTION",
-        description="safe_fanout accepts up to four independent actions per reply; only with v3 and the codec channels.",
+        description="safe_fanout accepts up to four independent actions per reply; only with v3 and the codec "
+        "channels.",
     )
     max_iterations: int | None = Field(
         default=None,

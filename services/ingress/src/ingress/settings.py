@@ -134,8 +134,8 @@ class IngressSettings(LimitSettings):
     config_file: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="TOML file with models, codecs, bundles and tools (docs/how-to/configure.md). Give the ingress and the "
-        "workers the same file.",
+        description="TOML file with models, codecs, bundles and tools (docs/how-to/configure.md). Give the ingress and "
+        "the workers the same file.",
     )
     event_kinds: str = Field(
         default="form,wizard,alert",

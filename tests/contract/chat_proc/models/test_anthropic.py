@@ -333,7 +333,7 @@ async def test_a_refused_connection_is_a_passing_failure() -> None:
     client = AsyncAnthropic(api_key="test-key", base_url="http://127.0.0.1:9", max_retries=0)
     model = AnthropicModel(client, TRAITS)
 
-    with pytest.raises(ModelFailed, match="connection to the provider failed") as raised:
+    with pytest.raises(ModelFailed, match="connection to the model's server failed") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable

@@ -291,7 +291,7 @@ async def test_a_stream_that_makes_no_sense_is_a_passing_failure(
 async def test_a_refused_connection_is_a_passing_failure() -> None:
     model = OpenAIModel(AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0), TRAITS)
 
-    with pytest.raises(ModelFailed, match="connection to the provider failed") as raised:
+    with pytest.raises(ModelFailed, match="connection to the model's server failed") as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.retryable

@@ -158,6 +158,15 @@ async def test_a_failure_that_would_be_repeated_ends_the_check() -> None:
     assert report.recommend() is None and not report.is_whole and not report.is_usable
 
 
+async def test_a_server_that_cannot_be_reached_is_named() -> None:
+    failure = ModelFailed("The connection failed.", kind="connection", provider_text="ConnectError: refused")
+    model = ScriptedModel([[Fail(failure)]], traits=replace(SCRIPTED_TRAITS, server_address="10.0.0.5"))
+
+    assert failed(await play(model)) == {
+        (1, "channels"): "connection: The connection failed. Check the address 10.0.0.5."
+    }
+
+
 async def test_a_connection_lost_in_a_reply_fails_only_its_task() -> None:
     failure = ModelFailed("The connection failed.", kind="connection", partial=True)
     report = await play(

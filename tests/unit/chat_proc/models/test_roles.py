@@ -67,7 +67,9 @@ def test_the_fallback_is_there_when_it_is_set() -> None:
 def test_an_unavailable_role_is_named_in_the_error() -> None:
     with pytest.raises(BadModelSetting, match=r"models\.roles\.title: It is 'gpt'; expected"):
         choose(KEYS, {"title": "gpt"})
-    with pytest.raises(BadModelSetting, match=r"EVERTURN_FALLBACK_MODEL: It names openai, but OPENAI_API_KEY"):
+    with pytest.raises(
+        BadModelSetting, match=r"EVERTURN_FALLBACK_MODEL: It names a model of openai, but OPENAI_API_KEY"
+    ):
         choose(KEYS, {}, "openai:gpt-x")
 
 

@@ -48,7 +48,7 @@ def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> 
 
 def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]:
     """The actions that a reply contains as JSON: its calls, or else its final action. JSON that may be meant as part of
-    an answer is not one.
+    an answer is not an action.
 
     A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply: a
     model may quote one that it has read. An example in a code fence at the end counts only with that key.

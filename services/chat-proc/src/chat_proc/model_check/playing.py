@@ -115,7 +115,7 @@ async def _play(model: LanguageModel, codec: Codec, task: Task, limit_s: float) 
         reply = await reading.read(model, build_request(codec, task, model.traits))
         task.judge(reply, codec.name)
 
-    judgement = await _try(judge, limit_s)
+    judgement = await _try(judge, model.traits, limit_s)
     if judgement.failure == "timeout" and reading.last_retry:
         reason = f"{judgement.reason} It was retrying after a failure: {reading.last_retry}."
         judgement = replace(judgement, reason=reason)
@@ -152,7 +152,7 @@ async def _play_structured(model: LanguageModel, limit_s: float) -> Outcome:
         )
         levels.append(result.level)
 
-    judgement = await _try(judge, limit_s)
+    judgement = await _try(judge, model.traits, limit_s)
     return Outcome(
         STRUCTURED,
         STRUCTURED_NAME,
@@ -171,7 +171,7 @@ def _check_person(fields: Mapping[str, Any]) -> None:
         raise ValueError("the facts are not those of the text")
 
 
-async def _try(judge: Callable[[], Awaitable[None]], limit_s: float) -> Judgement:
+async def _try(judge: Callable[[], Awaitable[None]], traits: ModelTraits, limit_s: float) -> Judgement:
     try:
         async with asyncio.timeout(limit_s):
             await judge()
@@ -180,11 +180,11 @@ async def _try(judge: Callable[[], Awaitable[None]], limit_s: float) -> Judgemen
     except TimeoutError:
         return Judgement("error", f"There was no whole reply within {limit_s:g} s.", "timeout")
     except ModelFailed as failure:
-        return _explain(failure)
+        return _explain(failure, traits)
     except StructuredCallFailed as failed:
         match failed.__cause__:
             case ModelFailed() as failure:
-                return _explain(failure)
+                return _explain(failure, traits)
             case TimeoutError():
                 return Judgement("error", failed.detail, "timeout")
             case _:
@@ -192,9 +192,12 @@ async def _try(judge: Callable[[], Awaitable[None]], limit_s: float) -> Judgemen
     return Judgement("ok")
 
 
-def _explain(failure: ModelFailed) -> Judgement:
-    said = f" The provider said: {failure.provider_text}" if failure.provider_text else ""
-    reason = f"{failure.kind}: {failure.detail}{said}"
+def _explain(failure: ModelFailed, traits: ModelTraits) -> Judgement:
+    if failure.kind == "connection":
+        more = f" Check the address {traits.server_address}." if traits.server_address and not failure.partial else ""
+    else:
+        more = f" The provider said: {failure.provider_text}" if failure.provider_text else ""
+    reason = f"{failure.kind}: {failure.detail}{more}"
     return Judgement("error", reason, failure.kind, is_lasting=failure.kind in LASTING and not failure.partial)
 
 

@@ -14,6 +14,12 @@ from everturn.models.port import CodecName, ModelTraits, ModelUsage
 MAX_REASON_CHARS: Final = 500
 _PREFERENCE: Final[tuple[CodecName, ...]] = ("native", "channels", "json")
 """Which codec is recommended if several do equally well."""
+_FORMS: Final[Mapping[str, str]] = {
+    "native": "by a forced tool call",
+    "json": "by JSON mode",
+    "plain": "from plain text",
+}
+"""How a structured call succeeded, by its level."""
 _LINE_END: Final = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -157,7 +163,7 @@ def _list_totals(sums: Sequence[CodecReport]) -> list[list[str]]:
 def _conclude(report: CheckReport) -> Iterator[str]:
     for each in report.outcomes:
         if each.level:
-            yield f"Structured calls: at the level {each.level}, after {_count_calls(each.calls)}."
+            yield f"Structured calls: {_FORMS[each.level]}, after {_count_calls(each.calls)}."
     if finished := [each for each in report.outcomes if each.finish is not None]:
         is_estimated = any(each.usage.estimated for each in finished)
         reasons = ", ".join(sorted({each.finish for each in finished if each.finish is not None}))

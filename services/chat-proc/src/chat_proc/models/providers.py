@@ -195,7 +195,7 @@ _ENDPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 class BadModelSetting(Invalid):
-    """The setting of a model can't be used."""
+    """A model setting is invalid."""
 
 
 def check_endpoint_name(name: str) -> str:
@@ -243,25 +243,30 @@ def _read_setting(
         return ModelChoice(prefix, name, why)
     if name and (endpoint := endpoints.get(prefix)):
         if not endpoint.has_key(environment):
-            raise BadModelSetting(f"It names the endpoint {prefix}, but its `key_env`, {endpoint.key_env}, is not set.")
+            raise BadModelSetting(
+                f"It names a model of the endpoint {prefix}, but the variable in its `key_env`, {endpoint.key_env}, is "
+                "not set. Set it, or remove `key_env` if the server needs no key."
+            )
         return ModelChoice(prefix, name, why)
     forms = ", ".join(f"'{known}:<name>'" for known in (*PROVIDERS, *endpoints))
-    raise BadModelSetting(f"It is {setting!r}; expected {forms} or '{OFFLINE}'.")
+    raise BadModelSetting(
+        f"It is {setting!r}; expected {forms} or '{OFFLINE}'. Put the provider or the endpoint in front of the name."
+    )
 
 
 def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
     for name in provider.required:
         if not environment.get(name, "").strip():
-            raise BadModelSetting(f"It names {prefix}, but {name} is not set.")
+            raise BadModelSetting(f"It names a model of {prefix}, but {name} is not set. Set it.")
     if _find_key(provider, environment) is not None:
         return
     if provider.try_explain is not None:
         if remedy := provider.try_explain():
-            raise BadModelSetting(f"It names {prefix}, but there are no credentials for it. {remedy}")
+            raise BadModelSetting(f"It names a model of {prefix}, but there are no credentials for it. {remedy}")
         return
     keys = tuple(provider.keys)
     missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
-    raise BadModelSetting(f"It names {prefix}, but {missing} (a server without keys accepts any value).")
+    raise BadModelSetting(f"It names a model of {prefix}, but {missing} (a server without keys accepts any value).")
 
 
 def _check_development(environment: Mapping[str, str]) -> None:

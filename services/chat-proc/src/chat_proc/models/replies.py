@@ -254,7 +254,7 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
             )
         case _:
             return ModelFailed(
-                f"The connection to the provider failed: {type(error).__name__}.",
+                "The connection to the model's server failed.",
                 kind="connection",
                 retryable=True,
                 provider_text=provider_text,
