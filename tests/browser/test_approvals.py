@@ -45,6 +45,9 @@ async def test_an_approved_call_is_made(person: Person, harness: Any) -> None:
     await expect(person.reply).to_contain_text("mail.send was approved.")
     await person.reply.get_by_role("button", name="Step mail.send, done").click()
     await expect(person.reply).to_contain_text("characters to ann@example.org")
+    await expect(
+        person.reply.get_by_role("button", name="Copy answer")
+    ).to_be_visible()  # only of a turn that has ended
     (turn,) = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert [(approval.state, turn.answer) for approval in turn.approvals] == [("approved", "That is settled.")]
 
