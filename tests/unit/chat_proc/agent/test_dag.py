@@ -616,3 +616,36 @@ async def test_the_title_is_recorded_once_whatever_lanes_commit() -> None:
     await bench.work()
 
     assert sum(isinstance(block.body, TitleBody) for block in bench.blocks) == 1
+
+
+async def test_a_steer_while_the_plan_is_made_leads_to_a_plain_loop() -> None:
+    bench = build(planned=lambda _step, _text: [Pause(asyncio.Event())])
+    await bench.say("Do all of it.")
+    _, task = await interrupt_steps(bench, when=1)
+
+    await bench.signal(STEER, "Only greet me.")
+    await asyncio.wait_for(task, 10)
+
+    assert (results(bench), bench.texts(CompletionBody)) == ({}, ["Answered in a loop."])
+    await check_conversation(bench)
+
+
+async def test_a_followup_between_two_workers_replaces_the_draft_of_the_answer() -> None:
+    answers = iter([[Say("All"), Pause(asyncio.Event())], "All of it, with x."])
+    judgements = iter([judge("done"), judge("replan", {"x": ""}), judge("done")])
+    bench = build(judged=lambda _step, _text: next(judgements), answered=lambda _step, _text: next(answers))
+    await bench.say("Do all of it.")
+    first = bench.hire()
+    task = asyncio.create_task(first.work())
+    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+    first.gate.dead.set()
+    await task
+
+    await bench.signal(FOLLOWUP, "And x.")
+    bench.expire_lease()
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("aex", "ok")
+    assert bench.texts(CompletionBody) == ["All of it, with x."]
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)

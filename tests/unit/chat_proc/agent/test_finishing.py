@@ -119,6 +119,24 @@ async def test_a_followup_in_the_synthesis_is_handled_before_the_turn_ends() -> 
     await check_conversation(bench)
 
 
+async def test_a_followup_after_a_draft_is_covered_by_one_answer() -> None:
+    """The worker died in the synthesis: nobody has seen the draft."""
+    bench = Bench(CALL, "Draft.", tools=[DemoTool()], codec="native", synthesis="on")
+    bench.model.add([Say("The wh"), Pause(60.0)])
+    await bench.say("Echo a.")
+    await bench.hire(failpoint="turn.mid_stream:4:raise").work()
+    await bench.signal(SignalKind.FOLLOWUP, "And b.")
+
+    bench.expire_lease()
+    bench.model.add("Draft of both.", "Both, whole.")
+    await bench.work()
+
+    assert bench.texts(CompletionBody) == ["Both, whole."]
+    assert [row.status for row in bench.turn_rows] == [bench.turn_rows[0].status]
+    assert bench.exits[-1].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
 async def test_a_native_turn_gets_its_summary_and_suggestions_from_a_structured_call() -> None:
     notes = ScriptedModel([json.dumps(NOTES)])
     bench = Bench(CALL, "Answer.", tools=[DemoTool()], codec="native", summary_model=notes)

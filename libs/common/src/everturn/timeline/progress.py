@@ -293,11 +293,14 @@ class TurnProgress:
                 self.deferred = given if round_number == block.round else None
             case SignalBody() if block.type is BlockType.USER_STEER:
                 self.steer_round = max(self.steer_round, block.round)
+                self._drop_draft()
             case SignalBody():
                 self.followup_round = max(self.followup_round, block.round)
                 self.earned_credit += 1
+                self._drop_draft()
             case EventBody(credit=credit) if block.round > 0:
                 self.earned_credit += credit
+                self._drop_draft()
             case TitleBody():
                 self.is_titled = True
             case PlanAckBody():
@@ -311,6 +314,11 @@ class TurnProgress:
                 self._questions[call_id] = replace(asked, outcome=outcome, settled_at=block.ts)
             case _:
                 """Does not change how far the turn is."""
+
+    def _drop_draft(self) -> None:
+        """A draft that nobody has seen is out of date once a message follows it: the next answer covers both."""
+        if self._answer is not None and isinstance(self._answer.body, AttemptBody) and self._answer.body.shown == "":
+            self._answer = None
 
 
 def fold_progress(blocks: Iterable[Block]) -> TurnProgress:

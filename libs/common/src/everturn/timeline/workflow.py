@@ -93,8 +93,8 @@ class Workflow:
     def find_phase(self, *, is_finalizing: bool = False) -> Phase:
         """What comes next. With `is_finalizing` no more steps begin: a steer came last."""
         if self._decision is None:
-            # A turn that another worker began as a plain loop stays one.
-            return Phase.LOOP if self._has_rounds else Phase.PLAN
+            # A turn that another worker began as a plain loop stays one. After a steer there is nothing to plan.
+            return Phase.LOOP if self._has_rounds or is_finalizing else Phase.PLAN
         if self._decision == "unplanned":
             return Phase.LOOP
         if self.running:

@@ -16,7 +16,7 @@ from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
-from chat_proc.agent.finishing import TurnFinisher
+from chat_proc.agent.finishing import TurnFinisher, is_hidden
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompting import TurnPrompts
@@ -115,9 +115,10 @@ class AgentLoop:
                 case FinishTurn() as step:
                     limit = round_limit(self._limits, turn.progress)
                     lost = takeovers if resumed else 0
-                    end = await self._finisher.run(turn, prompts.codec, step, limit, takeovers=lost)
-                    if (closed := await self._end(turn, compaction, end)) is not None:
-                        return closed
+                    if not await self._replace_draft(turn, step):
+                        end = await self._finisher.run(turn, prompts.codec, step, limit, takeovers=lost)
+                        if (closed := await self._end(turn, compaction, end)) is not None:
+                            return closed
                 case GenerateRound(round=number):
                     end = await self._fold(turn, number)
                     if end is None and turn.handover:
@@ -190,6 +191,18 @@ class AgentLoop:
                 continue
             return None
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
+
+    async def _replace_draft(self, turn: LeasedTurn, step: FinishTurn) -> bool:
+        """Fold messages that arrived before a draft was shown, so that the next round covers them, too. False if there
+        are none, or no round is left for them, or they end the turn: then the draft becomes the answer."""
+        if not is_hidden(step.attempt):
+            return False
+        signals = await turn.inbox.load_unseen()
+        wanted = [signal for signal in signals if needs_response(signal)]
+        last = turn.progress.sealed_round
+        if not wanted or through_last_end(signals) or not has_room_for(self._limits, turn.progress, wanted, after=last):
+            return False
+        return await self._fold(turn, last + 1) is None
 
     async def _execute(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
         """Run the calls of a round in order, those that wait for a person last. Consecutive ones that neither write

@@ -64,6 +64,8 @@ class DagLoop(AgentLoop):
             workflow, pending = fold_workflow(turn.turn_blocks), turn.progress.next_step()
             phase, cap = self._find_phase(turn, workflow)
             if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
+                if await self._replace_draft(turn, pending):
+                    continue
                 end = await self._finish(turn, workflow, pending, cap, takeovers)
                 takeovers = 0
             elif phase is Phase.LOOP:
