@@ -1,13 +1,16 @@
 """What must hold of a conversation whose turns have ended, whatever happened on the way."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import pytest
 
 from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL_TYPES
+from everturn.models.port import PromptMessage, TextPart, ToolCallPart, ToolResultPart
 from everturn.timeline.blocks import (
     Author,
     Block,
@@ -132,3 +135,20 @@ async def finds_gap(bench: Bench, cursor: EventCursor) -> bool:
             return True
         cursor = entry.events[-1].id
     return cursor < bench.last_published
+
+
+def flatten(messages: Sequence[PromptMessage]) -> list[tuple[Any, ...]]:
+    """The parts in order, without cache points."""
+    flat: list[tuple[Any, ...]] = []
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case TextPart(text=text):
+                    flat.append((message.role, text))
+                case ToolCallPart(call_id=call_id, name=name, arguments=arguments):
+                    flat.append((message.role, call_id, name, arguments))
+                case ToolResultPart(call_id=call_id, text=text):
+                    flat.append((message.role, call_id, text))
+                case _:
+                    raise AssertionError(part)
+    return flat

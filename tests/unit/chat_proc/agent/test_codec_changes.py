@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from turn_harness.checks import check_conversation
+from turn_harness.checks import check_conversation, flatten
 from turn_harness.harness import Bench
 from turn_harness.replies import answer_in, call_in
 from turn_harness.tools import DemoTool
 
 from everturn.core.metrics import PROMPT_BREAKS
 from everturn.lifecycle.export_check import check_export
-from everturn.models.port import CodecName, ModelRequest, PromptMessage, TextPart, ToolCallPart, ToolResultPart
+from everturn.models.port import CodecName, ModelRequest
 from everturn.timeline.blocks import (
     BlockType,
     CompletionBody,
@@ -61,23 +60,6 @@ class SteppingModel(ScriptedModel):
         if step in ("short", "long"):
             return call_in(self._codec, "demo.echo", {"text": "word " * (400 if step == "long" else 4)})
         return answer_in(self._codec, "Done.")
-
-
-def flatten(messages: Sequence[PromptMessage]) -> list[tuple[Any, ...]]:
-    """The parts in order, without cache points."""
-    flat: list[tuple[Any, ...]] = []
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case TextPart(text=text):
-                    flat.append((message.role, text))
-                case ToolCallPart(call_id=call_id, name=name, arguments=arguments):
-                    flat.append((message.role, call_id, name, arguments))
-                case ToolResultPart(call_id=call_id, text=text):
-                    flat.append((message.role, call_id, text))
-                case _:
-                    raise AssertionError(part)
-    return flat
 
 
 async def play(codec: CodecName, turns: Sequence[tuple[str, ...]]) -> tuple[Bench, SteppingModel]:

@@ -3,11 +3,10 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from turn_harness.checks import check_conversation
+from turn_harness.checks import check_conversation, flatten
 from turn_harness.harness import Bench, until
 from turn_harness.replies import answer_in, call_in
 from turn_harness.tools import DemoTool
@@ -58,37 +57,6 @@ async def test_a_turn_calls_a_tool_and_answers_under_each_codec(codec: CodecName
     assert await answer_of(bench) == "It is a."
     assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
     await check_conversation(bench)
-
-
-@pytest.mark.parametrize("codec", CODECS)
-async def test_a_request_repeats_the_one_before_it(codec: CodecName) -> None:
-    scripts = [*[write_call(codec, str(n)) for n in range(4)], answer_in(codec, "Done.")]
-    bench = Bench(*scripts, tools=[DemoTool()], codec=codec)
-    await bench.say("Count.")
-
-    await bench.work()
-
-    requests = [flatten(request.messages) for request in bench.model.requests]
-    for earlier, later in pairwise(requests):
-        stable = earlier[:-2]  # without SOURCES POOL, which is empty, and ANNOUNCE
-        assert later[: len(stable)] == stable
-
-
-def flatten(messages: Sequence[PromptMessage]) -> list[tuple[Any, ...]]:
-    """The parts in order, without cache points."""
-    flat: list[tuple[Any, ...]] = []
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case TextPart(text=text):
-                    flat.append((message.role, text))
-                case ToolCallPart(call_id=call_id, name=name, arguments=arguments):
-                    flat.append((message.role, call_id, name, arguments))
-                case ToolResultPart(call_id=call_id, text=text):
-                    flat.append((message.role, call_id, text))
-                case _:
-                    raise AssertionError(part)
-    return flat
 
 
 async def test_native_calls_are_sent_back_with_their_results_in_call_order() -> None:
