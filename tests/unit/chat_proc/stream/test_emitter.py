@@ -9,6 +9,7 @@ from chat_proc.stream.emitter import (
     MAX_ENTRY_BYTES,
     MAX_MERGED_CHARS,
     MAX_PENDING_EVENTS,
+    TEXT_GAP_S,
     Emitter,
     EventNumbering,
 )
@@ -156,6 +157,29 @@ async def test_a_status_that_nothing_follows_is_sent(stream: HeldEvents, emitter
     emitter.emit(ConvStatus(state="running", turn_id=TURN))
 
     await until(lambda: len(stream.entries) == 1)
+
+
+async def test_the_end_of_a_text_is_sent_with_what_follows_it(stream: HeldEvents, emitter: Emitter) -> None:
+    say(emitter, "a")
+    await until(lambda: len(stream.entries) == 1)
+    emitter.emit(ChatDelta(channel="answer", instance=0, index=1, text="", completed=True, marker="answer"), 1)
+    await asyncio.sleep(0)
+    emitter.emit(ChatFollowups(items=("b",)), 1)
+    await until(lambda: len(stream.entries) == 2)
+
+    assert [event.type for event in stream.entries[1].events] == ["chat.delta", "chat.followups"]
+
+
+async def test_text_that_a_model_writes_quickly_gathers_between_entries(stream: HeldEvents, emitter: Emitter) -> None:
+    written = 0
+    began = asyncio.get_running_loop().time()
+    while (took_s := asyncio.get_running_loop().time() - began) < 10 * TEXT_GAP_S:
+        say(emitter, "a")
+        written += 1
+        await asyncio.sleep(0)
+
+    assert len(stream.entries) <= 1 + 2 * took_s / TEXT_GAP_S  # timers may ring early by a part of a millisecond
+    await until(lambda: len("".join(stream.texts_sent)) == written)
 
 
 async def test_only_neighbouring_pieces_of_one_text_become_one_event(stream: HeldEvents, emitter: Emitter) -> None:

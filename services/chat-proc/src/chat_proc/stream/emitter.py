@@ -54,6 +54,9 @@ MAX_BACKOFF_S = 2.0
 LINGER_S = 0.03
 """How long the start of a turn or of a model call, the end of its thinking or of a text, or a status waits for an event
 that goes into the same entry. Each entry costs CPU in the worker, Redis and the ingress, however little it carries."""
+TEXT_GAP_S = 0.01
+"""How long an entry waits after the one before it if it only adds text. That is less than a frame of a screen, so only
+text that models write faster than people can see gathers meanwhile."""
 
 _SHOWN_BY_REWINDS = (ChatApproval, ChatCitations, ChatFiles, ChatFollowups, ChatPlan, ChatSignal, ChatStep)
 """Events about the state of a turn, once that state is committed."""
@@ -229,6 +232,10 @@ class Emitter:
         self._needs_rewind = False
         self._closed = False
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """Wakes `run` for the events that wait for others."""
+        self._text_from_s = 0.0
+        """When the next entry with text may begin, in seconds of the loop's time."""
         self._drained = asyncio.Event()
         self._drained.set()
         self.stale = asyncio.Event()
@@ -297,14 +304,13 @@ class Emitter:
         """Publish until closed. Events that arrive while one entry is being sent form the next."""
         backoff_s = 0.05
         while not self.stale.is_set():
-            await self._wake.wait()
-            if self.stale.is_set():
-                break
             if not self._has_work():
                 self._drained.set()
-                self._wake.clear()
                 if self._closed:
                     return
+            await self._wake.wait()
+            self._wake.clear()
+            if self.stale.is_set() or not self._has_work():
                 continue
             is_published = False
             try:
@@ -328,6 +334,7 @@ class Emitter:
             elif not self.stale.is_set():
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+                self._wake.set()
         self._drained.set()
 
     def _has_work(self) -> bool:
@@ -340,6 +347,9 @@ class Emitter:
             if not self._pending:
                 return
             self._sending = Entry(self._published, self._next_batch())
+            self._text_from_s = asyncio.get_running_loop().time() + TEXT_GAP_S
+        if self._pending:  # there is more than fits into one entry, or this one is sent again
+            self._wake.set()
         entry = self._sending
         after = None if self._unchecked else entry.prev
         await self._writer.publish(self._conversation_id, entry, after=after, owner=self._owner)
@@ -400,15 +410,28 @@ class Emitter:
             self._numbering.note(data)
         else:
             self._pending.append(self._numbering.begin(data, round_number))
-        if _can_wait(data):
-            self._drained.clear()
-            asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
-        else:
-            self._notify()
+        self._drained.clear()
+        now_s = asyncio.get_running_loop().time()
+        self._wake_at(
+            now_s + LINGER_S if _can_wait(data) else self._text_from_s if isinstance(data, ChatDelta) else 0.0
+        )
         return self._pending[-1].id
 
     def _notify(self) -> None:
         self._drained.clear()
+        self._wake.set()
+
+    def _wake_at(self, at_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if at_s <= loop.time():
+            self._wake.set()
+        elif self._timer is None or at_s < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
         self._wake.set()
 
 

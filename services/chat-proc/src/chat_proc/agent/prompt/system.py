@@ -1,6 +1,7 @@
 """Composes system prompts: the topics of its codec, and the guides of the offered tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -49,6 +50,7 @@ def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1, *, code
     return "\n\n".join((*topics, *described)) + "\n"
 
 
+@cache
 def load_topic(name: str) -> str:
     """The text of `<name>.md`. Raises FileNotFoundError."""
     return files(_PACKAGE).joinpath(f"{name}.md").read_text(encoding="utf-8").strip()
