@@ -132,7 +132,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
             "models.endpoints.local.key_env: Name a variable in capital letters that ends in KEY",
         ),
         (f"[models.endpoints.openai]\nprotocol = 'openai'\n{URL}", "An endpoint can't be named openai"),
-        (f"[models.endpoints.'a:b']\nprotocol = 'openai'\n{URL}", "Name an endpoint with at most 40 of a-z"),
+        (f"[models.endpoints.'a:b']\nprotocol = 'openai'\n{URL}", "Name an endpoint with 1 to 40 characters of a-z"),
         ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Extra inputs are not permitted"),
         ("[models.cards.m]\nabilities = ['magic']", "abilities.0: Input should be 'tool_call', 'parallel_tool_calls'"),
         ("[models.cards.m]\nprice = 'free'", "models.cards.m.price: Write prices such as { input = 1.0"),

@@ -86,7 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_models(words: Sequence[str]) -> int:
     """Run the platform's command: it needs the keys and the configuration of a worker, which no server hands out."""
     if find_spec(PLATFORM) is None:
-        raise BadUsage("Models are checked where a worker runs: see docs/models.md of your version of Everturn.")
+        raise BadUsage(
+            "This command needs the Everturn platform, which is not installed here. Run it where a worker runs: see "
+            "docs/models.md."
+        )
     return subprocess.run([sys.executable, "-m", PLATFORM, "models", *words], check=False).returncode
 
 

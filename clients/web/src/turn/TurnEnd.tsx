@@ -42,7 +42,7 @@ function Outcome({ turn, isLast }: TurnEndProps): JSX.Element | null {
     case "cancelled":
       return <p className={styles.state}>This answer was cancelled.</p>;
     case "capped":
-      return <Unfinished canContinue={isLast}>This answer was cut off: it reached a limit.</Unfinished>;
+      return <Unfinished canContinue={isLast}>The agent reached a limit, so this answer may be incomplete.</Unfinished>;
     case "cut":
       return <Unfinished canContinue={isLast && mayGoOn(turn.cut_reason)}>{describeCut(turn.cut_reason)}</Unfinished>;
     // A newer server may know other reasons.
@@ -68,7 +68,7 @@ function describeCut(reason: CutReason): string {
     case "server_error":
       return "This answer was cut off: the server failed.";
     case "provider_error":
-      return "This answer was cut off: the connection to the model was lost.";
+      return "This answer was cut off: the model stopped answering.";
     default:
       return "This answer is incomplete.";
   }

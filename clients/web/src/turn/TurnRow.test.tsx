@@ -187,7 +187,7 @@ test("an answer that was cut off can be continued if it is the last one", async 
   const turn = buildTurn({ outcome: "capped", texts: [buildText()] });
   const { unmount } = show(turn);
 
-  expect(screen.getByText(/it reached a limit/)).toBeVisible();
+  expect(screen.getByText(/the agent reached a limit/i)).toBeVisible();
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
   expect(actions.send).toHaveBeenLastCalledWith("Continue.");
   unmount();
@@ -201,7 +201,7 @@ test.each([
   ["content_filter", /content filter/, 0],
   ["refusal", /declined/, 0],
   ["incomplete", /the model stopped too early/, 1],
-  ["provider_error", /the connection to the model was lost/, 1],
+  ["provider_error", /the model stopped answering/, 1],
   ["server_error", /the server failed/, 1],
   ["newer" as "length", /is incomplete/, 1],
 ] as const)("an answer that was cut off says why: %s", (cut_reason, words, buttons) => {

@@ -181,7 +181,7 @@ def test_a_model_without_credentials_is_refused_at_the_start(monkeypatch: pytest
         with pytest.raises(BadModelSetting, match=f"names a model of vertex, but {missing} is not set"):
             choose_model({name: value for name, value in environment.items() if name != missing})
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
-    with pytest.raises(BadModelSetting, match=r"there are no credentials for it\. Set GOOGLE_APPLICATION_CREDENTIALS"):
+    with pytest.raises(BadModelSetting, match=r"its credentials were not found\. Set GOOGLE_APPLICATION_CREDENTIALS"):
         choose_model(environment)
 
 

@@ -126,7 +126,7 @@ async def test_notes_of_a_refused_action_are_rewound() -> None:
 
     await run(bench)
 
-    assert "There is no tool" in bench.texts(NoticeBody)[0]
+    assert "does not exist" in bench.texts(NoticeBody)[0]
     assert [text.channel for text in bench.state().turns[0].texts] == ["answer"]
     await check_conversation(bench)
 

@@ -165,7 +165,7 @@ async def test_a_tool_that_was_not_chosen_can_not_be_called() -> None:
     await bench.work()
 
     assert tools[9].calls.total() == 0
-    assert "There is no tool" in bench.texts(NoticeBody)[0]
+    assert "does not exist" in bench.texts(NoticeBody)[0]
 
 
 @pytest.mark.parametrize("reply", ["What?", '{"tools": []}', '{"tools": ["shop.nothing"]}'])

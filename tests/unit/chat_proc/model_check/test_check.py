@@ -192,7 +192,7 @@ async def test_a_silent_model_ends_a_task_and_not_the_check() -> None:
 
     report = await play(build_model(write), limit_s=0.5)
 
-    assert failed(report) == {(8, "json"): "There was no whole reply within 0.5 s."}
+    assert failed(report) == {(8, "json"): "No complete reply arrived within 0.5 s."}
     assert len(report.outcomes) == len(TASKS) * len(CODECS) + 1
 
 

@@ -8,7 +8,7 @@ from chat_proc.models.roles import ModelChoice
 
 
 def test_without_keys_and_setting_the_offline_demo_runs() -> None:
-    assert choose_model({}) == ModelChoice("offline", "offline", "no key and no EVERTURN_MODEL are set")
+    assert choose_model({}) == ModelChoice("offline", "offline", "neither an API key nor EVERTURN_MODEL is set")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,10 @@ def test_a_plan_shows_its_marks() -> None:
         ({"outcome": "cancelled"}, "This answer was cancelled."),
         ({"outcome": "completed"}, ""),
         ({"outcome": "stopped"}, "You stopped this answer."),
-        ({"outcome": "capped"}, 'This answer was cut off: it reached a limit. Send "continue" for the rest.'),
+        (
+            {"outcome": "capped"},
+            'The agent reached a limit, so this answer may be incomplete. Send "continue" for the rest.',
+        ),
         ({"outcome": "unknown"}, "This answer ended early."),
         (
             {"outcome": "cut", "cut_reason": "length"},

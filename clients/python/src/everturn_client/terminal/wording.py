@@ -157,7 +157,7 @@ _CUT_BECAUSE = {
     "refusal": "the model declined to continue",
     "size_limit": "it reached the size limit of this installation",
     "incomplete": "the model stopped too early",
-    "provider_error": "the connection to the model was lost",
+    "provider_error": "the model stopped answering",
     "server_error": "the server failed",
 }
 
@@ -181,7 +181,7 @@ def render_end(turn: TurnView) -> str:
         case "stopped":
             return "You stopped this answer."
         case "capped":
-            return f"This answer was cut off: it reached a limit.{_CONTINUE}"
+            return f"The agent reached a limit, so this answer may be incomplete.{_CONTINUE}"
         case "cut":
             return render_cut(turn.cut_reason or "")
         case "unknown":

@@ -170,7 +170,7 @@ async def _read(model: LanguageModel, request: ModelRequest, reply: _SummaryRepl
                     reply.usage, reply.counts = usage, reason != "refusal"
                     return
                 case _:
-                    """Reasoning is no summary."""
+                    """Reasoning is not part of the summary."""
             if len(reply.text) > MAX_REPLY_CHARS:
                 reply.counts = True
                 return

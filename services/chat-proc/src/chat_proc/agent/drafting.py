@@ -179,7 +179,10 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
     except Invalid as refused:
         return Repair("bad_tool_call", refused.detail)
     if spec.takes_code and not (code or "").strip():
-        return Repair("call_without_code", f"{tool_id} runs a program, and the reply has none for it.")
+        return Repair(
+            "call_without_code",
+            f"{tool_id} needs a program, but the reply does not contain one. Call it again with its program.",
+        )
     return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)
 
 

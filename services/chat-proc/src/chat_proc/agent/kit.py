@@ -86,10 +86,10 @@ class TurnKit:
     """The tools among which a turn chooses if there are more than `selection_threshold`: those of the operator."""
     selection_threshold: int = 12
     selection_model: LanguageModel | None = None
-    """Chooses tools; the deciding model if there is none."""
+    """Chooses tools; None means the deciding model."""
     synthesis: Synthesis = "auto"
     synthesis_model: LanguageModel | None = None
-    """Writes answers from the steps of a turn; the deciding model if there is none."""
+    """Writes answers from the steps of a turn; None means the deciding model."""
     workflow: Workflow = "loop"
     hinted: Mapping[str, "TurnKit"] = field(default_factory=lambda: {})
     """The kits of steps that a plan gives to another model, by the role of that model."""

@@ -148,7 +148,7 @@ def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
     return Repair(
         "not_while_finalizing",
         f"{use.spec.tool_id} was not called: the user has steered the turn, so only tools that complete the work may be"
-        f" called now. Allowed tools: {', '.join(allowed) or 'none'}. Complete as the steer asks.",
+        f" called now. Allowed tools: {', '.join(allowed) or 'none'}. Finish the turn as the user's last message asks.",
     )
 
 

@@ -313,7 +313,7 @@ class ToolRegistry:
         like = [known_id for known_id in known if known_id.rpartition(".")[2] == name]
         guess = (like or get_close_matches(tool_id, known, n=1, cutoff=0.5))[:1]
         hint = f" Did you mean {guess[0]}?" if guess else ""
-        return f"There is no tool {tool_id!a}.{hint} The tools are: {', '.join(known) or 'none'}."
+        return f"The tool {tool_id!a} does not exist.{hint} The tools are: {', '.join(known) or 'none'}."
 
 
 def validate_strictly(model: type[BaseModel], params: Mapping[str, object]) -> BaseModel:

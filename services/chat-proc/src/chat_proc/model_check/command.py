@@ -31,7 +31,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         description="Give a model twelve small tasks with each codec, and recommend one. The calls cost money. Exit "
         "status: 0 if the recommended codec passes all required tasks, 1 if not, 2 if a setting is invalid.",
     )
-    check.add_argument("name", nargs="?", default="", help="as in EVERTURN_MODEL (default: the model of turns)")
+    check.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        help="a model such as openai:<name>, as in EVERTURN_MODEL (default: the model of the role decision)",
+    )
     check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
     return parser.parse_args(arguments)
 
@@ -94,7 +99,7 @@ def _describe_model(traits: ModelTraits) -> str:
     reply = "replies of unknown length" if traits.max_output_tokens is None else f"{traits.max_output_tokens:,} a reply"
     price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
     per = "" if traits.price is None else " per million input and output tokens"
-    return f"model {traits.ledger_name}: {traits.context_tokens:,} tokens, {reply}; {able}; {price}{per}"
+    return f"model {traits.ledger_name}: context of {traits.context_tokens:,} tokens, {reply}; {able}; {price}{per}"
 
 
 def _print(lines: Iterable[str]) -> None:

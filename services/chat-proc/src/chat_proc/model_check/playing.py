@@ -1,4 +1,4 @@
-"""Plays the tasks of a check against a model, one after the other, and measures its replies."""
+"""Runs the tasks of a check against a model, one after another, and measures its replies."""
 
 import asyncio
 import hashlib
@@ -117,7 +117,7 @@ async def _play(model: LanguageModel, codec: Codec, task: Task, limit_s: float) 
 
     judgement = await _try(judge, model.traits, limit_s)
     if judgement.failure == "timeout" and reading.last_retry:
-        reason = f"{judgement.reason} It was retrying after a failure: {reading.last_retry}."
+        reason = f"{judgement.reason} Everturn was retrying after this failure: {reading.last_retry}."
         judgement = replace(judgement, reason=reason)
     return Outcome(
         task.number,
@@ -178,7 +178,7 @@ async def _try(judge: Callable[[], Awaitable[None]], traits: ModelTraits, limit_
     except Wrong as wrong:
         return Judgement("wrong", str(wrong))
     except TimeoutError:
-        return Judgement("error", f"There was no whole reply within {limit_s:g} s.", "timeout")
+        return Judgement("error", f"No complete reply arrived within {limit_s:g} s.", "timeout")
     except ModelFailed as failure:
         return _explain(failure, traits)
     except StructuredCallFailed as failed:

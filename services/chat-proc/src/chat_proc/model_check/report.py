@@ -201,7 +201,7 @@ def build_json(report: CheckReport) -> Mapping[str, object]:
         "configured_codec": report.configured,
         "recommended_codec": best.codec if best else None,
         "usable": report.is_usable,
-        "whole": report.is_whole,
+        "complete": report.is_whole,
         "codecs": [asdict(report.sum_up(codec)) for codec in CODECS],
         "usage": asdict(report.usage),
         "tasks": [_build_task(each) for each in report.outcomes],

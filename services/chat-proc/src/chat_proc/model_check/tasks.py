@@ -130,7 +130,7 @@ class ReadReply:
         if not work.calls:
             raise Wrong(f"it answered instead of calling a tool: {quote(work.answer.text if work.answer else '')}")
         if work.answer is not None:
-            raise Wrong("it answered beside its call")
+            raise Wrong("it called a tool and also answered")
         return work.calls
 
     def read_answer(self) -> str:
@@ -385,7 +385,7 @@ TASKS: Final = (
     Task(
         12,
         "image",
-        "Which color does the attached picture have? Answer with one word.",
+        "What color is the attached picture? Answer with one word.",
         judge=_check_answer(r"\bred\b", "red"),
         required=False,
         image=RED_PNG,

@@ -201,7 +201,9 @@ class BadModelSetting(Invalid):
 def check_endpoint_name(name: str) -> str:
     """Return the name of an endpoint. Raises ValueError if models can't be named after it."""
     if not _ENDPOINT_NAME.fullmatch(name):
-        raise ValueError("Name an endpoint with at most 40 of a-z, 0-9, _ and -")
+        raise ValueError(
+            "Name an endpoint with 1 to 40 characters of a-z, 0-9, _ and -, beginning with a letter or digit"
+        )
     if name in {*PROVIDERS, OFFLINE, SCRIPTED}:
         raise ValueError(f"An endpoint can't be named {name}, which already has a meaning in names of models")
     return name
@@ -215,7 +217,7 @@ def choose_model(environment: Mapping[str, str], endpoints: Mapping[str, Endpoin
     for prefix, provider in PROVIDERS.items():
         if provider.default_model and (key := _find_key(provider, environment)):
             return ModelChoice(prefix, provider.default_model, f"{key} is set")
-    return ModelChoice(OFFLINE, OFFLINE, "no key and no EVERTURN_MODEL are set")
+    return ModelChoice(OFFLINE, OFFLINE, "neither an API key nor EVERTURN_MODEL is set")
 
 
 def read_choice(
@@ -250,7 +252,8 @@ def _read_setting(
         return ModelChoice(prefix, name, why)
     forms = ", ".join(f"'{known}:<name>'" for known in (*PROVIDERS, *endpoints))
     raise BadModelSetting(
-        f"It is {setting!r}; expected {forms} or '{OFFLINE}'. Put the provider or the endpoint in front of the name."
+        f"{setting!r} is not in a known format; expected {forms} or '{OFFLINE}'. "
+        "Put the provider or the endpoint in front of the name."
     )
 
 
@@ -262,11 +265,13 @@ def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, 
         return
     if provider.try_explain is not None:
         if remedy := provider.try_explain():
-            raise BadModelSetting(f"It names a model of {prefix}, but there are no credentials for it. {remedy}")
+            raise BadModelSetting(f"It names a model of {prefix}, but its credentials were not found. {remedy}")
         return
     keys = tuple(provider.keys)
     missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
-    raise BadModelSetting(f"It names a model of {prefix}, but {missing} (a server without keys accepts any value).")
+    raise BadModelSetting(
+        f"It names a model of {prefix}, but {missing}. Set a key, or any value if your server needs none."
+    )
 
 
 def _check_development(environment: Mapping[str, str]) -> None:

@@ -296,7 +296,7 @@ def build_error_object_failure(error: Mapping[str, object], headers: Mapping[str
 def build_cut_failure(headers: Mapping[str, str], now: datetime, *, has_events: bool) -> ModelFailed:
     """The failure for a stream without a final event; `headers` are those of the response.
 
-    A response that is no stream usually means a wrong address, but a gateway can also send one once, such as a page
+    A response that is not a stream usually means a wrong address, but a gateway can also send one once, such as a page
     that says it is busy.
     """
     content_type = headers.get("content-type", "")

@@ -250,7 +250,7 @@ class _Attempt:
                     case ToolCallDelta():
                         chars += len(piece.name) + len(piece.arguments) or 1
                     case ModelRetry():
-                        """It is no part of the reply."""
+                        """It is not part of the reply."""
                 if chars > self._max_chars:
                     detail = f"The reply is longer than {self._max_chars} characters."
                     raise ModelFailed(detail, kind="reply_too_long")
