@@ -5,18 +5,28 @@ import json
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import Bench
+from turn_harness.harness import Bench, until
 from turn_harness.tools import DemoTool, TextParams
 
-from chat_proc.agent.tool_selection import MAX_CHOSEN, MAX_QUESTION_CHARS, build_selection_messages, choose_tools
+from chat_proc.agent import tool_selection
+from chat_proc.agent.tool_selection import MAX_CHOSEN, MAX_REQUEST_CHARS, build_selection_messages
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.models.calls import CallTracker
 from chat_proc.models.structured import TOOL_NAME, StructuredLimits
 from everturn.events.model import ChatPhase
-from everturn.models.port import CodecName, ModelFailed, ModelTraits, TextPart
-from everturn.timeline.blocks import CompletionBody, NoticeBody
+from everturn.models.port import ModelFailed, ModelTraits, TextPart
+from everturn.timeline.blocks import CompletionBody, NoticeBody, TurnHeaderBody
+from everturn.timeline.turns import SignalKind
 from everturn.turns.model import Effect
-from everturn_testing.models.scripted_model import Call, Fail, Finish, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import (
+    SCRIPTED_TRAITS,
+    Call,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    Script,
+    ScriptedModel,
+)
 
 TRAITS = ModelTraits("small", 10_000, False, False, abilities=frozenset({"tool_call"}))
 
@@ -25,16 +35,18 @@ def spec(tool_id: str, summary: str = "Does something.") -> ToolSpec:
     return ToolSpec(tool_id, summary, "A secret guide.", TextParams, Effect.PURE)
 
 
-TOOLS = (spec("react.read"), *(spec(f"crm.tool_{number}") for number in range(30)), spec("react.write"))
-
-
 def reply(*ids: str) -> list[Call]:
     return [Call(TOOL_NAME, json.dumps({"tools": ids}))]
 
 
-async def choose(*scripts: Script, question: str = "Who bought most?") -> tuple[str, ...] | None:
-    model = ScriptedModel(scripts, traits=TRAITS)
-    return await choose_tools(model, question, TOOLS, tracker=CallTracker(TRAITS, "selection"))
+async def choose(*scripts: Script) -> tuple[str, ...] | None:
+    """The tools that a turn offers after these replies."""
+    bench = select_from(many_tools(), *scripts, "Done.", traits=TRAITS)
+    await bench.say("Who bought most?")
+    await bench.work()
+    assert (bench.texts(CompletionBody), bench.model.requests[-1].force_tool) == (["Done."], "")
+    (header,) = [block.body for block in bench.blocks if isinstance(block.body, TurnHeaderBody)]
+    return header.tools
 
 
 def read_user_text(question: str, *tools: ToolSpec) -> str:
@@ -44,43 +56,40 @@ def read_user_text(question: str, *tools: ToolSpec) -> str:
 
 
 async def test_one_call_chooses_from_thirty_tools() -> None:
-    model = ScriptedModel([reply("crm.tool_7", "crm.tool_2")], traits=TRAITS)
-    tracker = CallTracker(TRAITS, "selection")
+    bench = select_from(many_tools(), reply("shop.tool_7", "shop.tool_2"), "Done.", traits=TRAITS)
+    await bench.say("Who bought most?")
 
-    chosen = await choose_tools(model, "Who bought most?", TOOLS, tracker=tracker)
+    await bench.work()
 
-    assert chosen == ("crm.tool_2", "crm.tool_7")
-    assert tracker.count == 1
-    assert [event.role for event in tracker.build_events()] == ["selection"]
-    sent = str(model.requests[0])
-    assert "Who bought most?" in sent
-    assert "crm.tool_29" in sent
-    assert "react." not in sent
-    assert "secret guide" not in sent
+    asked, offering = bench.model.requests
+    assert [tool.name for tool in offering.tools if tool.name.startswith("shop__")] == ["shop__tool_2", "shop__tool_7"]
+    assert [event.role for _, event in bench.platform.usage] == ["selection", "decision"]
+    assert "Who bought most?" in str(asked) and "shop.tool_29" in str(asked)
+    assert "react." not in str(asked)
 
 
 async def test_unknown_repeated_and_surplus_ids_are_dropped() -> None:
-    named = ["crm.tool_9", "crm.other", " crm.tool_9 ", *(f"crm.tool_{number}" for number in range(20, 30))]
+    named = ["shop.tool_9", "shop.other", " shop.tool_9 ", *(f"shop.tool_{number}" for number in range(20, 30))]
 
     chosen = await choose(reply(*named))
 
-    assert chosen == ("crm.tool_9", *(f"crm.tool_{number}" for number in range(20, 25)))
+    assert chosen == ("shop.tool_9", *(f"shop.tool_{number}" for number in range(20, 25)))
     assert len(chosen) == MAX_CHOSEN
 
 
 async def test_the_tools_of_the_loop_can_not_be_chosen() -> None:
-    assert await choose(reply("react.read", "crm.tool_1")) == ("crm.tool_1",)
+    assert await choose(reply("react.read", "shop.tool_1")) == ("shop.tool_1",)
 
 
 async def test_a_choice_of_unknown_ids_alone_is_corrected() -> None:
-    assert await choose(reply("crm.other", "react.read"), '{"tools": ["crm.tool_3"]}') == ("crm.tool_3",)
+    assert await choose(reply("shop.other", "react.read"), '{"tools": ["shop.tool_3"]}') == ("shop.tool_3",)
 
 
 @pytest.mark.parametrize(
     "scripts",
     [
         [reply()],
-        [reply("crm.other")] * 3,
+        [reply("shop.other")] * 3,
         ["All of them.", "All of them.", "All of them."],
         [[Fail(ModelFailed("down"))]],
         [[Say("No."), Finish("refusal")]],
@@ -91,15 +100,26 @@ async def test_every_failure_offers_all_tools(scripts: list[Script]) -> None:
     assert await choose(*scripts) is None
 
 
-async def test_a_slow_model_offers_all_tools() -> None:
-    model = ScriptedModel([[Pause(asyncio.Event())]], traits=TRAITS)
-    tracker = CallTracker(TRAITS, "selection")
+async def test_a_slow_model_offers_all_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_selection, "SELECTION_LIMITS", StructuredLimits(limit_s=0.01))
 
-    async with asyncio.timeout(5):
-        chosen = await choose_tools(model, "?", TOOLS, tracker=tracker, limits=StructuredLimits(limit_s=0.01))
+    assert await choose([Pause(asyncio.Event())]) is None
 
-    assert chosen is None
-    assert tracker.build_events()[0].estimated
+
+async def test_a_steer_ends_the_choice_and_its_usage_is_recorded() -> None:
+    bench = select_from(many_tools(), [Pause(asyncio.Event())], "Done.")
+    await bench.say("Do it.")
+    working = asyncio.create_task(bench.work())
+    await until(lambda: bool(bench.model.requests))
+
+    await bench.signal(SignalKind.STEER, "Quickly.")
+    await asyncio.wait_for(working, 10)
+
+    assert [(event.role, event.estimated) for _, event in bench.platform.usage] == [
+        ("selection", True),
+        ("decision", False),
+    ]
+    assert (len(declared(bench)[-1]), bench.texts(CompletionBody)) == (30, ["Done."])
 
 
 def test_the_catalog_has_a_short_line_for_each_tool() -> None:
@@ -118,10 +138,11 @@ def test_the_catalog_has_a_short_line_for_each_tool() -> None:
     assert second.startswith("crm.long: Finds all customers") and second.endswith("…")
     assert len(second) <= 80
     assert rest == ["", "[MESSAGE]", "How?"]
+    assert "secret guide" not in text
 
 
 def test_a_long_question_is_cut() -> None:
-    assert len(read_user_text("x" * 100_000, spec("crm.find"))) < MAX_QUESTION_CHARS + 100
+    assert len(read_user_text("x" * 100_000, spec("crm.find"))) < MAX_REQUEST_CHARS + 100
 
 
 def many_tools() -> list[DemoTool]:
@@ -132,8 +153,9 @@ def name_tools(*names: str) -> str:
     return json.dumps({"tools": list(names)})
 
 
-def select_from(tools: list[DemoTool], *scripts: Script, codec: CodecName = "native") -> Bench:
-    return Bench(*scripts, tools=tools, codec=codec, selectable=[tool.spec.tool_id for tool in tools])
+def select_from(tools: list[DemoTool], *scripts: Script, traits: ModelTraits = SCRIPTED_TRAITS) -> Bench:
+    model = ScriptedModel(scripts, traits=traits)
+    return Bench(model=model, tools=tools, codec="native", selectable=[tool.spec.tool_id for tool in tools])
 
 
 def declared(bench: Bench) -> list[list[str]]:

@@ -34,9 +34,9 @@ from everturn.timeline.inert import is_blank
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome
 
-MAX_STEPS = 20
-"""Steps that the account lists; the rest are only counted."""
-_STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown", "cancelled": "cancelled"}
+MAX_LISTED_CALLS = 20
+"""Calls that the account lists; the rest are only counted."""
+_CALL_STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown", "cancelled": "cancelled"}
 
 
 class ClosingCall:
@@ -90,7 +90,7 @@ def build_crash_end(turn: LeasedTurn, shown: str, limit: int) -> TurnEnd:
 def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFailed) -> TurnEnd:
     """The end of a turn whose model failed: with what was done, or with a problem if nothing was, so that trying again
     costs nothing."""
-    account = build_account(turn.own_blocks, "the model stopped answering")
+    account = build_call_account(turn.own_blocks, "the model stopped answering")
     if not account:
         return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
     return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, account), cut_reason="provider_error")
@@ -98,7 +98,7 @@ def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFai
 
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
-    text = find_usable_text(turn.own_blocks) or build_account(turn.own_blocks, f"I reached {cap}")
+    text = find_usable_text(turn.own_blocks) or build_call_account(turn.own_blocks, f"I reached {cap}")
     return GiveAnswer(text, text)
 
 
@@ -177,15 +177,15 @@ def find_usable_text(turn_blocks: Sequence[Block]) -> str:
     return ""
 
 
-def build_account(turn_blocks: Sequence[Block], why: str) -> str:
+def build_call_account(turn_blocks: Sequence[Block], why: str) -> str:
     """What was done, for the person, in Markdown; empty if nothing was done. `why` says why there is no answer."""
     results = [block.body for block in turn_blocks if isinstance(block.body, ToolResultBody)]
     results = [result for result in results if result.parent is None]
     if not results:
         return ""
-    lines = [f"- {result.tool_id}: {_STATUS_WORDS[result.status]}" for result in results[:MAX_STEPS]]
-    if len(results) > MAX_STEPS:
-        lines.append(f"- and {len(results) - MAX_STEPS} more steps")
+    lines = [f"- {result.tool_id}: {_CALL_STATUS_WORDS[result.status]}" for result in results[:MAX_LISTED_CALLS]]
+    if len(results) > MAX_LISTED_CALLS:
+        lines.append(f"- and {len(results) - MAX_LISTED_CALLS} more steps")
     files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
     if files:
         lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")

@@ -7,46 +7,42 @@ left to the rules of compaction.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 import structlog
 
 from chat_proc.agent.drafting import GiveAnswer, RoundContext, draft_cut_notice, draft_missing_start, write_round
+from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, shorten
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.channels.codec import Codec
-from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.roles import SUMMARY, SYNTHESIS
-from chat_proc.models.structured import StructuredLimits, structured_call
+from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from chat_proc.turn.manifests import RequestRecord
-from everturn.core.cancellation import Ran, run_until
 from everturn.core.refs import completion_ref, working_summary_ref
-from everturn.models.port import LanguageModel, ModelFailed, ModelRequest, PromptMessage, TextPart
+from everturn.models.port import LanguageModel, ModelFailed, ModelRequest
 from everturn.timeline.blocks import (
     AttemptBody,
     Block,
     BlockType,
     CompletionBody,
-    EventBody,
-    PromptBody,
-    SignalBody,
     SummaryBody,
     ToolCallBody,
     ToolResultBody,
 )
-from everturn.timeline.inert import is_blank, make_inert
+from everturn.timeline.inert import is_blank
 from everturn.timeline.progress import FinishTurn
-from everturn.timeline.turns import Outcome
+from everturn.timeline.turns import CONTROL_KINDS, Outcome
 
 _log = structlog.get_logger(__name__)
 
-MAX_RESULT_CHARS = 2_000
+MAX_CALL_RESULT_CHARS = 2_000
 """How much of one result the synthesis sees."""
-MAX_STEPS = 40
-"""The last steps that a trace shows; the others are only counted."""
-MAX_QUESTION_CHARS = 20_000
+MAX_SHOWN_CALLS = 40
+"""The last calls that these models see; the others are only counted."""
 MAX_ANSWER_CHARS = 20_000
 MAX_NOTES_RESULT_CHARS = 500
 """How much of one result the call for the working summary sees."""
@@ -60,7 +56,7 @@ NOTES_SCHEMA: Final[Mapping[str, object]] = {
     "properties": {"summary": {"type": "string"}, "followups": {"type": "array", "items": {"type": "string"}}},
     "required": ["summary", "followups"],
 }
-_PROSE: Final = Codec("native", "", "")
+PROSE: Final = Codec("native", "", "")
 """Reads a reply whose whole text is the answer."""
 
 
@@ -70,6 +66,14 @@ class TurnNotes:
 
     summary: str = ""
     followups: tuple[str, ...] = ()
+
+
+class NotWritten(Enum):
+    """Why a synthesis wrote no answer."""
+
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """A steer or a cancel prevented or ended it."""
 
 
 class TurnFinisher:
@@ -82,61 +86,76 @@ class TurnFinisher:
         self._generator = Generator(kit, parts, model=kit.synthesis_model or kit.model, role=SYNTHESIS)
 
     async def run(
-        self,
-        turn: LeasedTurn,
-        codec: Codec,
-        pending: FinishTurn,
-        limit: int,
-        *,
-        trace: str | None = None,
-        takeovers: int = 0,
+        self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int, *, takeovers: int = 0
     ) -> TurnEnd:
-        """The end of the turn with the answer that waited. Signals prevent or end these calls: the loop decides what
-        becomes of the answer. `trace` is what the synthesis sees in place of the turn's calls; `takeovers` workers may
-        have died in its call."""
-        context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
-        attempt, generated = pending.attempt, None
-        is_interrupted = bool(await turn.inbox.load_unseen())
-        if is_hidden(attempt):
-            request = self._build_request(turn, attempt, trace)
-            for _ in range(takeovers):
-                turn.record_usage(self._generator.estimate_lost_call(request))
-            following = replace(context, round=pending.round + 1)
-            generated = None if is_interrupted else await self._synthesize(turn, following, request)
-            context = context if generated is None else following
-        answer = _read_answer(attempt) if generated is None else _read_synthesis(generated)
-        notes = TurnNotes()
-        if codec.name != "channels" and self._kit.summary_model is not None and not is_interrupted:
-            notes = await self._write_notes(self._kit.summary_model, turn, answer.text)
-        answer = replace(answer, summary=notes.summary or None, followups=answer.followups or notes.followups)
-        context = context.at(turn.now())
-        content = _write(turn, context, pending, generated, answer)
-        outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
-        return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
+        """The end of the turn with the answer that waited; if that is a draft, with its synthesis. Signals prevent or
+        end these calls: the loop decides what becomes of the answer. `takeovers` workers may have died in its call."""
+        if is_hidden(pending.attempt):
+            request = self.build_request(
+                _build_call_sections(turn, MAX_CALL_RESULT_CHARS, "DRAFT", pending.attempt.text)
+            )
+            self.record_lost_calls(turn, request, takeovers)
+            end = await self.synthesize(turn, codec, pending, limit, request)
+            if isinstance(end, TurnEnd):
+                return end
+        return await self.keep_answer(turn, codec, pending, limit)
 
-    def _build_request(self, turn: LeasedTurn, attempt: AttemptBody, trace: str | None) -> ModelRequest:
-        if trace is None:
-            trace = build_trace(turn.own_blocks, attempt.text, answer_title="DRAFT", result_chars=MAX_RESULT_CHARS)
-        return ModelRequest(_build_messages(self._synthesis_prompt, trace), self._kit.limits.max_output_tokens)
+    def build_request(self, sections: Mapping[str, str]) -> ModelRequest:
+        """The request for a synthesis of what these sections say."""
+        return ModelRequest(build_messages(self._synthesis_prompt, sections), self._kit.limits.max_output_tokens)
 
-    async def _synthesize(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest) -> Generated | None:
-        """None if the model fails, writes nothing, or is interrupted: the draft is whole.
+    def record_lost_calls(self, turn: LeasedTurn, request: ModelRequest, takeovers: int) -> None:
+        """Record the estimated input of a synthesis for each earlier worker, which may have died in it. The next commit
+        writes it."""
+        for _ in range(takeovers):
+            turn.record_usage(self._generator.estimate_lost_call(request))
 
-        The call is a round of its own, because that of the attempt is closed.
+    async def synthesize(
+        self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int, request: ModelRequest
+    ) -> TurnEnd | NotWritten:
+        """The end of the turn with an answer in place of the draft. A part of one is taken back: the draft is whole.
+
+        The call is a round of its own, because that of the draft is closed.
         """
+        if any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen()):
+            return NotWritten.INTERRUPTED
+        context = RoundContext(turn.turn_id, pending.round + 1, limit, turn.now())
         turn.manifests.keep(self._record(turn, context, request))
         try:
-            generated = await self._generator.generate(turn, request, _PROSE, context.round, closing=True)
+            generated = await self._generator.generate(turn, request, PROSE, context.round, closing=True)
         except ModelFailed as failure:
             _log.warning("Could not synthesize the answer", turn_id=turn.turn_id, error=failure.detail)
-            return None
+            return NotWritten.FAILED
         is_partial = generated.stopped or generated.decision.stopped_by == "provider_error"
         if is_partial or is_blank(generated.texts.text("answer")):
             turn.record_usage(generated.usage)
             turn.rewind()
-            return None
+            return NotWritten.INTERRUPTED if generated.stopped else NotWritten.FAILED
         generated.texts.complete()
-        return generated
+        return await self._build_end(turn, codec, context, pending, _read_synthesis(generated), generated)
+
+    async def keep_answer(self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int) -> TurnEnd:
+        """The end of the turn with the answer that waited, as it is."""
+        context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
+        return await self._build_end(turn, codec, context, pending, _read_answer(pending.attempt))
+
+    async def _build_end(
+        self,
+        turn: LeasedTurn,
+        codec: Codec,
+        context: RoundContext,
+        pending: FinishTurn,
+        answer: GiveAnswer,
+        generated: Generated | None = None,
+    ) -> TurnEnd:
+        """Add the notes, unless the codec has its own or the answer may have to wait for another round."""
+        model = self._kit.summary_model
+        if model is not None and codec.name != "channels" and not await turn.inbox.load_unseen():
+            notes = await self._write_notes(turn, model, answer.text)
+            answer = replace(answer, summary=notes.summary, followups=answer.followups or notes.followups)
+        content = _write(turn, context.at(turn.now()), pending, generated, answer)
+        outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
+        return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
     def _record(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest) -> RequestRecord:
         model = self._generator.model.traits.ledger_name
@@ -151,26 +170,20 @@ class TurnFinisher:
             preamble=turn.manifests.keep_preamble(self._synthesis_prompt),
         )
 
-    async def _write_notes(self, model: LanguageModel, turn: LeasedTurn, answer: str) -> TurnNotes:
-        trace = build_trace(turn.own_blocks, answer, answer_title="ANSWER", result_chars=MAX_NOTES_RESULT_CHARS)
-        about = describe_turn(turn.lease.conversation_id, turn.turn_id)
-        tracker = CallTracker(model.traits, SUMMARY, tracing=self._tracing, turn=about)
-        call = structured_call(
+    async def _write_notes(self, turn: LeasedTurn, model: LanguageModel, answer: str) -> TurnNotes:
+        sections = _build_call_sections(turn, MAX_NOTES_RESULT_CHARS, "ANSWER", answer)
+        notes = await call_for_turn(
+            turn,
             model,
-            _build_messages(load_topic("turn_notes"), trace),
+            SUMMARY,
+            build_messages(load_topic("turn_notes"), sections),
             NOTES_SCHEMA,
             parse_fn=_read_notes,
             default_value=TurnNotes(),
             limits=NOTES_LIMITS,
-            tracker=tracker,
+            tracing=self._tracing,
         )
-        try:
-            with turn.activity.open_call("model call"):
-                ran = await run_until(turn.inbox.wait_for_control(), call)
-        finally:
-            for usage in tracker.build_events():
-                turn.record_usage(usage)
-        return ran.value.value if isinstance(ran, Ran) else TurnNotes()
+        return notes or TurnNotes()
 
 
 def is_hidden(attempt: AttemptBody) -> bool:
@@ -183,19 +196,13 @@ def hide(answer: GiveAnswer) -> GiveAnswer:
     return replace(answer, shown="")
 
 
-def build_trace(turn_blocks: Sequence[Block], answer: str, *, answer_title: str, result_chars: int) -> str:
+def _build_call_sections(turn: LeasedTurn, result_chars: int, answer_title: str, answer: str) -> dict[str, str]:
     """The messages of the person, the calls with the beginnings of their results, and the answer."""
-    asked = [
-        block.body.text
-        for block in turn_blocks
-        if isinstance(block.body, PromptBody | SignalBody | EventBody) and block.body.text
-    ]
-    sections = {
-        "MESSAGE": "\n\n".join(asked)[:MAX_QUESTION_CHARS],
-        "STEPS": render_calls(turn_blocks, result_chars=result_chars) or "none",
+    return {
+        "MESSAGE": build_question(turn.own_blocks),
+        "STEPS": render_calls(turn.own_blocks, result_chars=result_chars) or "none",
         answer_title: answer[:MAX_ANSWER_CHARS],
     }
-    return "\n\n".join(f"[{title}]\n{make_inert(text)}" for title, text in sections.items())
 
 
 def render_calls(turn_blocks: Sequence[Block], *, result_chars: int) -> str:
@@ -206,20 +213,15 @@ def render_calls(turn_blocks: Sequence[Block], *, result_chars: int) -> str:
         for block in turn_blocks
         if isinstance(block.body, ToolCallBody) and block.body.parent is None
     ]
-    left = len(calls) - MAX_STEPS
-    return "\n".join([*([f"({left} earlier calls are not shown)"] if left > 0 else []), *calls[-MAX_STEPS:]])
+    left = len(calls) - MAX_SHOWN_CALLS
+    return "\n".join([*([f"({left} earlier calls are not shown)"] if left > 0 else []), *calls[-MAX_SHOWN_CALLS:]])
 
 
 def _render_call(call: ToolCallBody, result: ToolResultBody | None, result_chars: int) -> str:
     if result is None:
         return f"- {call.tool_id}: no result"
-    text = result.text if len(result.text) <= result_chars else f"{result.text[:result_chars]}..."
     files = "".join(f"\nFile: {file.filename} {file.ref}" for file in result.artifacts if file.visibility == "external")
-    return f"- {call.tool_id} ({result.status}): {text}{files}"
-
-
-def _build_messages(system: str, trace: str) -> tuple[PromptMessage, ...]:
-    return PromptMessage("system", (TextPart(system),)), PromptMessage("user", (TextPart(trace),))
+    return f"- {call.tool_id} ({result.status}): {shorten(result.text, result_chars)}{files}"
 
 
 def _read_notes(raw: Mapping[str, Any]) -> TurnNotes:

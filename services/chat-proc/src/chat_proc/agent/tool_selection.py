@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from chat_proc.agent.extra_calls import build_messages, call_for_turn
 from chat_proc.agent.kit import TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.roles import SELECTION
-from chat_proc.models.structured import StructuredLimits, structured_call
+from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import LeasedTurn
-from everturn.core.cancellation import Ran, run_until
 from everturn.core.tracing import Tracing
 from everturn.events.model import ChatPhase
-from everturn.models.port import LanguageModel, PromptMessage, TextPart
+from everturn.models.port import PromptMessage
 from everturn.timeline.blocks import Block, TurnHeaderBody
 
 LOOP_TOOLS = "react."
@@ -23,8 +22,8 @@ MAX_ENTRY_CHARS = 80
 """The limit of one line of the catalog, unless the id alone is longer."""
 MIN_SUMMARY_CHARS = 10
 """An id that leaves less room for its summary is listed alone."""
-MAX_QUESTION_CHARS = 4_000
-"""How much of the question the model sees."""
+MAX_REQUEST_CHARS = 4_000
+"""How much of the person's message the model sees."""
 SELECTION_LIMITS = StructuredLimits(limit_s=15.0, max_output_tokens=1_024, max_reply_chars=4_000)
 """The turn waits for the selection. The tokens leave room for models that think before they write."""
 SELECTION_SCHEMA: Final[Mapping[str, object]] = {
@@ -34,42 +33,9 @@ SELECTION_SCHEMA: Final[Mapping[str, object]] = {
 }
 
 
-async def choose_tools(
-    model: LanguageModel,
-    question: str,
-    tools: Sequence[ToolSpec],
-    *,
-    tracker: CallTracker,
-    limits: StructuredLimits = SELECTION_LIMITS,
-) -> tuple[str, ...] | None:
-    """The ids of at most MAX_CHOSEN of `tools` that the question may need, in the order of `tools`.
-
-    None, which means all of them, if the model fails or chooses none. The loop's own tools are never chosen from.
-    """
-    selectable = [tool for tool in tools if not tool.tool_id.startswith(LOOP_TOOLS)]
-    known = {tool.tool_id for tool in selectable}
-
-    def read_choice(raw: Mapping[str, Any]) -> tuple[str, ...]:
-        named = [name.strip() for name in raw["tools"]]
-        chosen = [name for name in dict.fromkeys(named) if name in known][:MAX_CHOSEN]
-        if named and not chosen:
-            raise ValueError("none of these ids is in the list of tools")
-        return tuple(tool.tool_id for tool in selectable if tool.tool_id in chosen)
-
-    result = await structured_call(
-        model,
-        build_selection_messages(question, selectable),
-        SELECTION_SCHEMA,
-        parse_fn=read_choice,
-        default_value=(),
-        limits=limits,
-        tracker=tracker,
-    )
-    return result.value or None
-
-
 async def select_tools(kit: TurnKit, turn: LeasedTurn, tracing: Tracing) -> tuple[str, ...] | None:
-    """The selectable tools that a new turn offers; None for all of them.
+    """The ids of the selectable tools that a new turn offers; None for all of them, also if the model fails or chooses
+    none.
 
     The tools of the turn before are kept if they include all that the model chooses: a request with the same tools
     repeats the beginning of earlier ones, which the provider has cached. A cancel or a steer ends the call.
@@ -78,21 +44,31 @@ async def select_tools(kit: TurnKit, turn: LeasedTurn, tracing: Tracing) -> tupl
         return None
     tools = [spec for spec in kit.catalog.specs if spec.tool_id in kit.selectable]
     turn.emit(ChatPhase(phase="selecting_tools", total_tools=len(tools)))
-    model = kit.selection_model or kit.model
-    about = describe_turn(turn.lease.conversation_id, turn.turn_id)
-    tracker = CallTracker(model.traits, SELECTION, tracing=tracing, turn=about)
     request = turn.turn.request
     question = "\n\n".join((request.text, *(event.text for event in request.events)))
-    try:
-        choosing = choose_tools(model, question, tools, tracker=tracker)
-        ran = await run_until(turn.inbox.wait_for_control(), choosing)
-    finally:
-        for usage in tracker.build_events():
-            turn.record_usage(usage)
-    chosen = ran.value if isinstance(ran, Ran) else None
+    chosen = await call_for_turn(
+        turn,
+        kit.selection_model or kit.model,
+        SELECTION,
+        build_selection_messages(question, tools),
+        SELECTION_SCHEMA,
+        parse_fn=lambda raw: _read_choice(raw, [spec.tool_id for spec in tools]),
+        default_value=(),
+        limits=SELECTION_LIMITS,
+        tracing=tracing,
+    )
     before = _find_choice(turn.blocks)
     is_enough = chosen and before and set(chosen) <= set(before) <= kit.selectable
-    return before if is_enough else chosen
+    return before if is_enough else chosen or None
+
+
+def _read_choice(raw: Mapping[str, Any], selectable: Sequence[str]) -> tuple[str, ...]:
+    """At most MAX_CHOSEN of the `selectable` ids, in their order."""
+    named = [name.strip() for name in raw["tools"]]
+    chosen = [name for name in dict.fromkeys(named) if name in selectable][:MAX_CHOSEN]
+    if named and not chosen:
+        raise ValueError("none of these ids is in the list of tools")
+    return tuple(tool_id for tool_id in selectable if tool_id in chosen)
 
 
 def _find_choice(blocks: Sequence[Block]) -> tuple[str, ...] | None:
@@ -104,12 +80,8 @@ def _find_choice(blocks: Sequence[Block]) -> tuple[str, ...] | None:
 
 def build_selection_messages(question: str, tools: Sequence[ToolSpec]) -> tuple[PromptMessage, ...]:
     """The catalog has no guides and no parameters."""
-    catalog = "\n".join(map(render_entry, tools))
-    user = f"[TOOLS]\n{catalog}\n\n[MESSAGE]\n{question.strip()[:MAX_QUESTION_CHARS]}"
-    return (
-        PromptMessage("system", (TextPart(load_topic("tool_selection")),)),
-        PromptMessage("user", (TextPart(user),)),
-    )
+    sections = {"TOOLS": "\n".join(map(render_entry, tools)), "MESSAGE": question.strip()[:MAX_REQUEST_CHARS]}
+    return build_messages(load_topic("tool_selection"), sections)
 
 
 def render_entry(tool: ToolSpec) -> str:

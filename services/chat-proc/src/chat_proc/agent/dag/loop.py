@@ -11,20 +11,22 @@ from functools import cache, partial
 from typing import Any, Final
 
 from chat_proc.agent.compaction import TurnCompaction
-from chat_proc.agent.dag.planning import Planner, build_question, build_results, cut_result, render_sections
+from chat_proc.agent.dag.planning import Planner, build_results, cut_result
 from chat_proc.agent.dag.step import StepLoop, StepStop, build_step_kit
 from chat_proc.agent.drafting import draft_missing_start
+from chat_proc.agent.extra_calls import build_question
+from chat_proc.agent.finishing import PROSE, NotWritten
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, round_limit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
-from chat_proc.channels.codec import DAG_ROUNDS, Codec
+from chat_proc.channels.codec import DAG_ROUNDS
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
 from everturn.events.model import ChatPlan, ConvStatus
-from everturn.timeline.blocks import AttemptBody, BlockType, CompletionBody, PlannedStep, WorkflowBody
+from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, WorkflowBody
 from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
 from everturn.timeline.turns import Outcome
 from everturn.timeline.workflow import Phase, Workflow, fold_workflow
@@ -32,11 +34,9 @@ from everturn.timeline.workflow import Phase, Workflow, fold_workflow
 PARALLEL = 3
 """Steps that run at the same time. Each can have a model call and eight tool calls open, and providers limit the calls
 of one key; plans are seldom wider."""
-MAX_RESULT_CHARS = 6_000
+MAX_STEP_RESULT_CHARS = 6_000
 """How much of a result the synthesis sees: three times as much as of a tool's result, because it is an answer."""
-_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
-_PROSE: Final = Codec("native", "", "")
-"""The form of the answer, after which the finisher writes a working summary and suggestions."""
+_STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
 
 
 def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
@@ -132,7 +132,7 @@ class DagLoop(AgentLoop):
     async def _commit_draft(self, turn: LeasedTurn, workflow: Workflow, number: int) -> None:
         """Commit what the results say as the draft of the answer, so that no crash loses it."""
         context = self._context(turn, number)
-        body = AttemptBody(text=build_account(workflow), shown="", reason=PENDING)
+        body = AttemptBody(text=build_step_account(workflow), shown="", reason=PENDING)
         attempt = context.draft(BlockType.COMPLETION_ATTEMPT, round_ref(turn.turn_id, number, "attempt"), body)
         await turn.commit(CommitContent(drafts=(*draft_missing_start(context, turn.progress), attempt)))
 
@@ -141,10 +141,12 @@ class DagLoop(AgentLoop):
     ) -> TurnEnd:
         """Write the answer from the results. Its draft is the answer if that fails."""
         limit = round_limit(self._limits, turn.progress)
-        trace = build_trace(turn, workflow)
-        end = await self._finisher.run(turn, _PROSE, pending, limit, trace=trace, takeovers=takeovers)
-        answers = [draft.body.text for draft in end.content.drafts if isinstance(draft.body, CompletionBody)]
-        if cap is None and answers != [pending.attempt.text]:
+        request = self._finisher.build_request(build_step_sections(turn, workflow))
+        self._finisher.record_lost_calls(turn, request, takeovers)
+        end = await self._finisher.synthesize(turn, PROSE, pending, limit, request)
+        if isinstance(end, NotWritten):
+            end, cap = await self._finisher.keep_answer(turn, PROSE, pending, limit), "the synthesis"
+        if cap is None:
             return end
         # As in the loop: a turn limited by a steer was ended by the person, not by a cap.
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
@@ -203,20 +205,20 @@ class DagLoop(AgentLoop):
         return await self._fold(turn, _next_round(turn))
 
 
-def build_trace(turn: LeasedTurn, workflow: Workflow) -> str:
+def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:
     """What the synthesis sees: the person's messages, the tasks of the steps, and their results."""
     steps = "\n".join(f"- {step.id}: {step.task}" for step in workflow.steps)
-    results = build_results(workflow, result_chars=MAX_RESULT_CHARS)
-    return render_sections({"MESSAGE": build_question(turn.turn_blocks), "STEPS": steps, "RESULTS": results})
+    results = build_results(workflow, result_chars=MAX_STEP_RESULT_CHARS)
+    return {"MESSAGE": build_question(turn.turn_blocks), "STEPS": steps, "RESULTS": results}
 
 
-def build_account(workflow: Workflow) -> str:
+def build_step_account(workflow: Workflow) -> str:
     """The results for the person, in Markdown, if no model writes the answer."""
     lines = ["I could not write a full answer. These are the results of its parts:"]
     for step in workflow.steps:
         result = workflow.results.get(step.id)
-        text = "not begun" if result is None else cut_result(workflow, result.text, MAX_RESULT_CHARS)
-        lines.append(f"**{step.id}** ({'open' if result is None else _STATUS_WORDS[result.status]}): {text}")
+        text = "not begun" if result is None else cut_result(workflow, result.text, MAX_STEP_RESULT_CHARS)
+        lines.append(f"**{step.id}** ({'open' if result is None else _STEP_STATUS_WORDS[result.status]}): {text}")
     return "\n\n".join(lines)
 
 

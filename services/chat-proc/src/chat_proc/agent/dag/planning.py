@@ -1,54 +1,47 @@
 """The structured calls of a workflow: the plan at its beginning, and the judgement of each wave."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, shorten
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.tool_selection import LOOP_TOOLS, render_entry
-from chat_proc.models.calls import CallTracker, build_usage_event, describe_turn
+from chat_proc.models.calls import build_usage_event
 from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import PLANNING
-from chat_proc.models.structured import StructuredLimits, structured_call
+from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import LeasedTurn
-from everturn.core.cancellation import Ran, run_until
-from everturn.models.port import ModelRequest, PromptMessage, TextPart
+from everturn.models.port import ModelRequest, PromptMessage
 from everturn.models.tokens import estimate_usage
 from everturn.timeline.blocks import (
-    AttachmentBody,
     Block,
     BlockType,
-    EventBody,
     PlannedStep,
-    PromptBody,
-    SignalBody,
     WorkflowBody,
 )
-from everturn.timeline.inert import is_blank, make_inert
+from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import MARKS, StepStatus
 from everturn.timeline.rendering import block_source
 from everturn.timeline.workflow import Workflow, order_steps
 from everturn.turns.model import UsageEvent
 
-MAX_STEPS = 20
+MAX_PLANNED_STEPS = 20
 """Steps of one plan, and new ones of one replan."""
 MAX_ALL_STEPS = 40
 """Steps of a turn, those that have ended included. A plan that clients are shown has at most 50."""
 MAX_REPLANS = 3
-"""Each one costs up to MAX_STEPS further steps; a plan that fails three times fails for a reason that remains."""
+"""Each one costs up to MAX_PLANNED_STEPS more; a plan that fails three times fails for a reason that remains."""
 MAX_TASK_CHARS = 4_000
-MAX_MESSAGE_CHARS = 10_000
-MAX_QUESTION_CHARS = 20_000
-"""The last messages are kept if there is not room for all of them."""
 MAX_EXCERPT_CHARS = 12_000
 """How much of the earlier conversation the planner sees: it has to know what was said, not how it was found out. So its
 request fits into any model's context, and a long conversation need not be summarized for it."""
-MAX_ENTRY_CHARS = 2_000
-MAX_RESULT_CHARS = 2_000
+MAX_SAID_CHARS = 2_000
+MAX_JUDGED_RESULT_CHARS = 2_000
 """How much of a result the analyzer sees, as much as the synthesis of other turns sees of a step."""
-MAX_RESULTS_CHARS = 60_000
+MAX_ALL_RESULTS_CHARS = 60_000
 """How much of all results together one request shows: about 15,000 tokens."""
 PLAN_LIMITS = StructuredLimits(limit_s=120.0, max_output_tokens=8_192, max_reply_chars=100_000)
 """Twenty steps with their tasks take some thousand tokens, and models think before they plan."""
@@ -113,7 +106,7 @@ class Planner:
         """What comes after a wave; to continue if the model fails. None if a steer or a cancel ended the call."""
 
         def read_judgement(raw: Mapping[str, Any]) -> WorkflowBody:
-            reason = str(raw.get("reason", ""))[:MAX_ENTRY_CHARS]
+            reason = str(raw.get("reason", ""))[:MAX_SAID_CHARS]
             if raw["decision"] != "replan":
                 return WorkflowBody(decision=raw["decision"], reason=reason)
             if workflow.replans >= MAX_REPLANS:
@@ -140,7 +133,7 @@ class Planner:
             "TOOLS": "\n".join(render_entry(spec) for spec in self._kit.catalog.specs if _is_choosable(spec.tool_id)),
             "MODELS": "\n".join(sorted(self._kit.hinted)),
         }
-        return _build_messages(load_topic("dag_plan").replace("{max_steps}", str(MAX_STEPS)), sections)
+        return build_messages(load_topic("dag_plan").replace("{max_steps}", str(MAX_PLANNED_STEPS)), sections)
 
     async def _ask(
         self,
@@ -151,25 +144,24 @@ class Planner:
         parse: Callable[[Mapping[str, Any]], WorkflowBody],
         default: WorkflowBody,
     ) -> WorkflowBody | None:
-        model = self._kit.model
-        about = describe_turn(turn.lease.conversation_id, turn.turn_id)
-        tracker = CallTracker(model.traits, PLANNING, tracing=self._tracing, turn=about)
-        call = structured_call(
-            model, messages, schema, parse_fn=parse, default_value=default, limits=PLAN_LIMITS, tracker=tracker
-        )
-        try:
-            with turn.activity.open_call("model call"), WaitingNotice(turn, round_number):
-                ran = await run_until(turn.inbox.wait_for_control(), call)
-        finally:
-            for usage in tracker.build_events():
-                turn.record_usage(usage)
-        return ran.value.value if isinstance(ran, Ran) else None
+        with WaitingNotice(turn, round_number):
+            return await call_for_turn(
+                turn,
+                self._kit.model,
+                PLANNING,
+                messages,
+                schema,
+                parse_fn=parse,
+                default_value=default,
+                limits=PLAN_LIMITS,
+                tracing=self._tracing,
+            )
 
     def _read_steps(self, raw: Sequence[Mapping[str, Any]], workflow: Workflow) -> tuple[PlannedStep, ...]:
         """The steps in an order in which each follows those that it depends on. Raises ValueError, in words for the
         model."""
-        if len(raw) > MAX_STEPS:
-            raise ValueError(f"a plan may have {MAX_STEPS} steps, not {len(raw)}")
+        if len(raw) > MAX_PLANNED_STEPS:
+            raise ValueError(f"a plan may have {MAX_PLANNED_STEPS} steps, not {len(raw)}")
         return order_steps([self._read_step(each) for each in raw], workflow.results)
 
     def _read_step(self, raw: Mapping[str, Any]) -> PlannedStep:
@@ -189,25 +181,6 @@ class Planner:
         )
 
 
-def render_sections(sections: Mapping[str, str]) -> str:
-    """The texts below their titles, without empty ones."""
-    return "\n\n".join(f"[{title}]\n{make_inert(text)}" for title, text in sections.items() if text)
-
-
-def build_question(turn_blocks: Iterable[Block]) -> str:
-    """What the person has said in this turn, and the files that they attached."""
-    said: list[str] = []
-    for block in turn_blocks:
-        match block.body:
-            case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text) if text:
-                said.append(text)
-            case AttachmentBody(artifact=artifact):
-                said.append(f"File: {artifact.filename} {artifact.ref}")
-            case _:
-                """Not said by the person."""
-    return "\n\n".join(text[:MAX_MESSAGE_CHARS] for text in said)[-MAX_QUESTION_CHARS:]
-
-
 def build_excerpt(earlier: Sequence[Block]) -> str:
     """What was said at the end of the earlier turns, with refs, oldest first."""
     entries: list[str] = []
@@ -215,8 +188,7 @@ def build_excerpt(earlier: Sequence[Block]) -> str:
     for block in reversed(earlier):
         if (who := _SAID.get(block.type)) is None:
             continue
-        text = block_source(block)
-        shown = text if len(text) <= MAX_ENTRY_CHARS else f"{text[:MAX_ENTRY_CHARS]}..."
+        shown = shorten(block_source(block), MAX_SAID_CHARS)
         left -= len(shown)
         if left < 0:
             break
@@ -237,8 +209,7 @@ def build_results(workflow: Workflow, *, result_chars: int) -> str:
 
 def cut_result(workflow: Workflow, text: str, result_chars: int) -> str:
     """The beginning of one result: shorter if there are many."""
-    most = min(result_chars, MAX_RESULTS_CHARS // max(1, len(workflow.results)))
-    return text if len(text) <= most else f"{text[:most]}..."
+    return shorten(text, min(result_chars, MAX_ALL_RESULTS_CHARS // max(1, len(workflow.results))))
 
 
 def _render_step(step: PlannedStep, workflow: Workflow) -> str:
@@ -257,11 +228,6 @@ def _build_judge_request(turn: LeasedTurn, workflow: Workflow) -> Sequence[Promp
     sections = {
         "MESSAGES": build_question(turn.turn_blocks),
         "PLAN": "\n".join(_render_step(step, workflow) for step in workflow.steps),
-        "RESULTS": build_results(workflow, result_chars=MAX_RESULT_CHARS),
+        "RESULTS": build_results(workflow, result_chars=MAX_JUDGED_RESULT_CHARS),
     }
-    return _build_messages(load_topic("dag_analysis"), sections)
-
-
-def _build_messages(prompt: str, sections: Mapping[str, str]) -> tuple[PromptMessage, ...]:
-    user = PromptMessage("user", (TextPart(render_sections(sections)),))
-    return PromptMessage("system", (TextPart(prompt),)), user
+    return build_messages(load_topic("dag_analysis"), sections)
