@@ -16,12 +16,14 @@ from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.dag import step as step_module
+from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta, ChatPlan, ChatStep
-from everturn.models.port import ModelPiece, ModelRequest
+from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
     Block,
     CompletionBody,
+    DeferralBody,
     RoundStartBody,
     StepResultBody,
     TitleBody,
@@ -31,9 +33,10 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.plans import StepStatus
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
+from everturn.timeline.workflow import fold_workflow
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import Effect
-from everturn_testing.models.scripted_model import Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 
 
 def result_text(bench: Bench, step: str) -> str:
@@ -302,6 +305,21 @@ async def test_a_planned_turn_keeps_its_steps_when_the_setting_changes() -> None
     await check_turn(bench)
 
 
+async def test_a_planned_turn_keeps_its_rounds_when_the_setting_changes() -> None:
+    bench = build(limits=TurnLimits(rounds=40))
+    await bench.say("Do all of it.")
+    await bench.hire(failpoint="turn.before_c2:1:raise").work()
+    bench.expire_lease()
+    bench.workflow, bench.limits = "loop", TurnLimits(rounds=3)
+
+    await bench.work()
+
+    starts = [block.body for block in bench.blocks if isinstance(block.body, RoundStartBody)]
+    assert {start.limit for start in starts if not start.lane} == {40}
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_turn(bench)
+
+
 async def test_a_planning_call_that_died_with_its_worker_is_recorded() -> None:
     replies = iter([[Pause(asyncio.Event())], plan({"a": ""})])
     bench = build(planned=lambda _step, _text: next(replies))
@@ -393,8 +411,12 @@ async def test_the_limits_of_the_turn_hold_over_all_lanes() -> None:
     await check_turn(bench)
 
 
-async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> None:
-    bench = build(answered="")
+DOWN = Fail(ModelFailed("Down."))
+
+
+@pytest.mark.parametrize("script", ["", [DOWN], [Say("All"), DOWN]])
+async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(script: Script) -> None:
+    bench = build(answered=lambda _step, _text: script)
     await bench.say("Do all of it.")
 
     await bench.work()
@@ -405,6 +427,42 @@ async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> 
     await check_conversation(bench)
 
 
+async def test_a_synthesis_may_write_what_the_account_says() -> None:
+    bench = build(answered=lambda _step, _text: build_step_account(fold_workflow(bench.blocks)))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("script", [[DOWN], [Say("<channel:thinking>Let me"), DOWN]])
+async def test_a_provider_that_fails_in_one_lane_fails_its_step_alone(script: Script) -> None:
+    bench = build(of_step=lambda step, text: script if step == "b" else work_on(step, text))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_turn(bench)
+
+
+async def test_what_a_step_did_before_its_provider_failed_is_no_result() -> None:
+    def of_step(step: str, text: str) -> Script:
+        return [DOWN] if f"echo: {step}" in text and step == "b" else work_on(step, text)
+
+    bench = build(of_step=of_step)
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
+    assert "demo.echo: done" in result_text(bench, "b")
+    await check_turn(bench)
+
+
 async def interrupt_steps(bench: Bench, *, when: int = 2) -> tuple[BenchWorker, asyncio.Task[None]]:
     """A worker whose steps hang in their model calls."""
     worker = bench.hire()
@@ -413,6 +471,16 @@ async def interrupt_steps(bench: Bench, *, when: int = 2) -> tuple[BenchWorker, 
     for _ in range(200):
         await asyncio.sleep(0)
     return worker, task
+
+
+async def begin_answer(bench: Bench) -> asyncio.Task[None]:
+    """A worker that has begun the synthesis of the answer."""
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    return task
 
 
 def hang(_step: str, _text: str) -> Script:
@@ -489,9 +557,7 @@ async def test_a_followup_during_the_answer_is_judged_before_another_answer() ->
     bench = build(
         judged=lambda _step, _text: next(judgements), answered=lambda _step, _text: next(answers), chunk_chars=4
     )
-    await bench.say("Do all of it.")
-    task = asyncio.create_task(bench.work())
-    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+    task = await begin_answer(bench)
 
     await bench.say("And x.", FOLLOWUP)
     said.set()
@@ -646,6 +712,79 @@ async def test_a_followup_between_two_workers_replaces_the_draft_of_the_answer()
     await bench.work()
 
     assert results(bench) == dict.fromkeys("aex", "ok")
+    assert bench.texts(CompletionBody) == ["All of it, with x."]
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)
+
+
+async def test_a_steer_during_the_answer_is_covered_by_the_only_answer() -> None:
+    answers = iter([[Say("All"), Pause(asyncio.Event())], "Only a."])
+    bench = build(answered=lambda _step, _text: next(answers), chunk_chars=4)
+    task = await begin_answer(bench)
+
+    await bench.signal(STEER, "Only say what a gave.")
+    await asyncio.wait_for(task, 10)
+
+    assert "Only say what a gave." in read(bench.model.requests[-1])
+    assert (bench.texts(CompletionBody), bench.texts(DeferralBody)) == (["Only a."], [])
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("withdrawn_after", [None, 1])
+async def test_a_steer_at_any_time_never_leads_to_an_account(withdrawn_after: int | None) -> None:
+    """Also one that is withdrawn after some more steps of the worker."""
+
+    async def play(at: int) -> int:
+        slow: Script = [Say("All is"), Pause(0.01), Say(" done.")]
+        bench = build(planned=plan({"a": ""}), answered=lambda _step, _text: slow)
+        worker = bench.hire()
+        await bench.say("Do it.")
+
+        async def steer() -> None:
+            if bench.turn_rows[-1].status.is_open:
+                await bench.signal(STEER, "Quickly.")
+
+        async def withdraw() -> None:
+            for waiting in bench.waiting_signals():
+                await bench.retract(waiting)
+
+        worker.gate.at = {at: steer, at + (withdrawn_after or 10_000): withdraw}
+        await worker.work()
+        assert not any("could not write" in text for text in bench.texts(CompletionBody)), at
+        assert {exit.outcome for exit in bench.exits} == {Outcome.COMPLETED}, at
+        await check_conversation(bench)
+        return worker.gate.steps
+
+    for at in range(1, await play(10_000) + 1):
+        await play(at)
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [(CANCEL, Outcome.CANCELLED), (STEER, Outcome.STOPPED)])
+async def test_a_turn_that_is_ended_during_the_answer_shows_the_account(kind: SignalKind, outcome: Outcome) -> None:
+    bench = build(answered=lambda _step, _text: [Say("All"), Pause(asyncio.Event())], chunk_chars=4)
+    task = await begin_answer(bench)
+
+    await bench.signal(kind)
+    await asyncio.wait_for(task, 10)
+
+    (text,) = bench.texts(CompletionBody)
+    assert "**d** (done): Result of d." in text
+    assert [exit.outcome for exit in bench.exits] == [outcome]
+    await check_conversation(bench)
+
+
+async def test_a_followup_during_an_answer_that_fails_is_covered_by_another_one() -> None:
+    said = asyncio.Event()
+    answers = iter([[Say("All"), Pause(said), DOWN], "All of it, with x."])
+    bench = build(judged=judge("done"), answered=lambda _step, _text: next(answers), chunk_chars=4)
+    task = await begin_answer(bench)
+
+    await bench.signal(FOLLOWUP, "And x.")
+    said.set()
+    await asyncio.wait_for(task, 10)
+
+    assert "And x." in read(bench.model.requests[-1])
     assert bench.texts(CompletionBody) == ["All of it, with x."]
     assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
     await check_conversation(bench)

@@ -12,7 +12,7 @@ from turn_harness.tools import DemoTool
 from everturn.events.model import ChatDelta
 from everturn.models.port import ModelFailed, ModelRequest, TextPart
 from everturn.timeline.blocks import CompletionBody, SummaryBody
-from everturn.timeline.turns import Outcome, SignalKind
+from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind
 from everturn_testing.models.scripted_model import Call, Fail, Pause, Say, Script, ScriptedModel
 
 CALL: Script = [Call("demo__echo", '{"text": "a"}')]
@@ -116,6 +116,21 @@ async def test_a_followup_in_the_synthesis_is_handled_before_the_turn_ends() -> 
 
     assert bench.texts(CompletionBody)[-1] == "Both, whole."
     assert bench.exits[-1].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_an_event_that_is_only_recorded_does_not_prevent_the_synthesis() -> None:
+    drafted = asyncio.Event()
+    bench = Bench(CALL, [Pause(drafted), Say("Draft.")], "Whole.", tools=[DemoTool()], codec="native", synthesis="on")
+    await bench.say("Echo a.")
+    working = asyncio.create_task(bench.work())
+    await until(lambda: len(bench.model.requests) == 2)
+
+    await bench.tell(ExternalEvent("form", reactive=False), "Sent.")
+    drafted.set()
+    await working
+
+    assert bench.texts(CompletionBody) == ["Whole."]
     await check_conversation(bench)
 
 

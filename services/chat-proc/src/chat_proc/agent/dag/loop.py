@@ -17,16 +17,15 @@ from chat_proc.agent.drafting import draft_missing_start
 from chat_proc.agent.extra_calls import build_question
 from chat_proc.agent.finishing import PROSE, NotWritten
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, round_limit
+from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, max_rounds, round_limit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
-from chat_proc.channels.codec import DAG_ROUNDS
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
 from everturn.events.model import ChatPlan, ConvStatus
-from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, WorkflowBody
+from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, RoundStartBody, WorkflowBody
 from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
 from everturn.timeline.turns import Outcome
 from everturn.timeline.workflow import Phase, Workflow, fold_workflow
@@ -40,10 +39,11 @@ _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "sto
 
 
 def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
-    """The loop of a turn. One that was planned keeps its workflow, whatever is configured now."""
+    """The loop of a turn. One that was planned keeps its workflow and its rounds, whatever is configured now."""
     workflow = fold_workflow(turn.turn_blocks)
     if workflow.is_planned and kit.workflow != "dag":
-        kit = replace(kit, limits=replace(kit.limits, rounds=max(kit.limits.rounds, DAG_ROUNDS)))
+        first = next(block.body for block in turn.turn_blocks if isinstance(block.body, RoundStartBody))
+        kit = replace(kit, limits=replace(kit.limits, rounds=first.limit))
     runs_steps = workflow.is_planned or kit.workflow == "dag"
     return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
 
@@ -64,8 +64,6 @@ class DagLoop(AgentLoop):
             workflow, pending = fold_workflow(turn.turn_blocks), turn.progress.next_step()
             phase, cap = self._find_phase(turn, workflow)
             if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
-                if await self._replace_draft(turn, pending):
-                    continue
                 end = await self._finish(turn, workflow, pending, cap, takeovers)
                 takeovers = 0
             elif phase is Phase.LOOP:
@@ -138,14 +136,28 @@ class DagLoop(AgentLoop):
 
     async def _finish(
         self, turn: LeasedTurn, workflow: Workflow, pending: FinishTurn, cap: str | None, takeovers: int
-    ) -> TurnEnd:
-        """Write the answer from the results. Its draft is the answer if that fails."""
-        limit = round_limit(self._limits, turn.progress)
+    ) -> TurnEnd | None:
+        """Write the answer from the results. Its draft, an account of them, is the answer only if that fails or the
+        person ends the turn. None if the turn goes on, because a message came first."""
         request = self._finisher.build_request(build_step_sections(turn, workflow))
         self._finisher.record_lost_calls(turn, request, takeovers)
+        if await self._replace_draft(turn, pending):
+            return None
+        limit = round_limit(self._limits, turn.progress)
+        if through_last_end(await turn.inbox.load_unseen()):
+            stop = await self._fold(turn, _next_round(turn))
+            if stop is None:
+                return None
+            account = await self._finisher.keep_answer(turn, PROSE, pending, limit)
+            return replace(stop, content=account.content.plus(stop.content))
         end = await self._finisher.synthesize(turn, PROSE, pending, limit, request)
         if isinstance(end, NotWritten):
-            end, cap = await self._finisher.keep_answer(turn, PROSE, pending, limit), "the synthesis"
+            # At the upper bound of rounds no steer has room any more, so it becomes the next turn.
+            is_over = end is NotWritten.FAILED or turn.progress.sealed_round >= max_rounds(self._limits)
+            if not is_over or await self._replace_draft(turn, pending):
+                return None
+            account = await self._finisher.keep_answer(turn, PROSE, pending, limit)
+            return replace(account, outcome=Outcome.CAPPED)
         if cap is None:
             return end
         # As in the loop: a turn limited by a steer was ended by the person, not by a cap.
