@@ -62,9 +62,9 @@ class ClosingCall:
         answer = _find_answer(generated, index_sources(turn.pool.rows))
         if is_blank(answer.text) and not generated.stopped:
             answer = _find_last_resort(turn, cap)
-        if is_blank(answer.text) and not generated.stopped:
-            content = _write(turn, context, generated, None)
-            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}."), content)
+            if is_blank(answer.text):
+                why = _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}.")
+                return TurnEnd(None, why, _write(turn, context, generated, None))
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()

@@ -57,7 +57,7 @@ NOTES_SCHEMA: Final[Mapping[str, object]] = {
     "required": ["summary", "followups"],
 }
 PROSE: Final = Codec("native", "", "")
-"""Reads a reply whose whole text is the answer."""
+"""The form of a reply whose whole text is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,8 @@ class TurnFinisher:
         """The end of the turn with the answer that waited; if that is a draft, with its synthesis. Signals prevent or
         end these calls: the loop decides what becomes of the answer. `takeovers` workers may have died in its call."""
         if is_hidden(pending.attempt):
-            request = self.build_request(
-                _build_call_sections(turn, MAX_CALL_RESULT_CHARS, "DRAFT", pending.attempt.text)
-            )
+            sections = _build_call_sections(turn, MAX_CALL_RESULT_CHARS, "DRAFT", pending.attempt.text)
+            request = self.build_request(sections)
             self.record_lost_calls(turn, request, takeovers)
             end = await self.synthesize(turn, codec, pending, limit, request)
             if isinstance(end, TurnEnd):

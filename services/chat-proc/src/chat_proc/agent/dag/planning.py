@@ -16,12 +16,7 @@ from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import LeasedTurn
 from everturn.models.port import ModelRequest, PromptMessage
 from everturn.models.tokens import estimate_usage
-from everturn.timeline.blocks import (
-    Block,
-    BlockType,
-    PlannedStep,
-    WorkflowBody,
-)
+from everturn.timeline.blocks import Block, BlockType, PlannedStep, WorkflowBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import MARKS, StepStatus
 from everturn.timeline.rendering import block_source
@@ -39,6 +34,8 @@ MAX_EXCERPT_CHARS = 12_000
 """How much of the earlier conversation the planner sees: it has to know what was said, not how it was found out. So its
 request fits into any model's context, and a long conversation need not be summarized for it."""
 MAX_SAID_CHARS = 2_000
+"""How much of one message the excerpt has."""
+MAX_REASON_CHARS = 2_000
 MAX_JUDGED_RESULT_CHARS = 2_000
 """How much of a result the analyzer sees, as much as the synthesis of other turns sees of a step."""
 MAX_ALL_RESULTS_CHARS = 60_000
@@ -106,7 +103,7 @@ class Planner:
         """What comes after a wave; to continue if the model fails. None if a steer or a cancel ended the call."""
 
         def read_judgement(raw: Mapping[str, Any]) -> WorkflowBody:
-            reason = str(raw.get("reason", ""))[:MAX_SAID_CHARS]
+            reason = str(raw.get("reason", ""))[:MAX_REASON_CHARS]
             if raw["decision"] != "replan":
                 return WorkflowBody(decision=raw["decision"], reason=reason)
             if workflow.replans >= MAX_REPLANS:
@@ -123,10 +120,10 @@ class Planner:
     def estimate_lost_call(self, turn: LeasedTurn, workflow: Workflow) -> UsageEvent:
         """Usage of the next call, if it was lost with its worker: its input was paid, its output is unknown."""
         messages = _build_judge_request(turn, workflow) if workflow.is_planned else self._build_plan_request(turn)
-        traits, request = self._kit.model.traits, ModelRequest(tuple(messages), PLAN_LIMITS.max_output_tokens)
+        traits, request = self._kit.model.traits, ModelRequest(messages, PLAN_LIMITS.max_output_tokens)
         return build_usage_event(traits.ledger_name, PLANNING, price_usage(estimate_usage(request, 0), traits))
 
-    def _build_plan_request(self, turn: LeasedTurn) -> Sequence[PromptMessage]:
+    def _build_plan_request(self, turn: LeasedTurn) -> tuple[PromptMessage, ...]:
         sections = {
             "CONVERSATION": build_excerpt(turn.blocks[: turn.turn_start]),
             "MESSAGE": build_question(turn.turn_blocks),
@@ -139,7 +136,7 @@ class Planner:
         self,
         turn: LeasedTurn,
         round_number: int,
-        messages: Sequence[PromptMessage],
+        messages: tuple[PromptMessage, ...],
         schema: Mapping[str, object],
         parse: Callable[[Mapping[str, Any]], WorkflowBody],
         default: WorkflowBody,
@@ -224,7 +221,7 @@ def _is_choosable(tool_id: str) -> bool:
     return not tool_id.startswith(LOOP_TOOLS)
 
 
-def _build_judge_request(turn: LeasedTurn, workflow: Workflow) -> Sequence[PromptMessage]:
+def _build_judge_request(turn: LeasedTurn, workflow: Workflow) -> tuple[PromptMessage, ...]:
     sections = {
         "MESSAGES": build_question(turn.turn_blocks),
         "PLAN": "\n".join(_render_step(step, workflow) for step in workflow.steps),
