@@ -190,19 +190,6 @@ async def test_a_tool_that_was_not_chosen_can_not_be_called() -> None:
     assert "does not exist" in bench.texts(NoticeBody)[0]
 
 
-@pytest.mark.parametrize("reply", ["What?", '{"tools": []}', '{"tools": ["shop.nothing"]}'])
-async def test_without_a_usable_choice_all_tools_are_offered(reply: str) -> None:
-    bench = select_from(many_tools(), reply, reply, "Done.")
-    if reply == '{"tools": []}':
-        bench = select_from(many_tools(), reply, "Done.")
-    await bench.say("Do it.")
-
-    await bench.work()
-
-    assert len(declared(bench)[-1]) == 30
-    assert bench.texts(CompletionBody) == ["Done."]
-
-
 async def test_the_tools_of_the_turn_before_are_kept_while_they_are_enough() -> None:
     bench = select_from(
         many_tools(),

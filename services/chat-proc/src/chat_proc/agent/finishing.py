@@ -147,9 +147,9 @@ class TurnFinisher:
         answer: GiveAnswer,
         generated: Generated | None = None,
     ) -> TurnEnd:
-        """Add the notes, unless the codec has its own or the answer may have to wait for another round."""
-        model = self._kit.summary_model
-        if model is not None and codec.name != "channels" and not await turn.inbox.load_unseen():
+        """Without notes if a signal waits: another round may follow the answer."""
+        model = self._kit.find_notes_model(codec)
+        if model is not None and not await turn.inbox.load_unseen():
             notes = await self._write_notes(turn, model, answer.text)
             answer = replace(answer, summary=notes.summary, followups=answer.followups or notes.followups)
         content = _write(turn, context.at(turn.now()), pending, generated, answer)

@@ -132,6 +132,11 @@ class TurnKit:
         """Whether a separate call writes the answers of turns that called tools."""
         return self.synthesis == "on" or (self.synthesis == "auto" and codec.name == "json")
 
+    def find_notes_model(self, codec: Codec) -> LanguageModel | None:
+        """The model that writes the working summary of a turn and suggestions for the next one. None if the codec has
+        places for them, or summaries are written by rules."""
+        return None if codec.name == "channels" else self.summary_model
+
     @property
     def traits(self) -> ModelTraits:
         """What both deciding models can do: a request must suit both."""

@@ -107,8 +107,8 @@ class RoundRunner:
 
     def _finishes_later(self, turn: LeasedTurn, codec: Codec) -> bool:
         """Whether more calls follow the answer, which is on the timeline meanwhile: see `finishing`."""
-        has_notes = codec.name == "channels" or self._kit.summary_model is None
-        return turn.progress.calls > 0 and (self._kit.synthesizes(codec) or not has_notes)
+        needs_call = self._kit.synthesizes(codec) or self._kit.find_notes_model(codec) is not None
+        return turn.progress.calls > 0 and needs_call
 
     def _finishes_by_synthesis(self, turn: LeasedTurn, codec: Codec) -> bool:
         return turn.progress.calls > 0 and self._kit.synthesizes(codec)
