@@ -35,7 +35,7 @@ class RoutedModel(ScriptedModel):
 
     def __init__(self, *, planned: Reply, judged: Reply, of_step: Reply, answered: Reply, chunk_chars: int) -> None:
         super().__init__(chunk_chars=chunk_chars)
-        self._replies = {"You plan": planned, "You supervise": judged, "You write the answer": answered}
+        self._replies = {"You plan": planned, "You supervise": judged, "You write an assistant's answer": answered}
         self._of_step = of_step
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:

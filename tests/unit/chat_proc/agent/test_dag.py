@@ -526,7 +526,9 @@ async def test_a_steer_ends_running_steps_and_is_answered() -> None:
     await asyncio.wait_for(task, 10)
 
     assert results(bench) == {"a": "cancelled", "e": "cancelled"}
-    (synthesis,) = [text for text in map(read, bench.model.requests) if text.startswith("You write the answer")]
+    (synthesis,) = [
+        text for text in map(read, bench.model.requests) if text.startswith("You write an assistant's answer")
+    ]
     assert "Only say what you know." in synthesis
     await check_turn(bench)
 

@@ -84,7 +84,7 @@ async def test_a_model_that_writes_prose_only_is_usable_with_no_codec() -> None:
     assert passed(report) == [6, 6, 6]
     wrong = failed(report)
     assert wrong[3, "native"] == 'it answered instead of calling a tool: "I would look that up."'
-    assert wrong[10, None] == "None of 2 model calls gave a usable reply."
+    assert wrong[10, None] == "The model gave no usable reply (model calls: 2)."
     best = report.recommend()
     assert best is not None and best.codec == "native" and not report.is_usable
 

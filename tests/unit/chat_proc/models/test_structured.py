@@ -140,7 +140,7 @@ async def test_a_model_that_gives_no_object_is_asked_at_most_5_4_or_2_times(
 ) -> None:
     model = build_model(*["I can't."] * 5, abilities=abilities)
 
-    with pytest.raises(StructuredCallFailed, match=f"None of {len(sent)} model calls"):
+    with pytest.raises(StructuredCallFailed, match=rf"no usable reply \(model calls: {len(sent)}\)"):
         await ask(model)
 
     assert [describe(request) for request in model.requests] == sent

@@ -124,7 +124,7 @@ class TrackedCall:
             case ReplyFinished():
                 self.finish = piece
             case ModelRetry():
-                """It is no part of the reply."""
+                """It is not part of the reply."""
 
     def note_failure(self) -> None:
         """Record that the provider failed. It then charges for what it sent, if anything."""

@@ -4,7 +4,7 @@ It tries, in this order, what the model supports:
 
 1. `native`: one forced call of a tool whose parameters are the schema. A text in its place is read, too.
 2. `json`: a reply that the provider keeps to the schema, or at least to JSON; one more if that can't be used.
-3. `plain`: any reply, in which the object is searched; one more if that can't be used.
+3. `plain`: any reply, which is searched for an object; one retry if it can't be used.
 
 So it makes at most five model calls, four without tool calls, and two with plain text alone. The request after a reply
 that could not be used says why.
@@ -189,7 +189,7 @@ class _StructuredCall(Generic[T]):
                 rejected = outcome
             if rejected is not None and not rejected.has_object:
                 rejected = None  # another form begins afresh
-        raise StructuredCallFailed(f"None of {self._tracker.count} model calls gave a usable reply.")
+        raise StructuredCallFailed(f"The model gave no usable reply (model calls: {self._tracker.count}).")
 
     def _build_request(self, level: Level, rejected: _Rejected | None) -> ModelRequest:
         if level == "native":

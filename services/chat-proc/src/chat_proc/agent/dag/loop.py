@@ -226,7 +226,7 @@ def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:
 
 def build_step_account(workflow: Workflow) -> str:
     """The results for the person, in Markdown, if no model writes the answer."""
-    lines = ["I could not write a full answer. These are the results of its parts:"]
+    lines = ["I could not write a complete answer. These are the results of the steps:"]
     for step in workflow.steps:
         result = workflow.results.get(step.id)
         text = "not begun" if result is None else cut_result(workflow, result.text, MAX_STEP_RESULT_CHARS)
