@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench
+from turn_harness.plans import build_dag_bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
@@ -20,7 +22,7 @@ from everturn.core.clock import iso
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
-from everturn.events.model import ChatPhase, StreamSnapshot
+from everturn.events.model import ChatPhase, Envelope, StreamSnapshot
 from everturn.events.stream import Entry, EventsLost
 from everturn.models.port import ModelPiece, ModelRequest
 from everturn.timeline.turns import SignalKind
@@ -31,7 +33,7 @@ from ingress.stream.feed import Feed
 from ingress.stream.frames import build_frame
 from ingress.stream.hub import Hub
 from ingress.stream.rows import Head, Snapshot, StreamRows
-from ingress.stream.steps import project_steps
+from ingress.stream.steps import StepsProjector, project_steps
 
 SUMMARY = "## Active request\n- compare the sales\n## Done\n- read the sales\n## Critical facts\n- 4711 in total\n"
 MAX_SHOWN_CHARS = 100
@@ -222,6 +224,29 @@ async def test_a_snapshot_shows_the_same_as_the_events(monkeypatch: pytest.Monke
 
     assert (ready, shown[0]) == ('ready {"cursor": null}', 'reset {"turn_id": null}')
     assert shown[1:] == without_progress(render(await follow(bench, ORIGIN)))
+
+
+async def test_a_reset_in_a_plan_of_steps_shows_the_same_as_the_events() -> None:
+    bench = build_dag_bench(tools=(DemoTool(strategy="exploration"),))
+    await bench.say("Do all of it.")
+    await bench.work()
+    published = await bench.published()
+    live = show_steps(published)
+
+    assert len(bench.snapshots) > 30
+    for state in bench.snapshots:
+        reset = Envelope(type="stream.snapshot", ts="", conversation_id="c", data=StreamSnapshot(state=state))
+        later = [each for each in published if (try_parse_cursor(each.id) or ORIGIN) > try_parse_cursor(state.cursor)]
+        assert show_steps([reset, *later]) == live
+
+
+def show_steps(envelopes: list[Envelope]) -> tuple[set[str], Counter[str]]:
+    """The calls and the thinking of steps of plans. Rounds of several steps have no order among each other, and a call,
+    which has a key, may be shown again."""
+    projector = StepsProjector()
+    shown = [each for envelope in envelopes for each in projector.project(envelope) if "step_id" in each[1]]
+    thinking = [(name, data) for name, data in shown if data["type"] == "thinking"]
+    return set(render([each for each in shown if each not in thinking])), Counter(render(thinking))
 
 
 FAILPOINTS = (

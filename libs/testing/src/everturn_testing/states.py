@@ -4,7 +4,8 @@ from everturn.events.views import StateView, TurnView
 
 
 def comparable_state(state: StateView) -> StateView:
-    """The state without fields that no event contains: cursors, last activity, archiving and feedback."""
+    """The state without fields that no event contains: cursors, last activity, archiving, feedback and
+    the rounds of steps."""
     return state.model_copy(
         update={
             "conversation": state.conversation.model_copy(update={"last_activity_at": "", "archived": False}),
@@ -16,6 +17,5 @@ def comparable_state(state: StateView) -> StateView:
 
 
 def _comparable_turn(turn: TurnView) -> TurnView:
-    if turn.status in ("queued", "running", "waiting"):
-        return turn.model_copy(update={"feedback": (), "sealed_round": 0, "rounds": 0})
-    return turn.model_copy(update={"feedback": ()})
+    counts = {"sealed_round": 0, "rounds": 0} if turn.status in ("queued", "running", "waiting") else {}
+    return turn.model_copy(update={"feedback": (), "step_rounds": (), **counts})

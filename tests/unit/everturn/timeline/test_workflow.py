@@ -1,11 +1,16 @@
 """The steps of a turn as its blocks tell them, and the lanes that they run in."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from everturn.core import refs
 from everturn.core.ids import ConversationId, TurnId
-from everturn.events.turn_view import TurnRecord, build_lane_texts, build_turn_view
+from everturn.events.model import ChatDelta
+from everturn.events.turn_view import TurnRecord, build_lane_events, build_turn_view
+from everturn.events.views import TurnView
 from everturn.timeline.blocks import (
+    Block,
     BlockType,
     Body,
     NotesBody,
@@ -214,14 +219,36 @@ def test_unusable_replies_in_a_row_are_counted_for_each_lane() -> None:
     assert progress.failure_streak == ()
 
 
-def test_texts_of_lanes_are_whole_and_without_answers() -> None:
+def test_model_calls_of_lanes_are_shown_by_their_blocks_and_without_answers() -> None:
     lanes = Lanes()
     lanes.begin("a", 2)
     lanes.think("Hm.")
     lanes.end("a", 2)
 
-    assert [(delta.channel, delta.text, delta.completed, n) for delta, n in build_lane_texts(lanes.blocks)] == [
-        ("thinking", "Hm.", True, 2)
+    assert show_calls(lanes.blocks, sealed_round=0) == ["2 model_called", "2 thinking: Hm.", "2 model_thought: Hm."]
+    assert show_calls(lanes.blocks[-1:], sealed_round=2) == []
+
+
+def show_calls(blocks: Sequence[Block], *, sealed_round: int) -> list[str]:
+    events = build_lane_events(blocks, sealed_round=sealed_round)
+    return [
+        f"{number} {event.channel}: {event.text}"
+        if isinstance(event, ChatDelta)
+        else f"{number} {event.phase}" + ("" if event.thinking is None else f": {event.thinking}")
+        for event, number in events
+    ]
+
+
+def test_each_round_of_a_step_is_sealed_by_itself() -> None:
+    lanes = Lanes()
+    lanes.decide("plan", STEPS)
+    lanes.begin("a", 2)
+    lanes.begin("c", 3)
+    lanes.end("c", 3)
+
+    assert [(each.round, each.step_id, each.sealed) for each in build_view(lanes).step_rounds] == [
+        (2, "a", False),
+        (3, "c", True),
     ]
 
 
@@ -231,14 +258,18 @@ def test_no_round_counts_as_sealed_while_an_earlier_one_of_a_lane_is_open() -> N
     lanes.begin("a", 2)
     lanes.begin("c", 3)
     lanes.end("c", 3)
-    assert view_of(lanes) == (1, 3)
+    assert count_rounds(lanes) == (1, 3)
 
     lanes.end("a", 2)
-    assert view_of(lanes) == (3, 3)
+    assert count_rounds(lanes) == (3, 3)
 
 
-def view_of(lanes: Lanes) -> tuple[int, int]:
-    """The sealed round, and how many have begun."""
+def build_view(lanes: Lanes) -> TurnView:
     turn = Turn(TurnId(TURN), ConversationId("conv_1"), 1, TurnStatus.RUNNING, 0, TurnRequest("Do it."), BEGINNING)
-    view = build_turn_view(TurnRecord(turn, tuple(lanes.blocks)), tenant="acme", project="main")
+    return build_turn_view(TurnRecord(turn, tuple(lanes.blocks)), tenant="acme", project="main")
+
+
+def count_rounds(lanes: Lanes) -> tuple[int, int]:
+    """The sealed round, and how many have begun."""
+    view = build_view(lanes)
     return view.sealed_round, view.rounds

@@ -32,7 +32,7 @@ from everturn.events.model import (
     parse_envelope,
 )
 from everturn.events.turn_view import build_state
-from everturn.events.views import ApprovalView, SignalView, StepView, TextView, TurnView
+from everturn.events.views import ApprovalView, SignalView, StepRoundView, StepView, TextView, TurnView
 from everturn.timeline.turns import TurnUsage
 from everturn_testing.events.scenarios import PROJECT, TENANT
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
@@ -240,6 +240,40 @@ def test_a_rewind_restarts_the_turn() -> None:
     assert shown[2][1]["content"] == "Only the north."
     assert shown[4][1]["reasoning"] == "One.\n\nTwo."
     assert shown[-1][1]["content"] == "So far"
+
+
+def test_events_of_a_step_of_a_plan_name_it() -> None:
+    asked = ChatApproval(
+        approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={}, state="pending",
+        expires_at="2026-03-02T12:00:00.000Z",
+    )  # fmt: skip
+    phases = ("model_called", "model_thought", "model_waiting")
+    events: list[AnyEvent] = [*(ChatPhase(phase=phase) for phase in phases), asked]
+
+    of_turn = show(*events)
+    of_step = show(*(each.model_copy(update={"step_id": "s1"}) for each in events))
+
+    assert all("step_id" not in body for _, body in of_turn)
+    assert of_step == [(event, {**body, "step_id": "s1"}) for event, body in of_turn]
+
+
+def test_after_a_rewind_each_round_of_a_step_shows_how_far_it_is() -> None:
+    """A newer round can be committed while an older one of another step is open."""
+    thought = TextView(round=3, channel="thinking", instance=0, marker="thinking", format="markdown", text="Hm.")
+    rounds = (StepRoundView(round=2, step_id="a", sealed=False), StepRoundView(round=3, step_id="b", sealed=True))
+    turn = TurnView(
+        turn_id="t", ordinal=1, status="running", text="Hi", texts=(thought,), sealed_round=1, step_rounds=rounds
+    )
+
+    shown = [body for event, body in show(ChatRewind(turn=turn)) if event == "step"]
+
+    assert [(body["iteration"], body.get("step_id"), body["status"], body.get("reasoning")) for body in shown] == [
+        (1, None, "start", None),
+        (1, None, "done", ""),
+        (2, "a", "start", None),
+        (3, "b", "start", None),
+        (3, "b", "done", "Hm."),
+    ]
 
 
 def test_a_turn_that_ended_in_the_state_shown_does_not_end_again() -> None:

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 1adb00487c35200ba8c16148866c1a29389b8df887732b24ce93319fa9c4e493
-// Types a6d4d21b70841bf77373ba9388dc5a722451d9c4bc0cf4ec35c34d99c152df61
+// Schemas 08a616ec3be47f1eb72a47889791d0927c05eb74074580ac3f50b29051294a43
+// Types 370fa3635a425530b6d54042fec4cb21b8f2d87923922ce8a22aa083935cac21
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -92,6 +92,11 @@ export interface components {
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
+            /**
+             * Step Id
+             * @description The step of a plan that the call belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
             /**
              * Tool Id
              * @description The tool that is called.
@@ -1926,6 +1931,27 @@ export interface components {
             readonly tool_id?: string;
         };
         /**
+         * StepRoundView
+         * @description A round of a step of a plan. Steps have rounds side by side, which are committed in any order.
+         */
+        readonly StepRoundView: {
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
+            readonly round: number;
+            /**
+             * Sealed
+             * @description Whether the texts of the round are committed.
+             */
+            readonly sealed: boolean;
+            /**
+             * Step Id
+             * @description The step of the plan that the round belongs to.
+             */
+            readonly step_id: string;
+        };
+        /**
          * StepStatus
          * @description What became of a step.
          * @enum {string}
@@ -2357,7 +2383,7 @@ export interface components {
             readonly rounds: number;
             /**
              * Sealed Round
-             * @description The last round whose texts are committed.
+             * @description The last round whose texts are committed, and those of all rounds before it.
              */
             readonly sealed_round: number;
             /**
@@ -2376,6 +2402,11 @@ export interface components {
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
+            /**
+             * Step Rounds
+             * @description The rounds of steps of a plan that have begun, in the order of their numbers.
+             */
+            readonly step_rounds: readonly components["schemas"]["StepRoundView"][];
             /**
              * Steps
              * @description The steps, in order.
@@ -2516,7 +2547,7 @@ export interface components {
             readonly rounds: number;
             /**
              * Sealed Round
-             * @description The last round whose texts are committed.
+             * @description The last round whose texts are committed, and those of all rounds before it.
              */
             readonly sealed_round: number;
             /**
@@ -2535,6 +2566,11 @@ export interface components {
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
+            /**
+             * Step Rounds
+             * @description The rounds of steps of a plan that have begun, in the order of their numbers.
+             */
+            readonly step_rounds: readonly components["schemas"]["StepRoundView"][];
             /**
              * Steps
              * @description The steps, in order.
@@ -2694,6 +2730,11 @@ export interface components {
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
+            /**
+             * Step Id
+             * @description The step of a plan that the call belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
             /**
              * Tool Id
              * @description The tool that is called.
@@ -3229,6 +3270,11 @@ export interface components {
              * @description When the next attempt begins, in milliseconds from now.
              */
             readonly retry_in_ms?: number;
+            /**
+             * Step Id
+             * @description The step of a plan that the phase belongs to; absent outside of such steps.
+             */
+            readonly step_id?: string;
             /**
              * Thinking
              * @description All that the model thought in this call, at most 20,000 characters; empty if it did not think.
@@ -4126,6 +4172,7 @@ export type SignalPatch = components['schemas']['SignalPatch'];
 export type SignalView = components['schemas']['SignalView'];
 export type SourceView = components['schemas']['SourceView'];
 export type StepDetail = components['schemas']['StepDetail'];
+export type StepRoundView = components['schemas']['StepRoundView'];
 export type StepStatus = components['schemas']['StepStatus'];
 export type StepView = components['schemas']['StepView'];
 export type SummaryOut = components['schemas']['SummaryOut'];
@@ -4190,4 +4237,4 @@ export type operations = Record<string, never>;
 /** All event types of this version. */
 export const EVENT_TYPES = ["ready","conv.status","conv.title","chat.start","chat.step","chat.delta","chat.plan","chat.files","chat.citations","chat.followups","chat.compaction","chat.phase","chat.tool","chat.signal","chat.approval","chat.rewind","chat.complete","chat.error","stream.snapshot","stream.gap","server.shutdown"] as const;
 /** The fields of a turn that has only begun. */
-export const TURN_DEFAULTS = {"approvals":[],"attachments":[],"citations":[],"created_at":"","feedback":[],"files":[],"followups":[],"plans":[],"rounds":0,"sealed_round":0,"signals":[],"sources_used":[],"steps":[],"texts":[]} as const;
+export const TURN_DEFAULTS = {"approvals":[],"attachments":[],"citations":[],"created_at":"","feedback":[],"files":[],"followups":[],"plans":[],"rounds":0,"sealed_round":0,"signals":[],"sources_used":[],"step_rounds":[],"steps":[],"texts":[]} as const;

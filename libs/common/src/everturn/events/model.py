@@ -208,6 +208,8 @@ class ChatPhase(ApiModel):
     """How long it has waited, in milliseconds."""
     retry_in_ms: int | None = None
     """When the next attempt begins, in milliseconds from now."""
+    step_id: str | None = None
+    """The step of a plan that the phase belongs to; absent outside of such steps."""
     attempt: int | None = None
     """The number of this attempt, from 1."""
     max_attempts: int | None = None
@@ -272,6 +274,8 @@ class ChatApproval(ApiModel):
     """Why the call needs approval."""
     reason: str = ""
     """What the person gave as the reason; empty without one."""
+    step_id: str | None = None
+    """The step of a plan that the call belongs to; absent outside of such steps."""
 
 
 class ChatRewind(ApiModel):

@@ -1,7 +1,7 @@
 """A turn and a conversation as a client sees them, built from stored values, and the events with the same content.
 Folding the events gives the views, because both have the same parts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -20,6 +20,7 @@ from everturn.events.model import (
     ChatDelta,
     ChatError,
     ChatFollowups,
+    ChatPhase,
     ChatSignal,
     ChatStart,
     ChatStep,
@@ -33,6 +34,7 @@ from everturn.events.views import (
     SignalView,
     StateView,
     StepDetail,
+    StepRoundView,
     StepView,
     TextView,
     TurnView,
@@ -187,7 +189,9 @@ def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalVie
     )
 
 
-def build_pending_approval(block: Block | BlockDraft, body: ApprovalRequestBody) -> ApprovalView:
+def build_pending_approval(
+    block: Block | BlockDraft, body: ApprovalRequestBody, step_id: str | None = None
+) -> ApprovalView:
     """The question of an `approval.request` block."""
     return ApprovalView(
         approval_id=body.approval_id,
@@ -199,6 +203,7 @@ def build_pending_approval(block: Block | BlockDraft, body: ApprovalRequestBody)
         round=block.round,
         expires_at=body.expires_at,
         explanation=body.explanation,
+        step_id=step_id,
     )
 
 
@@ -396,8 +401,8 @@ class _Seen:
         self._notes_in_round: dict[int, int] = {}
         self._completion: CompletionBody | None = None
         self._completion_round = 0
-        self._lanes: dict[int, str] = {}
-        """The lane of each round that belongs to one."""
+        self._step_of: dict[int, str] = {}
+        """The id of the step of each round that belongs to one."""
         self._workflow = Workflow()
         self._last_sealed = 0
         self._unsealed: set[int] = set()
@@ -419,7 +424,7 @@ class _Seen:
             case RoundStartBody(lane=lane):
                 self.rounds = max(self.rounds, block.round)
                 if lane:
-                    self._lanes[block.round] = lane
+                    self._step_of[block.round] = lane
                     self._unsealed.add(block.round)
                     self._show_workflow()
             case WorkflowBody() | StepResultBody():
@@ -433,7 +438,7 @@ class _Seen:
                 self._add_completion(block, body)
             case AttemptBody(shown=""):
                 """The draft of an answer that another call writes."""
-            case AttemptBody() if block.round in self._lanes:
+            case AttemptBody() if block.round in self._step_of:
                 """The answer of a step is its result, not one of the turn."""
             case AttemptBody() as body:
                 self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
@@ -444,7 +449,8 @@ class _Seen:
             case ToolResultBody() as body:
                 self._add_result(block, body)
             case ApprovalRequestBody() as body:
-                self._approvals[body.approval_id] = build_pending_approval(block, body)
+                step_id = self._step_of.get(block.round)
+                self._approvals[body.approval_id] = build_pending_approval(block, body, step_id)
             case ApprovalOutcomeBody() as body:
                 self._add_outcome(block, body)
             case PlanBody(plan=plan):
@@ -483,6 +489,10 @@ class _Seen:
             "answer": _as_shown(self._completion) if self._completion else None,
             "followups": self._completion.followups if self._completion else (),
             "sources_used": self._completion.sources_used if self._completion else (),
+            "step_rounds": tuple(
+                StepRoundView(round=number, step_id=step_id, sealed=number not in self._unsealed)
+                for number, step_id in sorted(self._step_of.items())
+            ),
         }
 
     def _show_workflow(self) -> None:
@@ -515,7 +525,7 @@ class _Seen:
 
     def _add_call(self, block: Block, body: ToolCallBody) -> None:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))
-        self._steps[step.step] = step.model_copy(update={"step_id": self._lanes.get(block.round)})
+        self._steps[step.step] = step.model_copy(update={"step_id": self._step_of.get(block.round)})
         if body.parent is not None:
             # Calls of programs are not actions of a reply; only those are numbered.
             return
@@ -581,29 +591,42 @@ def build_step_event(step: StepView) -> ChatStep:
     )
 
 
-def build_lane_texts(blocks: Iterable[Block]) -> list[tuple[ChatDelta, int]]:
-    """The texts of blocks of a lane as events with their rounds. Rounds that run side by side are not streamed: each
-    text is sent in one piece when it is committed. Answers are not among them: they are results of steps."""
+def build_lane_events(blocks: Sequence[Block], *, sealed_round: int) -> list[tuple[ChatPhase | ChatDelta, int]]:
+    """What new blocks of a lane show of its model calls, as events with their rounds; `sealed_round` is the last one
+    whose decision was committed before. Rounds that run side by side are not streamed: each text is sent in one piece
+    when it is committed. Answers are not among them: they are results of steps."""
     seen = _Seen("", "")
     for block in blocks:
         seen.add_block(block)
+    texts = [text for text in seen.texts if text.channel != "answer"]
+    begun = dict.fromkeys(block.round for block in blocks if isinstance(block.body, RoundStartBody))
+    decided = dict.fromkeys(
+        block.round for block in blocks if block.type.traits.is_decision and block.round > sealed_round
+    )
     return [
-        (
-            ChatDelta(
-                channel=text.channel,
-                instance=text.instance,
-                index=0,
-                text=text.text,
-                completed=True,
-                marker=text.marker,
-                format=text.format,
-                artifact=text.artifact,
-            ),
-            text.round,
-        )
-        for text in seen.texts
-        if text.channel != "answer"
+        *((ChatPhase(phase="model_called"), number) for number in begun),
+        *((_build_delta(text), text.round) for text in texts),
+        *((ChatPhase(phase="model_thought", thinking=find_thinking(texts, number)), number) for number in decided),
     ]
+
+
+def find_thinking(texts: Iterable[TextView], round_number: int) -> str:
+    """All that the model thought in a round."""
+    return join_thinking(text.text for text in texts if text.round == round_number and text.channel == "thinking")
+
+
+def _build_delta(text: TextView) -> ChatDelta:
+    """A whole text as one event."""
+    return ChatDelta(
+        channel=text.channel,
+        instance=text.instance,
+        index=0,
+        text=text.text,
+        completed=True,
+        marker=text.marker,
+        format=text.format,
+        artifact=text.artifact,
+    )
 
 
 def build_answer_events(blocks: Iterable[Block]) -> list[ChatCitations | ChatFollowups]:

@@ -193,6 +193,8 @@ class ApprovalView(ApiModel):
     """Why the call needs approval."""
     reason: str = ""
     """What the person gave as the reason; empty without one."""
+    step_id: str | None = None
+    """The step of a plan that the call belongs to; absent outside of such steps."""
 
 
 class FeedbackView(ApiModel):
@@ -207,6 +209,16 @@ class FeedbackView(ApiModel):
     ts: str
     confidence: float | None = None
     """How sure the machine is, from 0 to 1; absent for feedback from people."""
+
+
+class StepRoundView(ApiModel):
+    """A round of a step of a plan. Steps have rounds side by side, which are committed in any order."""
+
+    round: int
+    step_id: str
+    """The step of the plan that the round belongs to."""
+    sealed: bool
+    """Whether the texts of the round are committed."""
 
 
 class TurnView(ApiModel):
@@ -256,7 +268,9 @@ class TurnView(ApiModel):
     rounds: int = 0
     """How many rounds the turn had."""
     sealed_round: int = 0
-    """The last round whose texts are committed."""
+    """The last round whose texts are committed, and those of all rounds before it."""
+    step_rounds: tuple[StepRoundView, ...] = ()
+    """The rounds of steps of a plan that have begun, in the order of their numbers."""
     elapsed_ms: int | None = None
     """From the start of the turn to its end, in milliseconds."""
     sources_used: tuple[int, ...] = ()

@@ -146,8 +146,8 @@ class TurnProgress:
     """The code of each reply that could not be used, by round."""
     _sealed: dict[int, None] = field(default_factory=lambda: {})
     """The rounds whose decisions are committed, in the order of their commits."""
-    _lane_of: dict[int, str] = field(default_factory=lambda: {})
-    """The lane of each round that belongs to one."""
+    _step_of: dict[int, str] = field(default_factory=lambda: {})
+    """The id of the step of each round that belongs to one."""
     _questions: dict[CallId, Question] = field(default_factory=lambda: {})
 
     def extend(self, blocks: Iterable[Block]) -> None:
@@ -162,10 +162,10 @@ class TurnProgress:
                 # What a person was asked counts for the turn, too.
                 self._note(block)
 
-    def next_step(self, lane: str = "") -> NextStep:
-        """What comes next in the turn, or in one of its lanes. A new round of a lane gets the next free number."""
-        if lane:
-            own = self.lanes.get(lane)
+    def next_step(self, step_id: str = "") -> NextStep:
+        """What comes next in the turn, or in the lane of a step. A new round of a lane gets the next free number."""
+        if step_id:
+            own = self.lanes.get(step_id)
             if own is None or own._last is None:
                 return GenerateRound(self.last_round + 1)
             step = own.next_step()
@@ -213,9 +213,9 @@ class TurnProgress:
             codes.append(code)
         return tuple(codes)
 
-    def find_lane(self, round_number: int) -> str:
-        """The step that a round belongs to; empty for a round of the turn itself."""
-        return self._lane_of.get(round_number, "")
+    def find_step(self, round_number: int) -> str:
+        """The id of the step that a round belongs to; empty for a round of the turn itself."""
+        return self._step_of.get(round_number, "")
 
     @property
     def rounds(self) -> int:
@@ -244,12 +244,12 @@ class TurnProgress:
     def _find_lane(self, block: Block) -> "TurnProgress | None":
         """The progress of the lane that the block belongs to; None for a block of the turn itself."""
         if isinstance(block.body, RoundStartBody) and block.body.lane:
-            self._lane_of[block.round] = block.body.lane
-        lane = self._lane_of.get(block.round)
+            self._step_of[block.round] = block.body.lane
+        step_id = self._step_of.get(block.round)
         # The end of a turn, and the messages that end it, are in its last round, whatever lane that belongs to.
-        if lane is None or block.type is BlockType.EXIT or block.author is Author.USER:
+        if step_id is None or block.type is BlockType.EXIT or block.author is Author.USER:
             return None
-        return self.lanes.setdefault(lane, TurnProgress())
+        return self.lanes.setdefault(step_id, TurnProgress())
 
     def _count(self, block: Block) -> None:
         """Note what counts for the turn, whatever the block belongs to."""

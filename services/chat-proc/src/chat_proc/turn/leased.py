@@ -28,12 +28,12 @@ from everturn.core.ids import ApprovalId, TurnId
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.core.threads import call_sized
-from everturn.events.model import AnyEvent, ChatDelta, ChatStep, ConvStatus, ConvTitle
+from everturn.events.model import AnyEvent, ChatApproval, ChatDelta, ChatPhase, ChatStep, ConvStatus, ConvTitle
 from everturn.events.turn_view import (
     TurnRecord,
     build_answer_events,
     build_file_view,
-    build_lane_texts,
+    build_lane_events,
     build_turn_view,
     try_build_terminal_event,
 )
@@ -237,7 +237,7 @@ class LeasedTurn:
         self._emitter = emitter
         self._clock = clock
         turn = start.turn
-        self.lane = ""
+        self.step_id = ""
         """The id of the step whose lane this is; empty for the turn as a whole."""
         self._blocks = list(start.blocks)
         self.turn_start = _find_turn_start(self._blocks, turn.id)
@@ -303,7 +303,7 @@ class LeasedTurn:
         and those that it commits. Its texts are not streamed, because those of other lanes grow at the same time:
         clients get each in one piece when it is committed."""
         lane = copy(self)
-        lane.lane, lane.progress = step_id, self.progress.lanes.setdefault(step_id, TurnProgress())
+        lane.step_id, lane.progress = step_id, self.progress.lanes.setdefault(step_id, TurnProgress())
         lane.shown, lane.shown_start, lane.rendering = list(shown), 0, None
         return lane
 
@@ -334,9 +334,9 @@ class LeasedTurn:
     @property
     def own_blocks(self) -> Sequence[Block]:
         """The blocks of this lane; of a turn without lanes, all of its blocks."""
-        if not self.lane:
+        if not self.step_id:
             return self.turn_blocks
-        return [block for block in self.turn_blocks if self._turn_progress.find_lane(block.round) == self.lane]
+        return [block for block in self.turn_blocks if self._turn_progress.find_step(block.round) == self.step_id]
 
     @property
     def spent(self) -> Spent:
@@ -362,14 +362,16 @@ class LeasedTurn:
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
         self.activity.note_progress()
-        if self.lane and isinstance(data, ChatDelta):
-            return
+        if self.step_id:
+            if _is_shown_by_blocks(data):
+                return
+            data = self._name_step(data)
         self._meter.note_event(data)
         self._emitter.emit(data, round_number)
 
     def rewind(self) -> None:
         """Show clients the committed state instead of what was streamed since. A lane streams nothing."""
-        if not self.lane:
+        if not self.step_id:
             self._emitter.rewind()
 
     def record_usage(self, usage: UsageEvent) -> None:
@@ -388,35 +390,35 @@ class LeasedTurn:
             if built is None:
                 return
             content = CommitContent(usage=self._position.recorded).plus(built)
-            if self.lane:
+            if self.step_id:
                 content = self._adapt_to_lane(content)
             blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
-            if self.lane:
+            if self.step_id:
                 # Before the commit, whose cursor covers them: a client with an older snapshot adds them, others skip
                 # them.
-                for text, round_number in build_lane_texts(blocks):
-                    self._meter.note_event(text)
-                    self._emitter.emit(text, round_number)
+                for data, round_number in build_lane_events(blocks, sealed_round=self.progress.sealed_round):
+                    self._meter.note_event(data)
+                    self._emitter.emit(self._name_step(data), round_number)
             commit = self._build_commit(blocks, content)
             await self._write(commit)
             self._apply(commit, content)
-            if self.lane:
+            if self.step_id:
                 self.shown = [*self.shown, *blocks]
             self._emit_committed(content, blocks)
 
+    def _name_step(self, data: AnyEvent) -> AnyEvent:
+        """The same event with the step of this lane."""
+        has_step = isinstance(data, ChatStep | ChatPhase | ChatApproval)
+        return data.model_copy(update={"step_id": self.step_id}) if has_step else data
+
     def _adapt_to_lane(self, content: CommitContent) -> CommitContent:
-        """Times never go back on a timeline, but another lane may have committed since these blocks were drafted.
-        Clients learn of calls which step they belong to."""
+        """Times never go back on a timeline, but another lane may have committed since these blocks were drafted."""
         last_ts = self._blocks[-1].ts if self._blocks else ""
         drafts = [draft for draft in content.drafts if draft.type not in _NOT_OF_LANES]
-        after = [
-            (data.model_copy(update={"step_id": self.lane}) if isinstance(data, ChatStep) else data, round_number)
-            for data, round_number in content.after
-        ]
         return replace(
             content,
             drafts=tuple(replace(draft, ts=max(draft.ts, last_ts)) for draft in drafts),
-            after=tuple(after),
+            after=tuple((self._name_step(data), round_number) for data, round_number in content.after),
             rewind=False,
         )
 
@@ -545,6 +547,13 @@ class LeasedTurn:
             self._emitter.emit(data, last_round(blocks), is_committed=True)
         for data, round_number in content.after:
             self._emitter.emit(data, round_number, is_committed=True)
+
+
+def _is_shown_by_blocks(data: AnyEvent) -> bool:
+    """Whether clients of a lane are shown this once its blocks are committed."""
+    return isinstance(data, ChatDelta) or (
+        isinstance(data, ChatPhase) and data.phase in ("model_called", "model_thought")
+    )
 
 
 def _find_turn_start(blocks: Sequence[Block], turn_id: TurnId) -> int:

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from everturn.core.threads import call_sized
 from everturn.events import model as events
 from everturn.events.model import Envelope, parse_envelope
-from everturn.events.turn_view import join_thinking, try_build_terminal_event
-from everturn.events.views import ApprovalView, StepView, TextView, TurnView
+from everturn.events.turn_view import find_thinking, try_build_terminal_event
+from everturn.events.views import ApprovalView, StepRoundView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
 _APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires_at", "reason"}
@@ -84,10 +84,10 @@ class StepsProjector:
                 yield "phase", {"phase": state, "position": position}
             case events.ChatStart(turn_id=turn_id, text=text):
                 yield "turn", {"turn_id": turn_id, "text": text}
-            case events.ChatPhase(phase="model_called"):
-                yield "step", {**at, **_start_thinking(envelope.round)}
-            case events.ChatPhase(phase="model_thought", thinking=thinking):
-                yield "step", {**at, **_end_thinking(envelope.round, thinking or "")}
+            case events.ChatPhase(phase="model_called", step_id=step_id):
+                yield "step", {**at, **_start_thinking(envelope.round, step_id)}
+            case events.ChatPhase(phase="model_thought", step_id=step_id, thinking=thinking):
+                yield "step", {**at, **_end_thinking(envelope.round, step_id, thinking or "")}
             case events.ChatPhase() as phase:
                 yield "phase", {**at, **phase.model_dump(exclude={"type"}, exclude_none=True)}
             case events.ChatStep(status="started") as step:
@@ -130,28 +130,31 @@ class StepsProjector:
         committed yet follows as events."""
         at = {"turn_id": turn.turn_id}
         yield "turn", {**at, "text": turn.text}
-        items = (*turn.texts, *turn.steps, *turn.approvals)
+        items = (*turn.texts, *turn.steps, *turn.approvals, *turn.step_rounds)
         last = max(turn.sealed_round, *(item.round for item in items), *(each.round or 0 for each in turn.signals), 0)
+        of_steps = {each.round: each for each in turn.step_rounds}
         for number in range(last + 1):
-            for name, data in _project_round(turn, number):
+            for name, data in _project_round(turn, number, of_steps.get(number)):
                 yield name, {**at, **data}
         if (end := try_build_terminal_event(turn)) is not None:
             self._ended = turn.turn_id
             yield "done", {**at, **_build_end(end)}
 
 
-def _project_round(turn: TurnView, number: int) -> Iterator[Shown]:
-    """Round 0 is what precedes the first model call."""
+def _project_round(turn: TurnView, number: int, of_step: StepRoundView | None) -> Iterator[Shown]:
+    """Round 0 is what precedes the first model call. That of a round of a step is shown when the round begins."""
+    step_id = None if of_step is None else of_step.step_id
+    is_sealed = number <= turn.sealed_round if of_step is None else of_step.sealed
     for signal in turn.signals:
         if signal.state == "applied" and signal.kind in _INJECTED and (signal.round or 0) == number:
             yield "inject", {"type": "inject", "content": signal.text}
-    if 0 < number <= turn.sealed_round:
-        thoughts = [text.text for text in turn.texts if text.round == number and text.channel == "thinking"]
-        yield "step", _start_thinking(number)
-        yield "step", _end_thinking(number, join_thinking(thoughts))
+    if of_step is not None or (number > 0 and is_sealed):
+        yield "step", _start_thinking(number, step_id)
+    if number > 0 and is_sealed:
+        yield "step", _end_thinking(number, step_id, find_thinking(turn.texts, number))
     for text in turn.texts:
         if text.round == number and text.channel == "answer":
-            yield from _project_answer({}, _as_delta(text, completed=number <= turn.sealed_round))
+            yield from _project_answer({}, _as_delta(text, completed=is_sealed))
     steps = [step for step in turn.steps if step.round == number]
     for step in steps:
         yield "step", _start_iteration(step, number)
@@ -163,12 +166,17 @@ def _project_round(turn: TurnView, number: int) -> Iterator[Shown]:
             yield "step", _end_iteration(step, number)
 
 
-def _start_thinking(iteration: int | None) -> dict[str, Any]:
-    return {"type": "thinking", "status": "start", "iteration": iteration}
+def _start_thinking(iteration: int | None, step_id: str | None) -> dict[str, Any]:
+    return {"type": "thinking", "status": "start", "iteration": iteration, **_name_step(step_id)}
 
 
-def _end_thinking(iteration: int | None, reasoning: str) -> dict[str, Any]:
-    return {"type": "thinking", "status": "done", "iteration": iteration, "reasoning": reasoning}
+def _end_thinking(iteration: int | None, step_id: str | None, reasoning: str) -> dict[str, Any]:
+    return {"type": "thinking", "status": "done", "iteration": iteration, "reasoning": reasoning, **_name_step(step_id)}
+
+
+def _name_step(step_id: str | None) -> dict[str, Any]:
+    """Only what belongs to a step of a plan names one."""
+    return {} if step_id is None else {"step_id": step_id}
 
 
 def _start_iteration(step: events.ChatStep | StepView, iteration: int | None) -> dict[str, Any]:
@@ -183,14 +191,13 @@ def _end_iteration(step: events.ChatStep | StepView, iteration: int | None) -> d
 
 
 def _name_iteration(step: events.ChatStep | StepView, iteration: int | None, status: str) -> dict[str, Any]:
-    of_plan = {} if step.step_id is None else {"step_id": step.step_id}
     return {
         "type": "iteration",
         "status": status,
         "iteration": iteration,
         "tool_name": step.tool_id or step.title,
         "step": step.step,
-        **of_plan,
+        **_name_step(step.step_id),
     }
 
 
@@ -211,7 +218,7 @@ def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
 
 
 def _build_approval(approval: events.ChatApproval | ApprovalView) -> dict[str, Any]:
-    return approval.model_dump(include=_APPROVAL_FIELDS)
+    return {**approval.model_dump(include=_APPROVAL_FIELDS), **_name_step(approval.step_id)}
 
 
 def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:
