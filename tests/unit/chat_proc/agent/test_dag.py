@@ -18,7 +18,7 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.dag import step as step_module
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.kit import TurnLimits
-from everturn.events.model import ChatDelta, ChatPlan, ChatStep
+from everturn.events.model import ChatApproval, ChatDelta, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
     Block,
@@ -393,9 +393,37 @@ async def test_a_step_can_not_use_up_the_rounds_of_the_others() -> None:
     await bench.work()
 
     assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == count
-    assert f"its limit of {count} rounds" in result_text(bench, "b")
+    assert f"the limit of {count} rounds" in result_text(bench, "b")
     assert "demo.echo (ok): echo: on" in result_text(bench, "b")
     await check_turn(bench)
+
+
+def call_on(_text: str) -> Script:
+    return call("demo.echo", {"text": "on"})
+
+
+async def test_the_model_of_a_step_counts_its_own_rounds() -> None:
+    count = step_module.MAX_STEP_ROUNDS
+    bench = build(of_step=lambda step, text: call_on(text) if step == "b" else work_on(step, text))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    counted = [re.findall(r"Iteration (\S+)\n", text)[-1] for text in step_requests(bench, "b")]
+    assert counted == [f"{number}/{count}" for number in range(1, count + 1)]
+    assert "rounds: this is the last one; answer now" in step_requests(bench, "b")[-1]
+    assert "of them for messages" not in step_requests(bench, "b")[0]
+
+
+async def test_the_model_of_a_step_sees_a_nearer_limit_of_the_turn() -> None:
+    bench = build(planned=plan({"a": "", "b": "a"}), limits=TurnLimits(rounds=5))
+    await bench.say("Do both.")
+
+    await bench.work()
+
+    # The plan has round 1, and the judgement round 4.
+    assert "Iteration 1/4" in step_requests(bench, "a")[0]
+    assert "Iteration 1/1" in step_requests(bench, "b")[0]
 
 
 async def test_the_limits_of_the_turn_hold_over_all_lanes() -> None:
@@ -617,6 +645,8 @@ async def test_a_step_that_waits_for_a_person_does_not_hold_up_the_others() -> N
     await bench.inbox.accept_signal(ANN, bench.conversation_id, approval, None)
     await bench.work()
 
+    approvals = [event.data for event in await bench.published() if isinstance(event.data, ChatApproval)]
+    assert [(event.step_id, event.state) for event in approvals] == [("q", "pending"), ("q", "approved")]
     assert (waiting, ended) == (TurnStatus.WAITING, {"p": "ok"})
     assert results(bench) == {"p": "ok", "q": "ok"}
     await check_turn(bench)

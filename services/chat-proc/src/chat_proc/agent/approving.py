@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.kit import APPROVAL_TIMEOUT_S
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
-from chat_proc.catalog.call_policy import CallPolicy, NeedsApproval
-from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.catalog.call_policy import NeedsApproval
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
-from everturn.core.logging import Redactor
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
 from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
@@ -59,18 +57,11 @@ Verdict = MayRun | MayNot | MustWait
 class ApprovalGate:
     """Checks every call of the loop. Keeps no state of turns: blocks and rows record what was asked."""
 
-    def __init__(
-        self,
-        catalog: ToolRegistry,
-        policy: CallPolicy,
-        *,
-        timeout_s: float = APPROVAL_TIMEOUT_S,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._catalog = catalog
-        self._policy = policy
-        self._timeout_s = timeout_s
-        self._redactor = redactor or Redactor()
+    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
+        self._catalog = kit.catalog
+        self._policy = kit.policy
+        self._timeout_s = kit.approval_timeout_s
+        self._redactor = parts.redactor
 
     async def draft_questions(
         self, turn: LeasedTurn, calls: Mapping[CallId, ToolCallBody], context: RoundContext

@@ -191,7 +191,8 @@ class RoundContext:
     """The round that blocks belong to. `limit` is the number of rounds the turn may have now.
 
     `now` is the time of writing, ISO 8601; `began` is the start of the round, if it was earlier. `finalize` marks the
-    rounds left after a steer, in which work is only finished.
+    rounds left after a steer, in which work is only finished. `others` of the rounds before it belong to the turn or to
+    other steps: the model of a step does not count them.
     """
 
     turn_id: TurnId
@@ -200,6 +201,7 @@ class RoundContext:
     now: str
     finalize: bool = False
     began: str = ""
+    others: int = 0
 
     def at(self, now: str) -> "RoundContext":
         """The same context at a later time, after a model call or a tool."""

@@ -4,15 +4,12 @@ Every step is committed before the next begins, so that any worker can resume fr
 of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 import structlog
 
-from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
+from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
@@ -21,6 +18,7 @@ from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
+from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import (
     Folded,
     draft_deferral,
@@ -32,7 +30,6 @@ from chat_proc.agent.signal_folding import (
     through_last_end,
     try_draft_withdrawn_stop,
 )
-from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
 from everturn.core.errors import Conflict
@@ -42,17 +39,14 @@ from everturn.timeline.progress import (
     ExecuteCalls,
     FinishTurn,
     GenerateRound,
-    PendingCall,
     TurnEnded,
     TurnProgress,
 )
-from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
+from everturn.timeline.turns import Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
 
-MAX_BESIDE = 8
-"""How many calls of a round run at the same time."""
 MAX_TRIES = 20
 """Retries of a commit because of new signals before the turn is left to another worker."""
 
@@ -79,11 +73,10 @@ class AgentLoop:
         self._parts = parts
         self._limits = kit.limits
         self._failpoints = parts.failpoints
-        generator = Generator(kit, parts)
-        self._gate = ApprovalGate(kit.catalog, kit.policy, timeout_s=kit.approval_timeout_s, redactor=parts.redactor)
-        self._rounds = RoundRunner(kit, parts, generator, self._gate)
+        generator, gate = Generator(kit, parts), ApprovalGate(kit, parts)
+        self._rounds = RoundRunner(kit, parts, generator, gate)
+        self._calls = RoundCalls(kit, parts, gate)
         self._closing = ClosingCall(generator)
-        self._tools = ToolRunner(kit, parts)
         self._finisher = TurnFinisher(kit, parts)
 
     async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> LoopResult:
@@ -109,7 +102,7 @@ class AgentLoop:
                     # Only before the first call: a worker that has made one call of a round makes the rest.
                     if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
                         return HandedOver()
-                    if not await self._execute(turn, step, resumed=resumed):
+                    if not await self._calls.run(turn, step, resumed=resumed):
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
                 case FinishTurn() as step:
@@ -204,104 +197,6 @@ class AgentLoop:
             return False
         return await self._fold(turn, last + 1) is None
 
-    async def _execute(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
-        """Run the calls of a round in order, those that wait for a person last. Consecutive ones that neither write
-        files nor change what the model sees run side by side. A steer or a cancel skips those that have not begun.
-
-        Returns False if the next one has to wait for a person.
-        """
-        calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
-        group = self._next_group(turn, calls)
-        if resumed:
-            # Another worker decided on these calls, perhaps by other rules. Only the first group can have begun there.
-            # If no approval was requested for a call of it, its tool needed none then, and it is not asked about now:
-            # it may already have run.
-            await self._gate.ask(turn, calls[len(group) :], self._context(turn, step.round))
-        stopped, is_first = False, True
-        while group:
-            begun = resumed and is_first
-            stopped = stopped or (not is_first and await has_control(turn))
-            if self._gate.is_asked(turn, group[0]):
-                if not await self._run_with_approval(turn, calls, step.round, resumed=begun):
-                    return False
-            else:
-                stopped = await self._run_group(turn, group, step.round, resumed=begun, stopped=stopped)
-            calls, is_first = calls[len(group) :], False
-            group = self._next_group(turn, calls)
-        return True
-
-    def _next_group(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
-        """The first of these calls, with those after it that may run at the same time."""
-
-        def is_alone(call: PendingCall) -> bool:
-            return self._gate.is_asked(turn, call) or not self._tools.runs_beside(call)
-
-        beside = list(takewhile(lambda call: not is_alone(call), calls))
-        return beside or calls[:1]
-
-    async def _run_group(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool, stopped: bool
-    ) -> bool:
-        """Run calls side by side, and commit each result when its call ends. Returns whether a signal has stopped the
-        round's calls."""
-        slots = asyncio.Semaphore(MAX_BESIDE)
-
-        async def run(n: int, pending: PendingCall) -> CommitContent:
-            nonlocal stopped
-            async with slots:
-                stopped = stopped or (n >= MAX_BESIDE and await has_control(turn))
-                if stopped:
-                    return self._tools.skip(turn, pending, self._context(turn, number))
-                return await self._tools.run(turn, pending, self._context(turn, number), resumed=resumed)
-
-        if len(calls) == 1:
-            await self._commit_results(turn, await run(0, calls[0]))
-            return stopped
-        running = [asyncio.create_task(run(n, pending)) for n, pending in enumerate(calls)]
-        try:
-            while running:
-                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in [task for task in running if task in ended]:
-                    running.remove(task)
-                    await self._commit_results(turn, task.result())
-        finally:
-            await self._parts.stragglers.end(*running)
-        return stopped
-
-    async def _run_with_approval(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool
-    ) -> bool:
-        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
-        pending, fresh = calls[0], False
-        for _ in range(MAX_TRIES):
-            context = self._context(turn, number)
-            # A call whose answer was settled just now has not begun on any worker.
-            fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
-            verdict = self._gate.judge(turn, pending, context, stopped=await has_control(turn))
-            match verdict:
-                case MustWait():
-                    return False
-                case MayRun():
-                    self._failpoints.hit("turn.approved")
-                    again = resumed and not fresh
-                    # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
-                    # call again.
-                    content = await self._tools.run(turn, pending, context, resumed=again, approved=True)
-                    await self._commit_results(turn, content)
-                    return True
-                case MayNot(settling=settling, why=why):
-                    content = settling.plus(self._tools.skip(turn, pending, context, why))
-                    # An answer can arrive between the check and the commit that withdraws the question.
-                    with suppress(InboxMoved):
-                        await self._commit_results(turn, content)
-                        return True
-        raise Conflict(f"An approval changed {MAX_TRIES} times while it was being read.")
-
-    async def _commit_results(self, turn: LeasedTurn, content: CommitContent) -> None:
-        self._failpoints.hit("turn.before_c2")
-        await turn.commit(content)
-        self._failpoints.hit("turn.after_c2")
-
     async def _try_close(self, turn: LeasedTurn, end: TurnEnd, ready: CommitContent) -> TurnEnd | None:
         """End the turn; returns None if a new signal opens one more round instead.
 
@@ -357,11 +252,6 @@ class AgentLoop:
     def _context(self, turn: LeasedTurn, number: int) -> RoundContext:
         limit = round_limit(self._limits, turn.progress)
         return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=turn.progress.is_finalizing)
-
-
-async def has_control(turn: LeasedTurn) -> bool:
-    """Whether a steer or a cancel is pending."""
-    return any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen())
 
 
 def _end_with(folded: Folded) -> TurnEnd:

@@ -325,11 +325,11 @@ class TurnPrompts:
 
     def _budget(self, context: RoundContext) -> Budget:
         turn, limits = self._turn, self._kit.limits
-        spent = turn.spent
+        spent, round_limit = turn.spent, context.limit - context.others
         return Budget(
-            round=context.round,
-            round_limit=context.limit,
-            bonus_rounds=0 if context.finalize else max(0, context.limit - limits.rounds),
+            round=context.round - context.others,
+            round_limit=round_limit,
+            bonus_rounds=0 if context.finalize else max(0, round_limit - limits.rounds),
             finalize=context.finalize,
             elapsed_s=spent.leased_s,
             wall_time_s=limits.wall_time_s,

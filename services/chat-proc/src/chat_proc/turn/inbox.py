@@ -104,18 +104,21 @@ class TurnInbox:
         """Return once a steer or a cancel is pending that no commit has answered."""
         while True:
             await self._rung.wait()
-            if await self._has_control():
+            if await self._answer_ring():
                 # The next wait must find it too, until a commit has answered it.
                 self._rung.set()
                 return
 
-    async def _has_control(self) -> bool:
+    async def has_control(self) -> bool:
+        """Whether a steer or a cancel is pending that no commit has answered."""
+        return any(signal.kind in CONTROL_KINDS for signal in await self.load_unseen())
+
+    async def _answer_ring(self) -> bool:
         # Clear before the read: a ring during the read must not be lost.
         self._rung.clear()
         try:
-            unseen = await self.load_unseen()
+            return await self.has_control()
         except BaseException:
             # This read's signal is still unseen: a wait is cancelled whenever the work that races it ends.
             self._rung.set()
             raise
-        return any(signal.kind in CONTROL_KINDS for signal in unseen)

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.dag.planning import Planner, build_results, cut_result
-from chat_proc.agent.dag.step import StepLoop, StepStop, build_step_kit
+from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_kit, cancel_step
 from chat_proc.agent.drafting import draft_missing_start
 from chat_proc.agent.extra_calls import build_question
 from chat_proc.agent.finishing import PROSE, NotWritten
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, has_control, max_rounds, round_limit
+from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, max_rounds, round_limit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
@@ -171,9 +171,9 @@ class DagLoop(AgentLoop):
 
         async def run(step: PlannedStep) -> StepStop:
             async with slots:
-                loop = StepLoop(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
+                runner = StepRunner(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
                 is_taken_over = step.id in begun
-                return await loop.run_step(
+                return await runner.run(
                     step, takeovers=takeovers if is_taken_over else 0, resumed=resumed and is_taken_over
                 )
 
@@ -209,11 +209,11 @@ class DagLoop(AgentLoop):
         running = fold_workflow(turn.turn_blocks).running
         has_calls = any(isinstance(turn.progress.next_step(step_id), ExecuteCalls) for step_id in running)
         # Calls that wait for a person are settled first, by their lanes.
-        if has_calls or not await has_control(turn):
+        if has_calls or not await turn.inbox.has_control():
             return None
         if not through_last_end(await turn.inbox.load_unseen()):
             for step_id in running:
-                await StepLoop(self._kit, self._parts, turn, asyncio.Lock()).cancel(step_id)
+                await cancel_step(turn, step_id, self._failpoints)
         return await self._fold(turn, _next_round(turn))
 
 

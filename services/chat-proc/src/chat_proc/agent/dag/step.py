@@ -2,22 +2,27 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
+from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import find_usable_text
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.finishing import render_calls
+from chat_proc.agent.finishing import TurnFinisher, render_calls
+from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, has_control, reached_cap, round_limit
+from chat_proc.agent.loop import reached_cap, round_limit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.round import RoundRunner
+from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import LOOP_TOOLS
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
+from everturn.core.failpoints import Failpoints
 from everturn.core.metrics import WORKFLOW_STEPS
 from everturn.core.refs import round_ref
 from everturn.events.model import ChatPlan
@@ -30,7 +35,7 @@ from everturn.timeline.blocks import (
     StepBody,
     StepResultBody,
 )
-from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, PendingCall, TurnEnded
+from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, TurnEnded, TurnProgress
 from everturn.timeline.workflow import fold_workflow
 
 MAX_FOUND_CHARS = 500
@@ -40,6 +45,8 @@ MAX_STEP_ROUNDS = 15
 NOT_IN_STEPS: Final = frozenset({"react.plan", "react.hide"})
 """The plan is the workflow's own, and later turns would not see what a step hides, although others may have used it."""
 
+_NOTHING: Final = CommitContent()
+_Status = Literal["ok", "failed", "cancelled"]
 _Reply = TypeVar("_Reply")
 
 
@@ -85,165 +92,32 @@ def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]
     return shown
 
 
-class StepLoop(AgentLoop):
-    """Runs steps of one kit. `whole` is the turn that they belong to; only one of its lanes writes files at a time."""
+async def cancel_step(turn: LeasedTurn, step_id: str, failpoints: Failpoints) -> None:
+    """Record that a step that has begun does not go on because of a steer."""
+    lane = turn.open_lane(step_id, ())
+    why = "The step was stopped because a new message from the user changes the work."
+    await _commit_result(lane, "cancelled", why, failpoints)
 
-    def __init__(self, kit: TurnKit, parts: LoopDependencies, whole: LeasedTurn, writing: asyncio.Lock) -> None:
-        super().__init__(kit, parts)
-        self._whole = whole
-        self._writing = writing
 
-    async def run_step(self, step: PlannedStep, *, takeovers: int, resumed: bool) -> StepStop:
-        """Run from the step's current state to its result, or until it can't go on. `resumed` as in `AgentLoop.run`:
-        its calls without a result may have been begun by another worker."""
-        whole = self._whole
-        turn = whole.open_lane(step.id, choose_shown(whole.turn_blocks, step))
-        media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
-        prompts = TurnPrompts(self._kit, turn, media)
-        room = _StepRoom(self._kit, self._parts, turn, prompts)
-        if takeovers and turn.progress.started_round > turn.progress.sealed_round:
-            await self._rounds.record_lost_calls(turn, prompts, takeovers)
-        while True:
-            match whole.progress.next_step(step.id):
-                case ExecuteCalls() as calls:
-                    if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
-                        return StepStop.HANDED_OVER
-                    if not await self._execute(turn, calls, resumed=resumed):
-                        return StepStop.PARKED
-                case FinishTurn() as pending:
-                    end = await self._finisher.run(turn, prompts.codec, pending, pending.round)
-                    await self._commit_result(turn, step, pending.round, end)
-                case GenerateRound(round=number):
-                    if await has_control(turn):
-                        return StepStop.INTERRUPTED
-                    if turn.handover:
-                        return StepStop.HANDED_OVER
-                    await self._run_step_round(turn, step, prompts, room, number)
-                    if not turn.progress.started_round:
-                        return StepStop.ENDED
-                case TurnEnded():
-                    return StepStop.ENDED
-                case BeginTurn():
-                    raise Conflict("A lane is no turn.")
-            resumed = False
+async def _commit_result(
+    lane: LeasedTurn, status: _Status, text: str, failpoints: Failpoints, content: CommitContent = _NOTHING
+) -> None:
+    """Commit the result of a step, after the content, in its last round."""
+    number = lane.progress.last_round
+    context = RoundContext(lane.turn_id, number, number, lane.now())
+    result = StepResultBody(step=lane.step_id, status=status, text=text)
+    draft = context.draft(BlockType.STEP_RESULT, round_ref(lane.turn_id, number, "step.result"), result)
+    whole = content.plus(CommitContent(drafts=(draft,)))
+    failpoints.hit("turn.before_step_result")
+    await lane.commit_built(lambda: _report_plan(lane, whole, number))
+    failpoints.hit("turn.after_step_result")
+    WORKFLOW_STEPS.labels(status).inc()
 
-    async def cancel(self, step_id: str) -> None:
-        """Record that a step that has begun does not go on because of a steer."""
-        turn = self._whole.open_lane(step_id, ())
-        why = "The step was stopped because a new message from the user changes the work."
-        result = StepResultBody(step=step_id, status="cancelled", text=why)
-        await self._commit(turn, turn.progress.last_round, CommitContent(), result)
 
-    async def _run_step_round(
-        self, turn: LeasedTurn, step: PlannedStep, prompts: TurnPrompts, room: "_StepRoom", number: int
-    ) -> None:
-        """Run one round. A cap ends the step, unless it has not begun."""
-        is_open = turn.progress.started_round > turn.progress.sealed_round
-        cap = self._find_cap(turn, number)
-        if cap is None and not is_open:
-            number, cap = await self._begin_round(turn, step)
-        if cap is not None:
-            if turn.progress.started_round:
-                await self._commit_failure(turn, step, f"The step reached {cap}.")
-            return
-        context = self._context(turn, number)
-        if await room.is_full(context):
-            await self._commit_failure(turn, step, "The step has read more than fits into one request of its model.")
-            return
-        end = await self._rounds.run(turn, prompts, room, context)
-        if end is not None:
-            await self._commit_result(turn, step, number, end)
-
-    async def _begin_round(self, turn: LeasedTurn, step: PlannedStep) -> tuple[int, str | None]:
-        """Commit the start of the next round, which gives it its number: lanes begin rounds side by side. The first one
-        begins the step. Returns the number and, if the rounds of other lanes have reached it, the limit."""
-        number, cap = 0, None
-
-        def build() -> CommitContent | None:
-            nonlocal number, cap
-            number = self._whole.progress.last_round + 1
-            cap = self._find_cap(turn, number)
-            if cap is not None:
-                return None
-            context = self._context(turn, number)
-            start = RoundStartBody(limit=context.limit, lane=step.id)
-            drafts = [context.draft(BlockType.ROUND_START, round_ref(turn.turn_id, number, "start"), start)]
-            if turn.progress.started_round:
-                return CommitContent(drafts=tuple(drafts))
-            task = StepBody(step=step.id, text=load_topic("dag_step").replace("{task}", step.task))
-            drafts.append(context.draft(BlockType.STEP, round_ref(turn.turn_id, number, "step"), task))
-            return self._report_plan(CommitContent(drafts=tuple(drafts)), number)
-
-        await turn.commit_built(build)
-        return number, cap
-
-    async def _commit_result(self, turn: LeasedTurn, step: PlannedStep, number: int, end: TurnEnd) -> None:
-        """Commit the end of a step: its answer is its result."""
-        answer = next((draft.body for draft in end.content.drafts if isinstance(draft.body, CompletionBody)), None)
-        if end.error is not None or answer is None:
-            why = end.error.detail or end.error.title if end.error is not None else "The model gave no answer."
-            result = StepResultBody(step=step.id, status="failed", text=f"The step failed. {why}")
-        elif end.cut_reason == "provider_error":
-            why = "The step failed because its model stopped answering."
-            result = StepResultBody(step=step.id, status="failed", text=f"{why} {answer.text}")
-        else:
-            cut = f"\n\n(This result is incomplete: {end.cut_reason}.)" if end.cut_reason is not None else ""
-            result = StepResultBody(step=step.id, status="ok", text=answer.text + cut)
-        await self._commit(turn, number, end.content, result)
-
-    async def _commit_failure(self, turn: LeasedTurn, step: PlannedStep, why: str) -> None:
-        """Commit that the step has failed, with what it has found out or done until then."""
-        done = find_usable_text(turn.own_blocks)
-        if not done and (steps := render_calls(turn.own_blocks, result_chars=MAX_FOUND_CHARS)):
-            done = f"It made these calls:\n{steps}"
-        result = StepResultBody(step=step.id, status="failed", text=f"{why} {done}".strip())
-        await self._commit(turn, turn.progress.last_round, CommitContent(), result)
-
-    async def _commit(self, turn: LeasedTurn, number: int, content: CommitContent, result: StepResultBody) -> None:
-        context = RoundContext(turn.turn_id, number, number, turn.now())
-        draft = context.draft(BlockType.STEP_RESULT, round_ref(turn.turn_id, number, "step.result"), result)
-        whole = content.plus(CommitContent(drafts=(draft,)))
-        self._failpoints.hit("turn.before_step_result")
-        await turn.commit_built(lambda: self._report_plan(whole, number))
-        self._failpoints.hit("turn.after_step_result")
-        WORKFLOW_STEPS.labels(result.status).inc()
-
-    def _report_plan(self, content: CommitContent, number: int) -> CommitContent:
-        """The same content with the event that shows the plan after it."""
-        plan = fold_workflow((*self._whole.turn_blocks, *content.drafts)).build_snapshot()
-        return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
-
-    def _find_cap(self, turn: LeasedTurn, number: int) -> str | None:
-        limit = round_limit(self._limits, self._whole.progress)
-        if number > limit:
-            return f"the turn's limit of {limit} rounds"
-        if turn.progress.rounds >= MAX_STEP_ROUNDS:
-            return f"its limit of {MAX_STEP_ROUNDS} rounds"
-        if len(turn.progress.failure_streak) > self._limits.max_repairs:
-            return "the limit on unusable replies"
-        return reached_cap(self._limits, turn.spent)
-
-    def _context(self, turn: LeasedTurn, number: int) -> RoundContext:
-        """Rounds are numbered in the whole turn, so the limit is the number of the last round that the step can have
-        if no other lane begins one."""
-        last = number + MAX_STEP_ROUNDS - 1 - turn.progress.rounds
-        limit = min(round_limit(self._limits, self._whole.progress), last)
-        return RoundContext(turn.turn_id, number, limit, turn.now())
-
-    async def _run_with_approval(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool
-    ) -> bool:
-        async with self._writing:
-            return await super()._run_with_approval(turn, calls, number, resumed=resumed)
-
-    async def _run_group(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool, stopped: bool
-    ) -> bool:
-        if all(map(self._tools.runs_beside, calls)):
-            return await super()._run_group(turn, calls, number, resumed=resumed, stopped=stopped)
-        async with self._writing:
-            stopped = stopped or await has_control(turn)
-            return await super()._run_group(turn, calls, number, resumed=resumed, stopped=stopped)
+def _report_plan(lane: LeasedTurn, content: CommitContent, number: int) -> CommitContent:
+    """The same content with the event that shows the plan after it."""
+    plan = fold_workflow((*lane.turn_blocks, *content.drafts)).build_snapshot()
+    return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
 
 
 class _StepRoom(TurnCompaction):
@@ -257,3 +131,150 @@ class _StepRoom(TurnCompaction):
         self, context: RoundContext, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
     ) -> _Reply:
         return await generate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A step being run: the turn as it sees it, and its requests."""
+
+    step: PlannedStep
+    turn: LeasedTurn
+    prompts: TurnPrompts
+    room: _StepRoom
+
+    @property
+    def progress(self) -> TurnProgress:
+        return self.turn.progress
+
+
+class StepRunner:
+    """Runs steps of one kit. `whole` is the turn that they belong to; only one of its lanes writes files at a time."""
+
+    def __init__(self, kit: TurnKit, parts: LoopDependencies, whole: LeasedTurn, writing: asyncio.Lock) -> None:
+        self._kit = kit
+        self._parts = parts
+        self._whole = whole
+        self._failpoints = parts.failpoints
+        gate = ApprovalGate(kit, parts)
+        self._rounds = RoundRunner(kit, parts, Generator(kit, parts), gate)
+        self._calls = RoundCalls(kit, parts, gate, writing=writing)
+        self._finisher = TurnFinisher(kit, parts)
+
+    async def run(self, step: PlannedStep, *, takeovers: int, resumed: bool) -> StepStop:
+        """Run from the step's current state to its result, or until it can't go on. `takeovers` as in `AgentLoop.run`;
+        with `resumed`, its calls without a result may have been begun by another worker."""
+        lane = self._open(step, choose_shown(self._whole.turn_blocks, step))
+        turn = lane.turn
+        if takeovers and turn.progress.started_round > turn.progress.sealed_round:
+            await self._rounds.record_lost_calls(turn, lane.prompts, takeovers)
+        while True:
+            match self._whole.progress.next_step(step.id):
+                case ExecuteCalls() as calls:
+                    if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
+                        return StepStop.HANDED_OVER
+                    if not await self._calls.run(turn, calls, resumed=resumed):
+                        return StepStop.PARKED
+                case FinishTurn() as pending:
+                    end = await self._finisher.run(turn, lane.prompts.codec, pending, pending.round)
+                    await self._end(lane, end)
+                case GenerateRound(round=number):
+                    if await turn.inbox.has_control():
+                        return StepStop.INTERRUPTED
+                    if turn.handover:
+                        return StepStop.HANDED_OVER
+                    await self._run_round(lane, number)
+                    if not turn.progress.started_round:
+                        return StepStop.ENDED
+                case TurnEnded():
+                    return StepStop.ENDED
+                case BeginTurn():
+                    raise Conflict("A lane is no turn.")
+            resumed = False
+
+    def _open(self, step: PlannedStep, shown: Sequence[Block]) -> _Lane:
+        turn = self._whole.open_lane(step.id, shown)
+        media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
+        prompts = TurnPrompts(self._kit, turn, media)
+        return _Lane(step, turn, prompts, _StepRoom(self._kit, self._parts, turn, prompts))
+
+    async def _run_round(self, lane: _Lane, number: int) -> None:
+        """Run one round. A cap ends the step, unless it has not begun."""
+        is_open = lane.progress.started_round > lane.progress.sealed_round
+        cap = self._find_turn_cap(number) or self._find_step_cap(lane)
+        if cap is None and not is_open:
+            number, cap = await self._begin_round(lane)
+        if cap is not None:
+            if lane.progress.started_round:
+                await self._fail(lane, f"The step reached {cap}.")
+            return
+        context = self._context(lane, number)
+        if await lane.room.is_full(context):
+            await self._fail(lane, "The step has read more than fits into one request of its model.")
+        elif (end := await self._rounds.run(lane.turn, lane.prompts, lane.room, context)) is not None:
+            await self._end(lane, end)
+
+    async def _begin_round(self, lane: _Lane) -> tuple[int, str | None]:
+        """Commit the start of the next round, which gives it its number: lanes begin rounds side by side. The first one
+        begins the step. Returns the number and, if the rounds of other lanes have reached it, the limit."""
+        number, cap = 0, None
+
+        def build() -> CommitContent | None:
+            nonlocal number, cap
+            number = self._whole.progress.last_round + 1
+            cap = self._find_turn_cap(number)
+            if cap is not None:
+                return None
+            context = self._context(lane, number)
+            start = RoundStartBody(limit=context.limit, lane=lane.step.id)
+            drafts = [context.draft(BlockType.ROUND_START, round_ref(context.turn_id, number, "start"), start)]
+            if lane.progress.started_round:
+                return CommitContent(drafts=tuple(drafts))
+            task = StepBody(step=lane.step.id, text=load_topic("dag_step").replace("{task}", lane.step.task))
+            drafts.append(context.draft(BlockType.STEP, round_ref(context.turn_id, number, "step"), task))
+            return _report_plan(lane.turn, CommitContent(drafts=tuple(drafts)), number)
+
+        await lane.turn.commit_built(build)
+        return number, cap
+
+    async def _end(self, lane: _Lane, end: TurnEnd) -> None:
+        """Commit the end of a step: its answer is its result, unless the model failed."""
+        answer = next((draft.body for draft in end.content.drafts if isinstance(draft.body, CompletionBody)), None)
+        if end.error is not None or answer is None:
+            why = end.error.detail or end.error.title if end.error is not None else "The model gave no answer."
+            await self._fail(lane, f"The step failed. {why}", end.content)
+        elif end.cut_reason == "provider_error":
+            text = f"The step failed because its model stopped answering. {answer.text}"
+            await _commit_result(lane.turn, "failed", text, self._failpoints, end.content)
+        else:
+            cut = f"\n\n(This result is incomplete: {end.cut_reason}.)" if end.cut_reason is not None else ""
+            text = answer.text + cut
+            await _commit_result(lane.turn, "ok", text, self._failpoints, end.content)
+
+    async def _fail(self, lane: _Lane, why: str, content: CommitContent = _NOTHING) -> None:
+        """Commit that the step has failed, with what it has found out or done until then."""
+        own = lane.turn.own_blocks
+        done = find_usable_text(own)
+        if not done and (calls := render_calls(own, result_chars=MAX_FOUND_CHARS)):
+            done = f"It made these calls:\n{calls}"
+        await _commit_result(lane.turn, "failed", f"{why} {done}".strip(), self._failpoints, content)
+
+    def _find_turn_cap(self, number: int) -> str | None:
+        """The cap of the turn that leaves no room for this round, in words: no more models are called for steps."""
+        limit = round_limit(self._kit.limits, self._whole.progress)
+        if number > limit:
+            return f"the turn's limit of {limit} rounds"
+        return reached_cap(self._kit.limits, self._whole.spent)
+
+    def _find_step_cap(self, lane: _Lane) -> str | None:
+        """The cap that the step itself has reached, in words."""
+        if lane.progress.rounds >= MAX_STEP_ROUNDS:
+            return f"the limit of {MAX_STEP_ROUNDS} rounds"
+        has_failed = len(lane.progress.failure_streak) > self._kit.limits.max_repairs
+        return "the limit on unusable replies" if has_failed else None
+
+    def _context(self, lane: _Lane, number: int) -> RoundContext:
+        """Rounds are numbered in the whole turn, so the limit is the number of the last round that the step can have
+        if no other lane begins one."""
+        rounds = lane.progress.rounds
+        limit = min(round_limit(self._kit.limits, self._whole.progress), number + MAX_STEP_ROUNDS - 1 - rounds)
+        return RoundContext(lane.turn.turn_id, number, limit, lane.turn.now(), others=number - 1 - rounds)

@@ -1,0 +1,156 @@
+"""Runs the calls of one round and commits each result (C2)."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+
+from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
+from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.tool_calls import ToolRunner
+from chat_proc.turn.leased import CommitContent, LeasedTurn
+from everturn.core.errors import Conflict
+from everturn.timeline.progress import ExecuteCalls, PendingCall
+from everturn.turns.ports import InboxMoved
+
+MAX_BESIDE = 8
+"""How many calls of a round run at the same time."""
+MAX_TRIES = 20
+"""Readings of an approval that keeps changing before the turn is left to another worker."""
+
+
+class RoundCalls:
+    """Runs the calls of any round; keeps no state of them. Of the calls that can write files or change what the model
+    sees, only one runs at a time among all lanes with the same lock `writing`."""
+
+    def __init__(
+        self, kit: TurnKit, parts: LoopDependencies, gate: ApprovalGate, *, writing: asyncio.Lock | None = None
+    ) -> None:
+        self._gate = gate
+        self._tools = ToolRunner(kit, parts)
+        self._stragglers = parts.stragglers
+        self._failpoints = parts.failpoints
+        self._writing = writing or asyncio.Lock()
+
+    async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
+        """Run the calls in order, those that wait for a person last. Consecutive ones that neither write files nor
+        change what the model sees run side by side. A steer or a cancel skips those that have not begun. With `resumed`
+        the first ones may have been begun by another worker.
+
+        Returns False if the next one has to wait for a person.
+        """
+        calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
+        group = self._next_group(turn, calls)
+        if resumed:
+            # Another worker decided on these calls, perhaps by other rules. Only the first group can have begun there.
+            # If no approval was requested for a call of it, its tool needed none then, and it is not asked about now:
+            # it may already have run.
+            await self._gate.ask(turn, calls[len(group) :], _context(turn, step.round))
+        stopped, is_first = False, True
+        while group:
+            begun = resumed and is_first
+            stopped = stopped or (not is_first and await turn.inbox.has_control())
+            if self._gate.is_asked(turn, group[0]):
+                async with self._writing:
+                    if not await self._run_with_approval(turn, calls, step.round, resumed=begun):
+                        return False
+            elif self._tools.runs_beside(group[0]):
+                stopped = await self._run_beside(turn, group, step.round, resumed=begun, stopped=stopped)
+            else:
+                stopped = await self._run_alone(turn, group[0], step.round, resumed=begun, stopped=stopped)
+            calls, is_first = calls[len(group) :], False
+            group = self._next_group(turn, calls)
+        return True
+
+    def _next_group(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+        """The first of these calls, with those after it that may run at the same time."""
+
+        def is_alone(call: PendingCall) -> bool:
+            return self._gate.is_asked(turn, call) or not self._tools.runs_beside(call)
+
+        beside = list(takewhile(lambda call: not is_alone(call), calls))
+        return beside or calls[:1]
+
+    async def _run_alone(
+        self, turn: LeasedTurn, pending: PendingCall, number: int, *, resumed: bool, stopped: bool
+    ) -> bool:
+        """Run a call while no other one writes. Returns whether a signal has stopped the round's calls."""
+        waits = self._writing.locked()
+        async with self._writing:
+            stopped = stopped or (waits and not resumed and await turn.inbox.has_control())
+            await self._commit(turn, await self._run_or_skip(turn, pending, number, resumed=resumed, stopped=stopped))
+        return stopped
+
+    async def _run_beside(
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool, stopped: bool
+    ) -> bool:
+        """Run calls side by side, and commit each result when its call ends. Returns whether a signal has stopped the
+        round's calls."""
+        slots = asyncio.Semaphore(MAX_BESIDE)
+
+        async def run(n: int, pending: PendingCall) -> CommitContent:
+            nonlocal stopped
+            async with slots:
+                stopped = stopped or (n >= MAX_BESIDE and await turn.inbox.has_control())
+                return await self._run_or_skip(turn, pending, number, resumed=resumed, stopped=stopped)
+
+        if len(calls) == 1:
+            await self._commit(turn, await run(0, calls[0]))
+            return stopped
+        running = [asyncio.create_task(run(n, pending)) for n, pending in enumerate(calls)]
+        try:
+            while running:
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in ended]:
+                    running.remove(task)
+                    await self._commit(turn, task.result())
+        finally:
+            await self._stragglers.end(*running)
+        return stopped
+
+    async def _run_or_skip(
+        self, turn: LeasedTurn, pending: PendingCall, number: int, *, resumed: bool, stopped: bool
+    ) -> CommitContent:
+        if stopped:
+            return self._tools.skip(turn, pending, _context(turn, number))
+        return await self._tools.run(turn, pending, _context(turn, number), resumed=resumed)
+
+    async def _run_with_approval(
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool
+    ) -> bool:
+        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
+        pending, fresh = calls[0], False
+        for _ in range(MAX_TRIES):
+            context = _context(turn, number)
+            # A call whose answer was settled just now has not begun on any worker.
+            fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
+            verdict = self._gate.judge(turn, pending, context, stopped=await turn.inbox.has_control())
+            match verdict:
+                case MustWait():
+                    return False
+                case MayRun():
+                    self._failpoints.hit("turn.approved")
+                    again = resumed and not fresh
+                    # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
+                    # call again.
+                    content = await self._tools.run(turn, pending, context, resumed=again, approved=True)
+                    await self._commit(turn, content)
+                    return True
+                case MayNot(settling=settling, why=why):
+                    content = settling.plus(self._tools.skip(turn, pending, context, why))
+                    # An answer can arrive between the check and the commit that withdraws the question.
+                    with suppress(InboxMoved):
+                        await self._commit(turn, content)
+                        return True
+        raise Conflict(f"An approval changed {MAX_TRIES} times while it was being read.")
+
+    async def _commit(self, turn: LeasedTurn, content: CommitContent) -> None:
+        self._failpoints.hit("turn.before_c2")
+        await turn.commit(content)
+        self._failpoints.hit("turn.after_c2")
+
+
+def _context(turn: LeasedTurn, number: int) -> RoundContext:
+    """Only a model sees how many rounds are left."""
+    return RoundContext(turn.turn_id, number, number, turn.now())
