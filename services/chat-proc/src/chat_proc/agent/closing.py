@@ -46,9 +46,17 @@ class ClosingCall:
         self._generator = generator
 
     async def run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext, cap: str
+        self,
+        turn: LeasedTurn,
+        prompts: TurnPrompts,
+        compaction: TurnCompaction,
+        context: RoundContext,
+        cap: str,
+        *,
+        has_last_resort: bool = True,
     ) -> TurnEnd:
-        """`cap` names the reached limit in words."""
+        """`cap` names the reached limit in words. Without a last resort, only a text of this call is an answer."""
+        last_resort = _find_last_resort(turn, cap) if has_last_resort else GiveAnswer("", "")
 
         async def generate() -> Generated:
             request = await prompts.build_closing(context, cap)
@@ -57,11 +65,13 @@ class ClosingCall:
         try:
             generated = await compaction.run_fitting(context, generate, allow_model=False)
         except ModelFailed as failure:
-            return _end_without_call(turn, context.at(turn.now()), cap, failure.detail)
+            return _end_without_call(
+                turn, context.at(turn.now()), last_resort, f"The turn reached {cap}. {failure.detail}"
+            )
         context = context.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
         if is_blank(answer.text) and not generated.stopped:
-            answer = _find_last_resort(turn, cap)
+            answer = last_resort
             if is_blank(answer.text):
                 why = _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}.")
                 return TurnEnd(None, why, _write(turn, context, generated, None))
@@ -102,11 +112,10 @@ def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     return GiveAnswer(text, text)
 
 
-def _end_without_call(turn: LeasedTurn, context: RoundContext, cap: str, why: str) -> TurnEnd:
+def _end_without_call(turn: LeasedTurn, context: RoundContext, answer: GiveAnswer, why: str) -> TurnEnd:
     """The end of a turn whose closing call failed."""
-    answer = _find_last_resort(turn, cap)
     if is_blank(answer.text):
-        return TurnEnd(None, _explain_no_answer(None, f"The turn reached {cap}. {why}"))
+        return TurnEnd(None, _explain_no_answer(None, why))
     return TurnEnd(Outcome.CAPPED, content=_draft_completion(turn, context, answer.text))
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, Literal, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.closing import find_usable_text
+from chat_proc.agent.closing import ClosingCall, find_usable_text
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.finishing import TurnFinisher, render_calls
@@ -155,9 +155,10 @@ class StepRunner:
         self._parts = parts
         self._whole = whole
         self._failpoints = parts.failpoints
-        gate = ApprovalGate(kit, parts)
-        self._rounds = RoundRunner(kit, parts, Generator(kit, parts), gate)
+        generator, gate = Generator(kit, parts), ApprovalGate(kit, parts)
+        self._rounds = RoundRunner(kit, parts, generator, gate)
         self._calls = RoundCalls(kit, parts, gate, writing=writing)
+        self._closing = ClosingCall(generator)
         self._finisher = TurnFinisher(kit, parts)
 
     async def run(self, step: PlannedStep, *, takeovers: int, resumed: bool) -> StepStop:
@@ -198,9 +199,10 @@ class StepRunner:
         return _Lane(step, turn, prompts, _StepRoom(self._kit, self._parts, turn, prompts))
 
     async def _run_round(self, lane: _Lane, number: int) -> None:
-        """Run one round. A cap ends the step, unless it has not begun."""
+        """Run one round. A cap of the turn ends the step, unless it has not begun; at one of its own the model has a
+        last call."""
         is_open = lane.progress.started_round > lane.progress.sealed_round
-        cap = self._find_turn_cap(number) or self._find_step_cap(lane)
+        cap = self._find_turn_cap(number)
         if cap is None and not is_open:
             number, cap = await self._begin_round(lane)
         if cap is not None:
@@ -208,8 +210,10 @@ class StepRunner:
                 await self._fail(lane, f"The step reached {cap}.")
             return
         context = self._context(lane, number)
-        if await lane.room.is_full(context):
-            await self._fail(lane, "The step has read more than fits into one request of its model.")
+        if (cap := self._find_step_cap(lane)) is not None:
+            await self._close(lane, context, cap)
+        elif await lane.room.is_full(context):
+            await self._close_without_last(lane, context)
         elif (end := await self._rounds.run(lane.turn, lane.prompts, lane.room, context)) is not None:
             await self._end(lane, end)
 
@@ -236,8 +240,33 @@ class StepRunner:
         await lane.turn.commit_built(build)
         return number, cap
 
-    async def _end(self, lane: _Lane, end: TurnEnd) -> None:
-        """Commit the end of a step: its answer is its result, unless the model failed."""
+    async def _close_without_last(self, lane: _Lane, context: RoundContext) -> None:
+        """The results of the last round do not fit into a request: close with what the model saw before them."""
+        last = lane.progress.sealed_round
+        seen = self._open(lane.step, [block for block in lane.turn.shown if block.round != last])
+        if lane.progress.rounds < 2 or await seen.room.is_full(context):
+            await self._fail(lane, "The step has read more than fits into one request of its model.")
+            return
+        unread = render_calls([block for block in lane.turn.shown if block.round == last], result_chars=MAX_FOUND_CHARS)
+        await self._close(seen, context, "the length limit of one request", unread)
+
+    async def _close(self, lane: _Lane, context: RoundContext, cap: str, unread: str = "") -> None:
+        """Let the model write the result from what it has, without tools. If it does not, the step fails. `unread` are
+        calls whose results it does not see."""
+        turn = lane.turn
+        end = await self._closing.run(turn, lane.prompts, lane.room, context, cap, has_last_resort=False)
+        if await turn.inbox.has_control():
+            # The call may have been cut off. If the step goes on, the call is made again.
+            for usage in end.content.usage:
+                turn.record_usage(usage)
+        elif end.error is not None:
+            await self._fail(lane, f"The step reached {cap}.", end.content)
+        else:
+            await self._end(lane, end, cap=cap, unread=unread)
+
+    async def _end(self, lane: _Lane, end: TurnEnd, *, cap: str | None = None, unread: str = "") -> None:
+        """Commit the end of a step: its answer is its result, unless the model failed. `cap` and `unread` as in
+        `_close`."""
         answer = next((draft.body for draft in end.content.drafts if isinstance(draft.body, CompletionBody)), None)
         if end.error is not None or answer is None:
             why = end.error.detail or end.error.title if end.error is not None else "The model gave no answer."
@@ -246,8 +275,10 @@ class StepRunner:
             text = f"The step failed because its model stopped answering. {answer.text}"
             await _commit_result(lane.turn, "failed", text, self._failpoints, end.content)
         else:
-            cut = f"\n\n(This result is incomplete: {end.cut_reason}.)" if end.cut_reason is not None else ""
-            text = answer.text + cut
+            reasons = "; ".join(filter(None, (f"the step reached {cap}" if cap else "", end.cut_reason)))
+            notes = [f"(This result is incomplete: {reasons}.)"] if reasons else []
+            notes += [f"It does not consider the last calls of the step:\n{unread}"] if unread else []
+            text = "\n\n".join((answer.text, *notes))
             await _commit_result(lane.turn, "ok", text, self._failpoints, end.content)
 
     async def _fail(self, lane: _Lane, why: str, content: CommitContent = _NOTHING) -> None:
