@@ -208,14 +208,14 @@ class ChatPhase(ApiModel):
     """How long it has waited, in milliseconds."""
     retry_in_ms: int | None = None
     """When the next attempt begins, in milliseconds from now."""
-    step_id: str | None = None
-    """The step of a plan that the phase belongs to; absent outside of such steps."""
     attempt: int | None = None
     """The number of this attempt, from 1."""
     max_attempts: int | None = None
     """The maximum number of attempts."""
     reason: str | None = Field(default=None, max_length=60)
     """A token for why the call failed, such as `rate_limited`; absent while the model is only waited for."""
+    step_id: str | None = None
+    """The step of a plan that the phase belongs to; absent outside of such steps."""
 
 
 class ChatTool(ApiModel):

@@ -142,15 +142,16 @@ class StepsProjector:
 
 
 def _project_round(turn: TurnView, number: int, of_step: StepRoundView | None) -> Iterator[Shown]:
-    """Round 0 is what precedes the first model call. That of a round of a step is shown when the round begins."""
+    """Round 0 is what precedes the first model call. The model call of a step is shown as soon as its round has
+    begun."""
     step_id = None if of_step is None else of_step.step_id
-    is_sealed = number <= turn.sealed_round if of_step is None else of_step.sealed
+    is_sealed = 0 < number <= turn.sealed_round if of_step is None else of_step.sealed
     for signal in turn.signals:
         if signal.state == "applied" and signal.kind in _INJECTED and (signal.round or 0) == number:
             yield "inject", {"type": "inject", "content": signal.text}
-    if of_step is not None or (number > 0 and is_sealed):
+    if of_step is not None or is_sealed:
         yield "step", _start_thinking(number, step_id)
-    if number > 0 and is_sealed:
+    if is_sealed:
         yield "step", _end_thinking(number, step_id, find_thinking(turn.texts, number))
     for text in turn.texts:
         if text.round == number and text.channel == "answer":

@@ -77,17 +77,17 @@ def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]
     depends on, and its own rounds."""
     own: set[int] = set()
     shown: list[Block] = []
-    lanes: set[int] = set()
+    of_steps: set[int] = set()
     for block in turn_blocks:
         match block.body:
             case RoundStartBody(lane=lane) if lane:
-                lanes.add(block.round)
+                of_steps.add(block.round)
                 if lane == step.id:
                     own.add(block.round)
             case _:
-                """Only a start says to which lane its round belongs."""
+                """Only a start says to which step its round belongs."""
         is_dependency = isinstance(block.body, StepResultBody) and block.body.step in step.depends_on
-        if block.round not in lanes or block.round in own or is_dependency:
+        if block.round not in of_steps or block.round in own or is_dependency:
             shown.append(block)
     return shown
 
