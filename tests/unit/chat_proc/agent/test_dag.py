@@ -235,6 +235,24 @@ async def test_steps_that_write_take_turns() -> None:
     await check_turn(bench)
 
 
+async def test_a_call_that_waits_to_write_is_not_made_after_a_steer() -> None:
+    tool = DemoTool(strategy="exploitation")
+    tool.go_on.clear()
+    bench = build(planned=plan({"p": "", "q": ""}), tools=(tool,))
+    await bench.say("Do both.")
+    working = asyncio.create_task(bench.work())
+    await until(lambda: sum(isinstance(block.body, ToolCallBody) for block in bench.blocks) == 2)
+    await until(lambda: tool.calls.total() == 1)
+
+    await bench.signal(STEER, "Only say what you know.")
+    tool.go_on.set()
+    await asyncio.wait_for(working, 10)
+
+    assert tool.calls.total() == 1
+    assert results(bench) == {"p": "cancelled", "q": "cancelled"}
+    await check_turn(bench)
+
+
 async def test_clients_follow_the_plan_and_the_calls_of_its_steps() -> None:
     bench = build(planned=plan({"a": "", "b": "a"}), chunk_chars=5)
     await bench.say("Do both.")
