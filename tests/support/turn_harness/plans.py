@@ -1,5 +1,6 @@
 """Turns that are plans of steps, with a model that replies by what it is asked."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -7,9 +8,10 @@ from typing import Any
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.models.port import ModelPiece, ModelRequest, TextPart
-from everturn.timeline.blocks import StepResultBody
-from everturn_testing.models.scripted_model import Script, ScriptedModel
-from turn_harness.harness import Bench
+from everturn.timeline.blocks import Block, CompletionBody, RoundStartBody, StepResultBody
+from everturn_testing.models.scripted_model import Pause, Say, Script, ScriptedModel
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, BenchWorker, until
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
@@ -89,3 +91,42 @@ def build_dag_bench(
 
 def results(bench: Bench) -> dict[str, str]:
     return {block.body.step: block.body.status for block in bench.blocks if isinstance(block.body, StepResultBody)}
+
+
+def result_text(bench: Bench, step: str) -> str:
+    found = [block.body for block in bench.blocks if isinstance(block.body, StepResultBody)]
+    return next(body.text for body in found if body.step == step)
+
+
+def lane_blocks(bench: Bench, step: str) -> list[Block]:
+    starts = [block for block in bench.blocks if isinstance(block.body, RoundStartBody)]
+    rounds = {block.round for block in starts if isinstance(block.body, RoundStartBody) and block.body.lane == step}
+    return [block for block in bench.blocks if block.round in rounds]
+
+
+def step_requests(bench: Bench, step: str) -> list[str]:
+    return [text for text in map(read, bench.model.requests) if f"Your task:\n\nDo {step}." in text]
+
+
+async def check_turn(bench: Bench, *, ends_may_repeat: bool = False) -> None:
+    """Every step has one result, in an order that its dependencies allow, and one answer ends the turn."""
+    await check_conversation(bench, ends_may_repeat=ends_may_repeat)
+    ended = [block.body.step for block in bench.blocks if isinstance(block.body, StepResultBody)]
+    assert len(ended) == len(set(ended))
+    for step in ended:
+        assert set(NEEDS.get(step, "")) <= set(ended[: ended.index(step)]), ended
+    assert bench.texts(CompletionBody) == ["All is done."]
+
+
+async def interrupt_steps(bench: Bench, *, when: int = 2) -> tuple[BenchWorker, asyncio.Task[None]]:
+    """A worker whose steps hang in their model calls."""
+    worker = bench.hire()
+    task = asyncio.create_task(worker.work())
+    await until(lambda: bench.model.unfinished == when)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    return worker, task
+
+
+def hang(_step: str, _text: str) -> Script:
+    return [Say("<channel:thinking>Let me"), Pause(asyncio.Event())]

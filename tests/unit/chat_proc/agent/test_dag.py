@@ -3,29 +3,38 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench, BenchWorker, until
-from turn_harness.plans import NEEDS, RoutedModel, judge, plan, read, results, work_on
+from turn_harness.harness import ANN, Bench, until
+from turn_harness.plans import (
+    RoutedModel,
+    check_turn,
+    hang,
+    interrupt_steps,
+    judge,
+    plan,
+    read,
+    result_text,
+    results,
+    step_requests,
+    work_on,
+)
 from turn_harness.plans import build_dag_bench as build
-from turn_harness.replies import NONSENSE, answer, call
+from turn_harness.replies import answer, call
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.dag import step as step_module
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatApproval, ChatDelta, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
-    Block,
     CompletionBody,
     DeferralBody,
     RoundStartBody,
-    StepResultBody,
     TitleBody,
     ToolCallBody,
     ToolResultBody,
@@ -39,33 +48,8 @@ from everturn.turns.model import Effect
 from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 
 
-def result_text(bench: Bench, step: str) -> str:
-    found = [block.body for block in bench.blocks if isinstance(block.body, StepResultBody)]
-    return next(body.text for body in found if body.step == step)
-
-
 def decisions(bench: Bench) -> list[str]:
     return [block.body.decision for block in bench.blocks if isinstance(block.body, WorkflowBody)]
-
-
-def lane_blocks(bench: Bench, step: str) -> list[Block]:
-    starts = [block for block in bench.blocks if isinstance(block.body, RoundStartBody)]
-    rounds = {block.round for block in starts if isinstance(block.body, RoundStartBody) and block.body.lane == step}
-    return [block for block in bench.blocks if block.round in rounds]
-
-
-def step_requests(bench: Bench, step: str) -> list[str]:
-    return [text for text in map(read, bench.model.requests) if f"Your task:\n\nDo {step}." in text]
-
-
-async def check_turn(bench: Bench, *, ends_may_repeat: bool = False) -> None:
-    """Every step has one result, in an order that its dependencies allow, and one answer ends the turn."""
-    await check_conversation(bench, ends_may_repeat=ends_may_repeat)
-    ended = [block.body.step for block in bench.blocks if isinstance(block.body, StepResultBody)]
-    assert len(ended) == len(set(ended))
-    for step in ended:
-        assert set(NEEDS.get(step, "")) <= set(ended[: ended.index(step)]), ended
-    assert bench.texts(CompletionBody) == ["All is done."]
 
 
 async def count_gate_steps() -> int:
@@ -391,168 +375,8 @@ async def test_done_leaves_the_other_steps_undone() -> None:
     await check_turn(bench)
 
 
-async def test_a_step_whose_replies_can_not_be_used_fails_and_says_so() -> None:
-    bench = build(of_step=lambda step, text: NONSENSE if step == "b" else work_on(step, text))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
-    assert result_text(bench, "b") == "The step reached the limit on unusable replies."
-    assert "The step reached the limit" in step_requests(bench, "d")[0]
-    await check_turn(bench)
-
-
-async def test_a_step_whose_replies_can_not_be_used_has_a_last_call() -> None:
-    bench = build(of_step=close_with(lambda _text: NONSENSE))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert results(bench) == dict.fromkeys("abcdef", "ok")
-    note = "(This result is incomplete: the step reached the limit on unusable replies.)"
-    assert result_text(bench, "b") == f"What I have.\n\n{note}"
-    await check_turn(bench)
-
-
-def close_with(worked: Callable[[str], Script], closing: Script | None = None) -> Callable[[str, str], Script]:
-    """The step `b` never ends its work by itself; its last call gives what it has."""
-
-    def of_step(step: str, text: str) -> Script:
-        if step != "b":
-            return work_on(step, text)
-        return (closing or answer("What I have.")) if "[CLOSING]" in text else worked(text)
-
-    return of_step
-
-
-async def test_a_step_can_not_use_up_the_rounds_of_the_others() -> None:
-    count = step_module.MAX_STEP_ROUNDS
-    bench = build(of_step=lambda step, text: call("demo.echo", {"text": "on"}) if step == "b" else work_on(step, text))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    # One more round has the last call, which does not give a text.
-    assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == count + 1
-    assert result_text(bench, "b").startswith(f"The step reached the limit of {count} rounds. It made these calls:\n")
-    assert "demo.echo (ok): echo: on" in result_text(bench, "b")
-    assert results(bench)["b"] == "failed"
-    await check_turn(bench)
-
-
-def call_on(_text: str) -> Script:
-    return call("demo.echo", {"text": "on"})
-
-
-async def test_a_step_at_its_limit_has_a_last_call_for_its_result() -> None:
-    bench = build(of_step=close_with(call_on))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert results(bench) == dict.fromkeys("abcdef", "ok")
-    note = f"(This result is incomplete: the step reached the limit of {step_module.MAX_STEP_ROUNDS} rounds.)"
-    assert result_text(bench, "b") == f"What I have.\n\n{note}"
-    assert note in step_requests(bench, "d")[0]
-    await check_turn(bench)
-
-
-async def test_the_model_of_a_step_counts_its_own_rounds() -> None:
-    count = step_module.MAX_STEP_ROUNDS
-    bench = build(of_step=close_with(call_on))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    counted = [re.findall(r"Iteration (\S+)\n", text)[-1] for text in step_requests(bench, "b")]
-    assert counted == [*(f"{number}/{count}" for number in range(1, count + 1)), f"{count}/{count}"]
-    assert "rounds: this is the last one; answer now" in step_requests(bench, "b")[count - 1]
-    assert "of them for messages" not in step_requests(bench, "b")[0]
-
-
-async def test_the_model_of_a_step_sees_a_nearer_limit_of_the_turn() -> None:
-    bench = build(planned=plan({"a": "", "b": "a"}), limits=TurnLimits(rounds=5))
-    await bench.say("Do both.")
-
-    await bench.work()
-
-    # The plan has round 1, and the judgement round 4.
-    assert "Iteration 1/4" in step_requests(bench, "a")[0]
-    assert "Iteration 1/1" in step_requests(bench, "b")[0]
-
-
-@pytest.mark.parametrize("failpoint", ["turn.before_first_token", "turn.mid_stream", "turn.before_step_result"])
-async def test_a_worker_may_die_in_the_last_call_of_a_step(failpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_module, "MAX_STEP_ROUNDS", 2)
-    bench = build(planned=plan({"b": ""}), of_step=close_with(call_on))
-    await bench.say("Do b.")
-    nth = 1 if failpoint == "turn.before_step_result" else 3
-    await bench.hire(failpoint=f"{failpoint}:{nth}:raise").work()
-    bench.expire_lease()
-    assert results(bench) == {}
-
-    await bench.work()
-
-    assert results(bench) == {"b": "ok"}
-    assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == 3
-    assert result_text(bench, "b").startswith("What I have.\n\n(This result is incomplete:")
-    await check_conversation(bench, ends_may_repeat=True)
-
-
-async def test_a_steer_ends_the_last_call_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_module, "MAX_STEP_ROUNDS", 2)
-    bench = build(planned=plan({"b": ""}), of_step=close_with(call_on, hang("b", "")))
-    await bench.say("Do b.")
-    _, task = await interrupt_steps(bench, when=1)
-
-    await bench.signal(STEER, "Only say what you know.")
-    await asyncio.wait_for(task, 10)
-
-    assert results(bench) == {"b": "cancelled"}
-    await check_conversation(bench)
-
-
-async def test_a_step_closes_without_the_results_that_do_not_fit() -> None:
-    def read_more(text: str) -> Script:
-        words = "long " * 8_000 if "echo: first" in text else "first"
-        return call("demo.echo", {"text": words})
-
-    bench = build(planned=plan({"b": ""}), of_step=close_with(read_more), max_tokens=6_000)
-    await bench.say("Do b.")
-
-    await bench.work()
-
-    closing = step_requests(bench, "b")[-1]
-    assert "echo: first" in closing and "long long" not in closing
-    text = result_text(bench, "b")
-    assert results(bench) == {"b": "ok"}
-    assert text.startswith(
-        "What I have.\n\n(This result is incomplete: the step reached the length limit of one request.)"
-    )
-    assert "does not consider the last calls of the step:\n- demo.echo (ok): echo: long long" in text
-    await check_conversation(bench)
-
-
-async def test_the_limits_of_the_turn_hold_over_all_lanes() -> None:
-    bench = build(limits=TurnLimits(rounds=7))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
-    assert "failed" in results(bench).values()
-    # One more round has the draft of the answer, and another the answer itself.
-    assert bench.exits[0].rounds <= 9
-    await check_turn(bench)
-
-
-DOWN = Fail(ModelFailed("Down."))
-
-
-@pytest.mark.parametrize("script", ["", [DOWN], [Say("All"), DOWN]])
-async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(script: Script) -> None:
-    bench = build(answered=lambda _step, _text: script)
+async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> None:
+    bench = build(answered="")
     await bench.say("Do all of it.")
 
     await bench.work()
@@ -561,66 +385,6 @@ async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(sc
     assert "**d** (done): Result of d." in text
     assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
     await check_conversation(bench)
-
-
-async def test_a_synthesis_may_write_what_the_account_says() -> None:
-    bench = build(answered=lambda _step, _text: build_step_account(fold_workflow(bench.blocks)))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
-    await check_conversation(bench)
-
-
-@pytest.mark.parametrize("script", [[DOWN], [Say("<channel:thinking>Let me"), DOWN]])
-async def test_a_provider_that_fails_in_one_lane_fails_its_step_alone(script: Script) -> None:
-    bench = build(of_step=lambda step, text: script if step == "b" else work_on(step, text))
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
-    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
-    await check_turn(bench)
-
-
-async def test_what_a_step_did_before_its_provider_failed_is_no_result() -> None:
-    def of_step(step: str, text: str) -> Script:
-        return [DOWN] if f"echo: {step}" in text and step == "b" else work_on(step, text)
-
-    bench = build(of_step=of_step)
-    await bench.say("Do all of it.")
-
-    await bench.work()
-
-    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
-    assert "demo.echo: done" in result_text(bench, "b")
-    await check_turn(bench)
-
-
-async def interrupt_steps(bench: Bench, *, when: int = 2) -> tuple[BenchWorker, asyncio.Task[None]]:
-    """A worker whose steps hang in their model calls."""
-    worker = bench.hire()
-    task = asyncio.create_task(worker.work())
-    await until(lambda: bench.model.unfinished == when)
-    for _ in range(200):
-        await asyncio.sleep(0)
-    return worker, task
-
-
-async def begin_answer(bench: Bench) -> asyncio.Task[None]:
-    """A worker that has begun the synthesis of the answer."""
-    await bench.say("Do all of it.")
-    task = asyncio.create_task(bench.work())
-    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
-    for _ in range(100):
-        await asyncio.sleep(0)
-    return task
-
-
-def hang(_step: str, _text: str) -> Script:
-    return [Say("<channel:thinking>Let me"), Pause(asyncio.Event())]
 
 
 async def test_a_cancel_ends_all_lanes() -> None:
@@ -686,6 +450,68 @@ async def test_a_followup_is_judged_at_the_end_of_its_wave() -> None:
     assert "And x." in judging
     assert results(bench) == dict.fromkeys("aex", "ok")
     await check_turn(bench)
+
+
+DOWN = Fail(ModelFailed("Down."))
+
+
+@pytest.mark.parametrize("script", ["", [DOWN], [Say("All"), DOWN]])
+async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(script: Script) -> None:
+    bench = build(answered=lambda _step, _text: script)
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    (text,) = bench.texts(CompletionBody)
+    assert "**d** (done): Result of d." in text
+    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
+    await check_conversation(bench)
+
+
+async def test_a_synthesis_may_write_what_the_account_says() -> None:
+    bench = build(answered=lambda _step, _text: build_step_account(fold_workflow(bench.blocks)))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("script", [[DOWN], [Say("<channel:thinking>Let me"), DOWN]])
+async def test_a_provider_that_fails_in_one_lane_fails_its_step_alone(script: Script) -> None:
+    bench = build(of_step=lambda step, text: script if step == "b" else work_on(step, text))
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
+    assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
+    await check_turn(bench)
+
+
+async def test_what_a_step_did_before_its_provider_failed_is_no_result() -> None:
+    def of_step(step: str, text: str) -> Script:
+        return [DOWN] if f"echo: {step}" in text and step == "b" else work_on(step, text)
+
+    bench = build(of_step=of_step)
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
+    assert "demo.echo: done" in result_text(bench, "b")
+    await check_turn(bench)
+
+
+async def begin_answer(bench: Bench) -> asyncio.Task[None]:
+    """A worker that has begun the synthesis of the answer."""
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    return task
 
 
 async def test_a_followup_during_the_answer_is_judged_before_another_answer() -> None:
