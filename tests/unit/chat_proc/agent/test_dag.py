@@ -10,6 +10,7 @@ import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import ANN, Bench, until
 from turn_harness.plans import (
+    NEEDS,
     RoutedModel,
     check_turn,
     hang,
@@ -29,9 +30,10 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.kit import TurnLimits
-from everturn.events.model import ChatApproval, ChatDelta, ChatPlan, ChatStep
+from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
+    AttemptBody,
     CompletionBody,
     DeferralBody,
     RoundStartBody,
@@ -40,6 +42,8 @@ from everturn.timeline.blocks import (
     ToolResultBody,
     WorkflowBody,
 )
+from everturn.timeline.forms import hash_text
+from everturn.timeline.manifests import Manifest, Preamble
 from everturn.timeline.plans import StepStatus
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.timeline.workflow import fold_workflow
@@ -530,6 +534,37 @@ async def test_a_followup_during_the_answer_is_judged_before_another_answer() ->
     assert results(bench) == dict.fromkeys("aex", "ok")
     assert bench.texts(CompletionBody) == ["All is done.", "With x."]
     await check_conversation(bench)
+
+
+async def test_the_input_of_each_model_call_of_a_plan_can_be_read_back() -> None:
+    bench = build(planned=lambda _step, text: plan(NEEDS) if "not JSON" in text else "not JSON")
+    await bench.say("Do all of it.")
+
+    await bench.work()
+
+    stored = {key.rpartition(".")[2]: data for key, data in bench.objects.stored.items()}
+    inputs = {int(name): Manifest.model_validate_json(data) for name, data in stored.items() if name.isdigit()}
+    (draft,) = (block.round for block in bench.blocks if isinstance(block.body, AttemptBody) and not block.body.shown)
+    assert set(inputs) == set(range(1, max(block.round for block in bench.blocks) + 1)) - {
+        draft
+    }  # a draft is no reply of a model
+    for manifest in inputs.values():
+        preamble = Preamble.model_validate_json(stored[manifest.system_sha256[:16]])
+        assert manifest.segments[0].sha256 == hash_text(preamble.system)
+    # Of several calls in a round, the last one is stored.
+    assert "not JSON" in [part.text for part in inputs[1].segments]
+
+
+async def test_clients_see_when_a_plan_is_made_and_judged() -> None:
+    bench = build(planned=plan({"a": ""}))
+    await bench.say("Do a.")
+
+    await bench.work()
+
+    sent = await bench.published()
+    phases = [(event.round, event.data.phase) for event in sent if isinstance(event.data, ChatPhase)]
+    for number in (1, max(block.round for block in bench.blocks)):
+        assert [phase for round_number, phase in phases if round_number == number] == ["model_called", "model_thought"]
 
 
 async def test_an_irreversible_call_of_a_lane_is_ambiguous_on_the_next_worker() -> None:

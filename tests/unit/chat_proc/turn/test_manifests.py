@@ -122,6 +122,15 @@ async def test_a_changed_system_text_is_stored_again() -> None:
     assert len(objects.stored) == 2
 
 
+async def test_a_system_text_is_not_stored_again_after_another_one() -> None:
+    objects, preambles = MemoryObjects(), StoredPreambles()
+
+    for text in ("Be brief.", "Write the answer."):
+        await keep_preamble(objects, preambles, text, TURN)
+
+    assert await keep_preamble(objects, preambles, "Be brief.", LATER) == TURN
+
+
 async def test_a_preamble_with_other_tools_is_stored_again() -> None:
     objects, preambles = MemoryObjects(), StoredPreambles()
     tools = (ToolDeclaration("read", "Reads.", {"type": "object"}),)

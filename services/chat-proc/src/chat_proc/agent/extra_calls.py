@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from chat_proc.agent.kit import TurnKit
 from chat_proc.models.calls import CallTracker, ModelRole, describe_turn
 from chat_proc.models.structured import StructuredLimits, structured_call
 from chat_proc.turn.leased import LeasedTurn
+from chat_proc.turn.manifests import RequestRecord
 from everturn.core.cancellation import Ran, run_until
 from everturn.core.tracing import Tracing
-from everturn.models.port import LanguageModel, PromptMessage, TextPart
+from everturn.models.port import LanguageModel, ModelRequest, ModelTraits, PromptMessage, TextPart
 from everturn.timeline.blocks import AttachmentBody, Block, EventBody, PromptBody, SignalBody
 from everturn.timeline.inert import make_inert
 
@@ -30,13 +32,14 @@ async def call_for_turn(
     default_value: T,
     limits: StructuredLimits,
     tracing: Tracing,
+    note_request: Callable[[ModelRequest], None] | None = None,
 ) -> T | None:
     """The value of a structured call, or the default if the model fails. None if a steer or a cancel ended the call.
 
-    The turn records what it cost in any case.
+    The turn records what it cost in any case. `note_request` is called with each request before it is sent.
     """
     about = describe_turn(turn.lease.conversation_id, turn.turn_id)
-    tracker = CallTracker(model.traits, role, tracing=tracing, turn=about)
+    tracker = CallTracker(model.traits, role, tracing=tracing, turn=about, note_request=note_request)
 
     async def ask() -> T:
         with turn.activity.open_call("model call"):
@@ -51,6 +54,23 @@ async def call_for_turn(
         for usage in tracker.build_events():
             turn.record_usage(usage)
     return ran.value if isinstance(ran, Ran) else None
+
+
+def keep_request(turn: LeasedTurn, kit: TurnKit, model: ModelTraits, request: ModelRequest, round_number: int) -> None:
+    """Store a request that `build_messages` began as the input of this round."""
+    prompt = next(part.text for part in request.messages[0].parts if isinstance(part, TextPart))
+    turn.manifests.keep(
+        RequestRecord(
+            request=request,
+            items=(),
+            turn_id=turn.turn_id,
+            round=round_number,
+            model=model.ledger_name,
+            sent_at=turn.now(),
+            ratio=kit.ratios.of(model.ledger_name),
+            preamble=turn.manifests.keep_preamble(prompt, request.tools),
+        )
+    )
 
 
 def build_messages(prompt: str, sections: Mapping[str, str]) -> tuple[PromptMessage, ...]:

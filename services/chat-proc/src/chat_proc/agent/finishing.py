@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from chat_proc.agent.drafting import GiveAnswer, RoundContext, draft_cut_notice, draft_missing_start, write_round
-from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, shorten
+from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, keep_request, shorten
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
@@ -21,7 +21,6 @@ from chat_proc.channels.codec import Codec
 from chat_proc.models.roles import SUMMARY, SYNTHESIS
 from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
-from chat_proc.turn.manifests import RequestRecord
 from everturn.core.refs import completion_ref, working_summary_ref
 from everturn.models.port import LanguageModel, ModelFailed, ModelRequest
 from everturn.timeline.blocks import (
@@ -119,7 +118,7 @@ class TurnFinisher:
         if any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen()):
             return NotWritten.INTERRUPTED
         context = RoundContext(turn.turn_id, pending.round + 1, limit, turn.now())
-        turn.manifests.keep(self._record(turn, context, request))
+        keep_request(turn, self._kit, self._generator.model.traits, request, context.round)
         try:
             generated = await self._generator.generate(turn, request, PROSE, context.round, closing=True)
         except ModelFailed as failure:
@@ -155,19 +154,6 @@ class TurnFinisher:
         content = _write(turn, context.at(turn.now()), pending, generated, answer)
         outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
         return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
-
-    def _record(self, turn: LeasedTurn, context: RoundContext, request: ModelRequest) -> RequestRecord:
-        model = self._generator.model.traits.ledger_name
-        return RequestRecord(
-            request=request,
-            items=(),
-            turn_id=turn.turn_id,
-            round=context.round,
-            model=model,
-            sent_at=context.now,
-            ratio=self._kit.ratios.of(model),
-            preamble=turn.manifests.keep_preamble(self._synthesis_prompt),
-        )
 
     async def _write_notes(self, turn: LeasedTurn, model: LanguageModel, answer: str) -> TurnNotes:
         sections = _build_call_sections(turn, MAX_NOTES_RESULT_CHARS, "ANSWER", answer)

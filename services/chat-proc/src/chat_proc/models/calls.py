@@ -1,7 +1,7 @@
 """Telemetry of every model call: a span by OpenTelemetry's conventions for generative AI, its duration, its usage and
 its failure. It contains no text of the conversation."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -146,12 +146,20 @@ class CallTracker:
     """
 
     def __init__(
-        self, traits: ModelTraits, role: ModelRole, *, tracing: Tracing = NO_TRACING, turn: Attributes | None = None
+        self,
+        traits: ModelTraits,
+        role: ModelRole,
+        *,
+        tracing: Tracing = NO_TRACING,
+        turn: Attributes | None = None,
+        note_request: Callable[[ModelRequest], None] | None = None,
     ) -> None:
+        """`note_request` is called with each request before it is sent."""
         self._traits = traits
         self._role: ModelRole = role
         self._tracing = tracing
         self._turn = turn or {}
+        self._note_request = note_request
         self._calls: list[TrackedCall] = []
 
     @property
@@ -162,6 +170,8 @@ class CallTracker:
     @contextmanager
     def open_call(self, request: ModelRequest) -> Generator[TrackedCall]:
         """The call that sends `request`, from before it to the end of its reply, like the function `open_call`."""
+        if self._note_request is not None:
+            self._note_request(request)
         call = TrackedCall(self._traits, request)
         self._calls.append(call)
         with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:

@@ -55,8 +55,9 @@ SAVE_S = 2.0
 
 PREAMBLE_ROUND = 0
 """Names the preamble in logs, where a manifest has its round."""
-MAX_PREAMBLES = 1_000
-"""Conversations whose stored preamble is remembered: as many as a worker serves in minutes."""
+MAX_PREAMBLES = 4_000
+"""Stored preambles that are remembered: those of the conversations that a worker serves in minutes. A turn can have one
+for its rounds, one for its plan, one for the judgements of its results, and one for its synthesis."""
 SEGMENT_BYTES = 250
 """About the JSON of a segment without its text, which decides where a manifest is built."""
 
@@ -150,8 +151,9 @@ class ManifestBuilder:
 
 @lru_cache(maxsize=64)
 def _describe_system(message: PromptMessage) -> tuple[str, ...]:
-    """A worker has one system text for each kit, so far fewer than are remembered."""
-    return _describe_all(message.parts, "system")
+    """Only the first part is in a preamble. A worker has few system texts for each kit, so far fewer than are
+    remembered."""
+    return *_describe_all(message.parts[:1], "system"), *_describe_all(message.parts[1:], "tail")
 
 
 def build_preamble(system_prompt: str, tools: Sequence[ToolDeclaration]) -> bytes:
@@ -212,24 +214,22 @@ def _open_json(part: ManifestPart) -> str:
 
 
 class StoredPreambles:
-    """For each conversation, the SHA-256 of the last stored preamble and the turn that stored it. Shared by a worker's
-    turns."""
+    """Which turn of a conversation stored a preamble, by its SHA-256. Shared by a worker's turns."""
 
     def __init__(self) -> None:
-        self._stored: OrderedDict[ConversationId, tuple[str, TurnId]] = OrderedDict()
+        self._stored: OrderedDict[tuple[ConversationId, str], TurnId] = OrderedDict()
 
     def try_find(self, conversation_id: ConversationId, sha256: str) -> TurnId | None:
         """The turn that stored exactly this preamble."""
-        stored, turn_id = self._stored.get(conversation_id, ("", None))
-        if stored != sha256:
-            return None
-        self._stored.move_to_end(conversation_id)
+        turn_id = self._stored.get((conversation_id, sha256))
+        if turn_id is not None:
+            self._stored.move_to_end((conversation_id, sha256))
         return turn_id
 
     def note(self, conversation_id: ConversationId, sha256: str, turn_id: TurnId) -> None:
         """Remember a preamble that has been saved."""
-        self._stored[conversation_id] = (sha256, turn_id)
-        self._stored.move_to_end(conversation_id)
+        self._stored[conversation_id, sha256] = turn_id
+        self._stored.move_to_end((conversation_id, sha256))
         while len(self._stored) > MAX_PREAMBLES:
             self._stored.popitem(last=False)
 

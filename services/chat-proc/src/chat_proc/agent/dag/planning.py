@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, shorten
+from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, keep_request, shorten
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
@@ -14,6 +14,7 @@ from chat_proc.models.cards import price_usage
 from chat_proc.models.roles import PLANNING
 from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import LeasedTurn
+from everturn.events.model import ChatPhase
 from everturn.models.port import ModelRequest, PromptMessage
 from everturn.models.tokens import estimate_usage
 from everturn.timeline.blocks import Block, BlockType, PlannedStep, WorkflowBody
@@ -141,8 +142,12 @@ class Planner:
         parse: Callable[[Mapping[str, Any]], WorkflowBody],
         default: WorkflowBody,
     ) -> WorkflowBody | None:
+        def keep(request: ModelRequest) -> None:
+            keep_request(turn, self._kit, self._kit.model.traits, request, round_number)
+
+        turn.emit(ChatPhase(phase="model_called"), round_number)
         with WaitingNotice(turn, round_number):
-            return await call_for_turn(
+            decided = await call_for_turn(
                 turn,
                 self._kit.model,
                 PLANNING,
@@ -152,7 +157,10 @@ class Planner:
                 default_value=default,
                 limits=PLAN_LIMITS,
                 tracing=self._tracing,
+                note_request=keep,
             )
+        turn.emit(ChatPhase(phase="model_thought", thinking=""), round_number)
+        return decided
 
     def _read_steps(self, raw: Sequence[Mapping[str, Any]], workflow: Workflow) -> tuple[PlannedStep, ...]:
         """The steps in an order in which each follows those that it depends on. Raises ValueError, in words for the
