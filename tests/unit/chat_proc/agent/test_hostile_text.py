@@ -8,8 +8,8 @@ from helpers.linear_cost import check_linear, repeat
 from chat_proc.channels.citations import cite_text
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_actions import find_json_actions
-from chat_proc.channels.json_text import read_json
 from chat_proc.channels.prose import read_usable_text
+from chat_proc.models.json_values import read_json
 from chat_proc.timeline.compaction.turn_facts import summarize_turns
 from chat_proc.workspace.naming import find_names, find_similar
 from chat_proc.workspace.unified_diff import MAX_SEARCHED_LINES, Applied, Refused, apply_diff

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.json_objects import extract_json
+from chat_proc.models.json_values import extract_json
 
 texts = st.text(max_size=60)
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from chat_proc.catalog.tool import Strategy
-from chat_proc.channels.json_text import FieldPiece, JsonFault, JsonFieldReader, JsonRefusal, Path, as_object, read_json
+from chat_proc.channels.json_text import FieldPiece, JsonFieldReader, Path
+from chat_proc.models.json_values import JsonFault, JsonRefusal, as_object, read_json
 from everturn.timeline.turns import CutReason
 
 ActionKind = Literal["call_tool", "complete", "exit"]

@@ -19,7 +19,6 @@ from chat_proc.channels.actions import (
 from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
 from chat_proc.channels.json_actions import find_json_actions, take_program
-from chat_proc.channels.json_text import replace_unstorable
 from chat_proc.channels.parser import (
     ChannelClosed,
     ChannelOpened,
@@ -31,6 +30,7 @@ from chat_proc.channels.parser import (
     TagTable,
 )
 from chat_proc.channels.prose import ProseStream, has_own_keys, read_usable_text, unfence
+from chat_proc.models.json_values import replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from chat_proc.channels.actions import Action, ToolCall, read_params, try_build_action
-from chat_proc.channels.json_text import JsonRefusal, as_object, read_json
-from chat_proc.channels.prose import drop_reasoning, has_own_markup, unfence
-from chat_proc.models.json_objects import extract_json
+from chat_proc.channels.prose import has_own_markup, unfence
+from chat_proc.models.json_values import JsonRefusal, as_object, extract_json, read_json
+from chat_proc.models.think_tags import drop_reasoning
 from everturn.timeline.forms import CODE_PARAM
 
 FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})

@@ -31,18 +31,10 @@ from chat_proc.channels.json_actions import (
     read_text_before_actions,
     take_program,
 )
-from chat_proc.channels.json_text import (
-    FieldPiece,
-    FieldText,
-    JsonFieldReader,
-    JsonRefusal,
-    Path,
-    as_object,
-    read_json,
-    replace_unstorable,
-)
+from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader, Path
 from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream, read_usable_text, unfence
+from chat_proc.models.json_values import JsonRefusal, as_object, read_json, replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source

@@ -1,95 +1,26 @@
-"""Reads JSON that a model writes, in pieces and as a whole.
-
-Pieces are tracked just enough to find where a value is complete; whole values are parsed leniently, with bounded depth.
-"""
+"""Reads JSON while a model writes it. Pieces are tracked just enough to find where a value is complete."""
 
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple, NoReturn, cast
+from typing import NamedTuple
 
-_VALUE_START = re.compile(r"[{\[]")
-_STRUCTURE = re.compile(r'["{}\[\]]')
-_STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
+from chat_proc.models.json_values import FENCE_START, MAX_DEPTH, replace_unstorable
 
 _WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
 _ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
 _HIGH_SURROGATE_AT_END = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 _LAST_ESCAPE_CHARS = 6
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _STRING_DECODER = json.JSONDecoder(strict=False)
-
-JsonFault = Literal[
-    "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
-]
-
-_FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
-_FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
-"""Atomic groups prevent backtracking over blanks that two parts could match."""
-MAX_DEPTH = 64
-_LARGEST_INTEGER = 2**63 - 1
-_LONGEST_INTEGER_CHARS = 20
-_SHOWN_CHARS = 60
 
 MAX_LEAD_CHARS = 64
 
 Path = tuple[str | int, ...]
-_LEAD = re.compile(r"\s*(?:`{3,}[a-zA-Z]*\s*)?")
+_LEAD = re.compile(rf"\s*+(?:{FENCE_START}\s*+)?")
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
-
-
-class JsonDepth:
-    """The nesting depth at the end of the text read so far. Only `advance` changes it. Quotes count only inside an
-    object or an array."""
-
-    __slots__ = ("_after_backslash", "_in_string", "deepest", "depth")
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.deepest = 0
-        self._in_string = False
-        self._after_backslash = False
-
-    def advance(self, text: str) -> int:
-        """Read `text`; returns the end index of the first value that became complete, or -1."""
-        if self._in_string and not self._after_backslash and '"' not in text and "\\" not in text:
-            return -1
-        completed_at = -1
-        position = 0
-        while position < len(text):
-            if self._in_string:
-                position = self._leave_string(text, position)
-                continue
-            found = (_STRUCTURE if self.depth else _VALUE_START).search(text, position)
-            if found is None:
-                break
-            position = found.end()
-            self._enter(found[0])
-            if self.depth == 0 and completed_at < 0:
-                completed_at = position
-        return completed_at
-
-    def _enter(self, bracket: str) -> None:
-        if bracket == '"':
-            self._in_string = True
-        else:
-            self.depth += 1 if bracket in "{[" else -1
-            self.deepest = max(self.deepest, self.depth)
-
-    def _leave_string(self, text: str, position: int) -> int:
-        if self._after_backslash:
-            self._after_backslash = False
-            return position + 1
-        run = _STRING_RUN.match(text, position)
-        stop = run.end() if run else position
-        if stop < len(text):
-            self._in_string = text[stop] != '"'
-            self._after_backslash = self._in_string
-        return stop + 1
 
 
 class StringRun(NamedTuple):
@@ -117,18 +48,6 @@ def decode_run(source: str, start: int) -> StringRun:
     return _decoded(source[start:end], end, closed=False)
 
 
-def as_object(value: object) -> Mapping[str, object] | None:
-    """A parsed value if it is an object."""
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
-
-
-def replace_unstorable(text: str) -> str:
-    """`text` with characters that databases and UTF-8 writers reject (NUL, lone surrogates) replaced by U+FFFD."""
-    if text.isascii() and "\x00" not in text:
-        return text
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
 def _before_lone_high_surrogate(source: str, start: int, end: int) -> int:
     """Its other half may still arrive; `u` after an escaped backslash is no escape, which only counting detects."""
     first = max(start, end - _LAST_ESCAPE_CHARS)
@@ -152,101 +71,6 @@ def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
     except ValueError:
         return StringRun("", end, closed, broken=True)
     return StringRun(replace_unstorable(text), end, closed)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonValue:
-    """A value of dict, list, str, int, float, bool and None; its strings are storable."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class JsonRefusal:
-    """Why a text is not a single JSON value; `detail` names the position or the key."""
-
-    fault: JsonFault
-    detail: str
-
-
-def read_json(text: str) -> JsonValue | JsonRefusal:
-    """Parse one value, with or without a surrounding code fence. Strings may contain raw line breaks; duplicate keys
-    are refused."""
-    lead = _FENCE_START.match(text)
-    start = lead.end() if lead else 0
-    if text.count("{") + text.count("[") > MAX_DEPTH:
-        depth = JsonDepth()
-        depth.advance(text)
-        if depth.deepest > MAX_DEPTH:
-            return JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
-    try:
-        value, end = _VALUE_DECODER.raw_decode(text, start)
-    except _Refused as refused:
-        return JsonRefusal(refused.fault, refused.detail)
-    except json.JSONDecodeError as error:
-        return JsonRefusal("not_json", f"{error.msg} at line {error.lineno} column {error.colno}")
-    rest = text[end:]
-    if _FENCE_END.fullmatch(rest):
-        return JsonValue(_storable_value(value))
-    rest = rest.strip()
-    return JsonRefusal("two_objects" if rest[0] in "{[" else "text_after_object", _shortened(rest))
-
-
-class _Refused(Exception):
-    """A value that JSON writers produce by mistake."""
-
-    def __init__(self, fault: JsonFault, detail: str) -> None:
-        super().__init__(detail)
-        self.fault: JsonFault = fault
-        self.detail = detail
-
-
-def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    built: dict[str, object] = {}
-    for written, value in pairs:
-        key = replace_unstorable(written)
-        if key in built:
-            raise _Refused("duplicate_key", _shortened(key))
-        built[key] = _storable_value(value)
-    return built
-
-
-def _storable_value(value: object) -> object:
-    if isinstance(value, str):
-        return replace_unstorable(value)
-    if isinstance(value, list):
-        return [_storable_value(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _read_integer(digits: str) -> int:
-    if len(digits) > _LONGEST_INTEGER_CHARS or abs(int(digits)) > _LARGEST_INTEGER:
-        raise _Refused("number_too_large", _shortened(digits))
-    return int(digits)
-
-
-def _read_float(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _Refused("number_too_large", _shortened(digits))
-    return number
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _Refused("not_a_number", name)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
-
-
-_VALUE_DECODER = json.JSONDecoder(
-    object_pairs_hook=_build_object,
-    parse_int=_read_integer,
-    parse_float=_read_float,
-    parse_constant=_refuse_constant,
-    strict=False,
-)
 
 
 class FieldText(NamedTuple):

@@ -10,17 +10,10 @@ from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem
 from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText, clean_program
 from chat_proc.channels.json_actions import find_json_actions, take_program
-from chat_proc.channels.json_text import (
-    FieldPiece,
-    FieldText,
-    JsonFieldReader,
-    JsonRefusal,
-    as_object,
-    read_json,
-    replace_unstorable,
-)
+from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader
 from chat_proc.channels.other_forms import read_other_form
 from chat_proc.channels.prose import ProseStream
+from chat_proc.models.json_values import JsonRefusal, as_object, read_json, replace_unstorable
 from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, assert_never
 
-from chat_proc.channels.json_text import JsonDepth
+from chat_proc.models.json_values import JsonDepth
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 

@@ -1,16 +1,17 @@
 """Text that a model writes outside of actions. A reply without an action is the model's answer, so its text is streamed
 as one from its first words on, unless it can still become something else."""
 
-import json
 import re
-from typing import Literal, cast
+from typing import Literal
 
 from chat_proc.channels.citations import CitationReplacer
+from chat_proc.models.json_values import FENCE_START, JsonValue, as_object, is_whole, read_json
+from chat_proc.models.think_tags import drop_reasoning
 
 SETTLED_CHARS = 16
 """So many characters that begin no markup, JSON or a fence of it are the beginning of an answer."""
 _FENCE = "```"
-_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
+_FENCE_START = re.compile(rf"{FENCE_START}\s*+")
 _OWN_MARKUP = re.compile(
     r"(?<!`)</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)",
     re.IGNORECASE,
@@ -21,12 +22,8 @@ _OWN_ACTION = re.compile(
     r'|"tool_call"\s*+:\s*+\{))'
 )
 """An action that begins a line of an answer; one inside a line is quoted."""
-_DECODER = json.JSONDecoder(strict=False)
 _MARKUP_BEGINNING = re.compile(
     r'`?</?[a-z_|:]{0,14}\Z|`\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
-)
-_REASONING = re.compile(
-    r"\s*+(?P<opened><think(?:ing)?>)?[^<]*+(?>(?:<(?!/?think)[^<]*+)*)(?<!`)</think(?:ing)?>\s*+", re.IGNORECASE
 )
 _STRAY_TAG = r"<(?:channel:|final_)?answer>|</(?:channel:[a-z]{1,16}|(?:final_)?answer|think(?:ing)?)>"
 _STRAY_START = re.compile(rf"\s*+(?:{_STRAY_TAG})\s*+", re.IGNORECASE)
@@ -139,15 +136,6 @@ def has_own_keys(text: str) -> bool:
     return _OWN_KEYS.search(text) is not None
 
 
-def drop_reasoning(text: str) -> str:
-    """The text of a reply after what the model thought in tags at its beginning. The opening tag may be missing, since
-    some templates write it; then a closing tag at the very end is a stray one."""
-    reasoning = _REASONING.match(text)
-    if reasoning is None or (reasoning.end() == len(text) and not reasoning["opened"]):
-        return text
-    return text[reasoning.end() :]
-
-
 def read_usable_text(text: str) -> str:
     """The text of a reply without an action that a person can read; empty if it is our own markup or JSON.
 
@@ -156,7 +144,7 @@ def read_usable_text(text: str) -> str:
     text = _drop_stray_tags(drop_reasoning(text).strip())
     inner = unfence(text)
     if inner[:1] in ("{", "["):
-        return _read_json(inner, otherwise=text)
+        return _read_answer_field(inner, otherwise=text)
     is_marked = has_own_markup(text) or (text.startswith("<") and has_own_keys(text))
     return "" if is_marked or _breaks_off_in_action(text) else text
 
@@ -168,13 +156,7 @@ def has_own_markup(text: str) -> bool:
 
 def _breaks_off_in_action(text: str) -> bool:
     action = _OWN_ACTION.search(text)
-    if action is None:
-        return False
-    try:
-        _DECODER.raw_decode(text, action.start("object"))
-    except (ValueError, RecursionError):
-        return True
-    return False
+    return action is not None and not is_whole(text, action.start("object"))
 
 
 def _drop_stray_tags(text: str) -> str:
@@ -186,15 +168,11 @@ def _drop_stray_tags(text: str) -> str:
     return text
 
 
-def _read_json(text: str, *, otherwise: str) -> str:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return "" if has_own_keys(text) else otherwise
-    if not isinstance(value, dict):
-        return "" if has_own_keys(text) else otherwise
-    fields = cast("dict[str, object]", value)
-    answer = next((fields[key] for key in _ANSWER_KEYS if isinstance(fields.get(key), str)), None)
-    if isinstance(answer, str):
+def _read_answer_field(text: str, *, otherwise: str) -> str:
+    """The answer in an object; a JSON text without one is an answer itself, unless it has keys of an action."""
+    read = read_json(text)
+    fields = as_object(read.value) if isinstance(read, JsonValue) else None
+    answer = next((each for key in _ANSWER_KEYS if isinstance(each := (fields or {}).get(key), str)), None)
+    if answer is not None:
         return answer.strip()
     return "" if has_own_keys(text) else otherwise

@@ -13,15 +13,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources
-from chat_proc.channels.json_text import (
-    FieldPiece,
-    FieldText,
-    JsonFieldReader,
-    JsonRefusal,
-    Path,
-    read_json,
-    replace_unstorable,
-)
+from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader, Path
 from chat_proc.channels.parser import (
     Body,
     ChannelClosed,
@@ -33,6 +25,7 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
+from chat_proc.models.json_values import JsonRefusal, read_json, replace_unstorable
 from everturn.core.errors import Invalid
 from everturn.models.port import (
     FinishReason,

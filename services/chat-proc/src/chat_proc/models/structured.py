@@ -27,7 +27,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 
 from chat_proc.models.calls import CallTracker
-from chat_proc.models.json_objects import extract_json
+from chat_proc.models.json_values import extract_json
 from everturn.core.cancellation import keep_cancellation
 from everturn.core.errors import EverturnError
 from everturn.models.port import (

@@ -1,14 +1,33 @@
 """Separates what a model thought from its reply if the server leaves both in one text: a reply can begin with
-`<think>` and what the model thought, up to `</think>`. docs/models.md says which servers send this."""
+`<think>` or `<thinking>` and what the model thought, up to the closing tag. docs/models.md says which servers send
+this."""
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal
 
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
-_BEGIN = "<think>"
-_END = "</think>"
+_BEGINS = ("<think>", "<thinking>")
+_ENDS = ("</think>", "</thinking>")
+_BEGIN = "<think(?:ing)?>"
+_END = "(?<!`)</think(?:ing)?>"
+"""A model that writes about the tag puts it into backticks."""
+_BEGIN_TAG = re.compile(_BEGIN, re.IGNORECASE)
+_END_TAG = re.compile(_END, re.IGNORECASE)
+_REASONING = re.compile(
+    rf"\s*+(?P<opened>{_BEGIN})?[^<]*+(?>(?:(?:<(?!/?think)|(?<=`)<)[^<]*+)*){_END}\s*+", re.IGNORECASE
+)
+
+
+def drop_reasoning(text: str) -> str:
+    """The text of a whole reply after what the model thought. The opening tag may be missing, since some templates
+    write it; then a closing tag at the very end is a stray one."""
+    reasoning = _REASONING.match(text)
+    if reasoning is None or (reasoning.end() == len(text) and not reasoning["opened"]):
+        return text
+    return text[reasoning.end() :]
 
 
 class ThinkTagReader:
@@ -18,6 +37,7 @@ class ThinkTagReader:
         self._held = ""
         """Text that may be a part of a tag, or blanks around what the model thought."""
         self._inside: Literal["beginning", "thinking", "after", "text"] = "beginning"
+        self._has_thought = False
 
     def feed(self, text: str) -> list[ModelPiece]:
         """The pieces that the next text adds."""
@@ -43,19 +63,32 @@ class ThinkTagReader:
     def _begin(self) -> None:
         """Find out whether the reply begins with a tag."""
         begun = self._held.lstrip()
-        if begun.startswith(_BEGIN):
-            self._held, self._inside = begun.removeprefix(_BEGIN).lstrip(), "thinking"
-        elif not _BEGIN.startswith(begun):
+        if tag := _BEGIN_TAG.match(begun):
+            self._held, self._inside = begun[tag.end() :], "thinking"
+        elif not _begins_tag(begun, _BEGINS):
             self._inside = "text"
 
     def _think(self) -> list[ModelPiece]:
-        """What the model thought, without blanks and a possible part of the closing tag at the end."""
-        thought, found, rest = self._held.partition(_END)
-        part = 0 if found else next(size for size in range(len(_END) - 1, -1, -1) if thought.endswith(_END[:size]))
-        shown = thought[: len(thought) - part].rstrip()
-        self._held = rest if found else thought[len(shown) :]
-        self._inside = "after" if found else "thinking"
+        """What the model thought, without blanks around it and a possible part of the closing tag."""
+        if not self._has_thought:
+            self._held = self._held.lstrip()
+        end = _END_TAG.search(self._held)
+        shown = self._held[: end.start() if end else _count_settled(self._held)].rstrip()
+        self._held = self._held[end.end() if end else len(shown) :]
+        self._inside = "after" if end else "thinking"
+        self._has_thought = self._has_thought or bool(shown)
         return [ReasoningDelta(shown)] if shown else []
+
+
+def _begins_tag(text: str, tags: tuple[str, ...]) -> bool:
+    return any(tag.startswith(text.lower()) for tag in tags)
+
+
+def _count_settled(thought: str) -> int:
+    """How many characters can't become part of the closing tag, or be the backtick before one."""
+    last = thought.rfind("<")
+    settled = last if last >= 0 and _begins_tag(thought[last:], _ENDS) else len(thought)
+    return settled - thought.endswith("`", 0, settled)
 
 
 async def split_thinking(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGenerator[ModelPiece, None]:

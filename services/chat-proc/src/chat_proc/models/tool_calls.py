@@ -8,6 +8,7 @@ be run.
 import json
 from dataclasses import dataclass, field
 
+from chat_proc.models.json_values import JsonValue, read_json
 from chat_proc.models.replies import try_read_token
 from everturn.models.port import ToolCallDelta
 
@@ -27,11 +28,7 @@ class _Call:
         """Whether its arguments so far are JSON."""
         if not self.written or not self.written[-1].rstrip().endswith("}"):
             return False
-        try:
-            json.loads("".join(self.written))
-        except (ValueError, RecursionError):
-            return False
-        return True
+        return isinstance(read_json("".join(self.written)), JsonValue)
 
 
 class ToolCallReader:

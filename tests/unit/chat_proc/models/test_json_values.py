@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.json_text import JsonRefusal, JsonValue, read_json
+from chat_proc.models.json_values import JsonRefusal, JsonValue, read_json
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.text(),

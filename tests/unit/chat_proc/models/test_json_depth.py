@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.json_text import JsonDepth
+from chat_proc.models.json_values import JsonDepth
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""What a model thinks in tags is separated from its reply, however the reply is cut into pieces."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.models.think_tags import ThinkTagReader, drop_reasoning
+from everturn.models.port import ReasoningDelta, TextDelta
+
+PARTS = ("<think>", "</think>", "<thinking>", "</THINKING>", "<b>", "<", "`", "It is", " ", "\n")
+
+
+def read(*texts: str) -> tuple[str, str]:
+    """What the model thought, and its reply."""
+    reader = ThinkTagReader()
+    pieces = [piece for text in texts for piece in reader.feed(text)] + reader.finish()
+    thought = "".join(piece.text for piece in pieces if isinstance(piece, ReasoningDelta))
+    return thought, "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "reply"),
+    [
+        ("<think>Two and two.</think>\n\nIt is 4.", "Two and two.", "It is 4."),
+        (" <Thinking>\nTwo and two.\n</Thinking>It is 4.", "Two and two.", "It is 4."),
+        ("<think>It ends with `</think>`.</think>It is 4.", "It ends with `</think>`.", "It is 4."),
+        ("<think>Two and", "Two and", ""),
+        ("<think>Two</thi", "Two</thi", ""),
+        ("It is <think>4</think>.", "", "It is <think>4</think>."),
+        ("<thin ice>", "", "<thin ice>"),
+    ],
+)
+def test_a_reply_that_begins_with_a_tag_begins_with_thinking(text: str, thought: str, reply: str) -> None:
+    assert read(text) == (thought, reply)
+    assert read(*text) == (thought, reply)
+    assert drop_reasoning(text) == (reply or text)
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.integers(1, 9))
+def test_what_is_read_does_not_depend_on_the_pieces(text: str, size: int) -> None:
+    assert read(*(text[at : at + size] for at in range(0, len(text), size))) == read(text)
