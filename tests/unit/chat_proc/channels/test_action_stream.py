@@ -1,20 +1,21 @@
 import json
 
-from chat_proc.channels.action_stream import ActionPiece, ActionStream, AnswerText, ContentText, FieldClosed, NotesText
+from chat_proc.channels.action_stream import ActionStream
 from chat_proc.channels.actions import Action, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer
+from chat_proc.channels.pieces import AnswerText, ContentText, DecisionPiece, FieldClosed, NotesText
 from everturn.timeline.sources import Source
 
 SOURCES = {1: Source(1, "One", "https://one.example")}
 
 
-def stream(text: str, size: int = 1_000_000, *, cites: bool = True) -> tuple[ActionStream, list[ActionPiece]]:
+def stream(text: str, size: int = 1_000_000, *, cites: bool = True) -> tuple[ActionStream, list[DecisionPiece]]:
     action = ActionStream(0, CitationReplacer(SOURCES) if cites else None)
     pieces = [piece for start in range(0, len(text), size) for piece in action.feed(text[start : start + size])]
     return action, pieces + action.finish()[0]
 
 
-def answer_of(pieces: list[ActionPiece]) -> str:
+def answer_of(pieces: list[DecisionPiece]) -> str:
     return "".join(piece.text for piece in pieces if isinstance(piece, AnswerText))
 
 

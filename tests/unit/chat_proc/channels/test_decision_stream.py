@@ -3,11 +3,20 @@ from collections.abc import Callable
 
 import pytest
 
-from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.actions import Action, Decision, FanoutRules, Program, ToolCall
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
+from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
+from chat_proc.channels.pieces import (
+    AnswerText,
+    CodeText,
+    ContentText,
+    DecisionPiece,
+    FieldClosed,
+    NotesText,
+    ThinkingText,
+)
+from chat_proc.channels.reading import clean_program
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.action_stream import AnswerText, ContentText, NotesText
 from chat_proc.channels.actions import Decision, FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream
+from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.pieces import AnswerText, ContentText, DecisionPiece, NotesText
 
 RULES = FanoutRules(
     {"look": "exploration", "write": "exploitation", "plan": "neutral", "other": "unknown", "run": "exploitation"},

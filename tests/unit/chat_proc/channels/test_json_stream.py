@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.action_stream import AnswerText, ContentText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText
 from chat_proc.channels.json_stream import JsonStream
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, ThinkingText
 from everturn.models.port import FinishReason
 
 CALL = {"action": "tool_call", "tool": "react.read", "args": {"paths": ["a"]}, "reasoning": "I have to read it."}
@@ -72,22 +71,21 @@ def test_a_call_is_read_in_all_forms_that_models_write(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "streams"),
+    "text",
     [
-        ('{"action": "final_answer", "answer": "It is 4."}', True),
-        ('{"action": "complete", "final_answer": "It is 4."}', True),
-        ('{"answer": "It is 4."}', False),
-        ("```json\n" + '{"answer": "It is 4."}' + "\n```", False),
-        ("It is 4.", True),
-        ("  It is 4.\n", True),
+        '{"action": "final_answer", "answer": "It is 4."}',
+        '{"action": "complete", "final_answer": "It is 4."}',
+        '{"answer": "It is 4."}',
+        '```json\n{"answer": "It is 4."}\n```',
+        "It is 4.",
+        "  It is 4.\n",
     ],
 )
-def test_an_answer_is_read_in_all_forms_that_models_write(text: str, streams: bool) -> None:
+def test_an_answer_is_read_in_all_forms_that_models_write(text: str) -> None:
     pieces, decision = read([text])
 
-    assert answer_of(decision) == "It is 4." and decision.fatal_problems == ()
+    assert answer_of(decision) == text_of(pieces, AnswerText) == "It is 4." and decision.fatal_problems == ()
     assert decision.answer is not None and decision.answer.shown == "It is 4."
-    assert text_of(pieces, AnswerText) == ("It is 4." if streams else "")
 
 
 def test_text_before_an_object_is_shown_as_thinking_once_the_object_is_read() -> None:

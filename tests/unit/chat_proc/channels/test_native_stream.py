@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.action_stream import AnswerText, ContentText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.codec import build_native_names
 from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText
 from chat_proc.channels.native_stream import NativeStream
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, ThinkingText
 from everturn.core.settings import BadConfig
 from everturn.models.port import FinishReason, ToolCallDelta
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.action_stream import AnswerText
 from chat_proc.channels.actions import Decision, ToolCall
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, DecisionPiece, DecisionStream
+from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece
 from chat_proc.channels.prose import read_usable_text
 from everturn.models.port import FinishReason
 

@@ -47,8 +47,6 @@ def test_an_object_in_prose_or_a_fence_is_found(
         ('{"a": "one\ntwo", "b": {}}', [{"a": "one\ntwo", "b": {}}]),
         ('{"a": NaN} {"a": 1e999} {"a": 2}', [{"a": 2}]),
         ('{"a": "\\u0000\\ud800\\ud83d\\ude00"}', [{"a": "\ufffd\ufffd\U0001f600"}]),
-        ('<think>perhaps {"a": 1}</think>\n{"a": 2}', [{"a": 2}]),
-        ('<think>{"a": 1}', [{"a": 1}]),
         ("", []),
     ],
 )

@@ -88,8 +88,9 @@ async def test_a_model_that_calls_tools_is_forced_to_call_one() -> None:
     assert (request.force_tool, request.reply_form) == (TOOL_NAME, None)
 
 
-async def test_a_text_in_place_of_the_forced_call_is_read() -> None:
-    result = await ask(build_model(f"Here: {GOOD}"))
+@pytest.mark.parametrize("text", [f"Here: {GOOD}", f'<think>Perhaps {{"n": 1}}.</think>{GOOD}'])
+async def test_a_text_in_place_of_the_forced_call_is_read(text: str) -> None:
+    result = await ask(build_model(text))
 
     assert (result.value, result.level, result.calls) == (7, "native", 1)
 

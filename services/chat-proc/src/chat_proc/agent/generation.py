@@ -15,13 +15,20 @@ from typing import Final, Literal
 import structlog
 
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, DecisionPiece, ThinkingText
 from chat_proc.channels.native_stream import NativeStream
+from chat_proc.channels.pieces import (
+    AnswerText,
+    AnswerWithdrawn,
+    ContentText,
+    DecisionPiece,
+    FieldClosed,
+    NotesText,
+    ThinkingText,
+)
 from chat_proc.models.calls import (
     ModelRole,
     build_usage_event,

@@ -1,9 +1,7 @@
 """Reads one action while it is written: pieces to show, and the action at its end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, assert_never
 
 from chat_proc.channels.actions import (
     ACTION_PATH,
@@ -21,53 +19,10 @@ from chat_proc.channels.actions import (
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
-from everturn.timeline.forms import LONG_PARAMS
+from chat_proc.channels.pieces import ContentText, DecisionPiece, FieldClosed, NotesText
+from chat_proc.channels.reading import MAX_KNOWN_CHARS, AnswerField, CallFields
 
-_PATH_PARAM: Path = (*PARAMS_PATH, "path")
 _FINAL_KINDS = frozenset({"complete", "exit"})
-_MAX_KNOWN_CHARS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class NotesText:
-    """The next piece of an action's notes."""
-
-    text: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerText:
-    """The next piece of the final answer as shown, with citations replaced."""
-
-    text: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContentText:
-    """The next piece of a long text parameter, `param`. The other fields are what the action has stated so far, or
-    None."""
-
-    text: str
-    instance: int
-    param: str
-    tool_id: str | None
-    path: str | None
-    channel: str | None
-    kind: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FieldClosed:
-    """A streamed field with text has ended; `complete` is false if the action broke off inside it."""
-
-    field: Literal["notes", "answer", "content"]
-    instance: int
-    complete: bool
-
-
-ActionPiece = NotesText | AnswerText | ContentText | FieldClosed
 
 
 class ActionStream:
@@ -80,24 +35,16 @@ class ActionStream:
         self._instance = instance
         self._names = names
         self._reader = ActionReader()
-        self._cite = cite
+        self._call = CallFields(instance)
+        self._answer = AnswerField(cite, instance) if cite is not None else None
         self._known: dict[Path, str] = {}
-        self._begun: set[Path] = set()
         self._ended: set[Path] = set()
-        self._raw_answer: list[str] = []
-        self._shown_answer: list[str] = []
-        self._waiting_answer: list[str] = []
-        self._answer_end: FieldEnd | None = None
-        self._is_final = False
-        self._pieces: list[ActionPiece] = []
+        self._has_notes = False
 
     @property
     def answer(self) -> StreamedAnswer | None:
         """The streamed part of the answer; None before its first character."""
-        if not self._shown_answer or self._cite is None:
-            return None
-        is_whole = self._answer_end is not None and self._answer_end.complete
-        return StreamedAnswer("".join(self._raw_answer), "".join(self._shown_answer), self._cite.used_sids, is_whole)
+        return self._answer.answer if self._answer is not None else None
 
     @property
     def head(self) -> ActionHead | None:
@@ -109,98 +56,44 @@ class ActionStream:
             return ActionHead(self._known.get(TOOL_PATH, ""))
         return None
 
-    def feed(self, text: str) -> list[ActionPiece]:
+    def feed(self, text: str) -> list[DecisionPiece]:
         """Return the pieces that `text` adds."""
-        for field in self._reader.feed(text):
-            self._read(field)
-        return self._take_pieces()
+        return [shown for piece in self._reader.feed(text) for shown in self._read(piece)]
 
-    def finish(self) -> tuple[list[ActionPiece], Action | ActionRefusal]:
+    def finish(self) -> tuple[list[DecisionPiece], Action | ActionRefusal]:
         """End the channel."""
-        fields, action = self._reader.finish()
-        for field in fields:
-            self._read(field)
+        pieces, action = self._reader.finish()
         if isinstance(action, ActionRefusal) and (others := find_json_actions(self._reader.text, self._names)):
             action = others[0]
-        return self._take_pieces(), action
+        return [shown for piece in pieces for shown in self._read(piece)], action
 
-    def _take_pieces(self) -> list[ActionPiece]:
-        pieces = self._pieces
-        self._pieces = []
-        return pieces
+    def _read(self, piece: FieldPiece) -> list[DecisionPiece]:
+        if piece.path[:-1] == PARAMS_PATH:
+            return self._call.read(piece)
+        return self._grow(piece.path, piece.text) if isinstance(piece, FieldText) else self._end(piece)
 
-    def _read(self, field: FieldPiece) -> None:
-        match field:
-            case FieldText():
-                self._grow(field.path, field.text)
-            case FieldEnd():
-                self._end(field)
-            case _:
-                assert_never(field)
-
-    def _grow(self, path: Path, text: str) -> None:
+    def _grow(self, path: Path, text: str) -> list[DecisionPiece]:
         if path == ANSWER_PATH:
-            self._waiting_answer.append(text)
-            self._show_answer()
-        elif path == NOTES_PATH:
-            self._begun.add(path)
-            self._pieces.append(NotesText(text, self._instance))
-        elif _is_content(path):
-            self._begun.add(path)
-            self._pieces.append(self._content(str(path[-1]), text))
-        else:
-            self._known[path] = (self._known.get(path, "") + text)[:_MAX_KNOWN_CHARS]
+            return self._answer.feed(text) if self._answer is not None else []
+        if path == NOTES_PATH:
+            self._has_notes = True
+            return [NotesText(text, self._instance)]
+        self._known[path] = (self._known.get(path, "") + text)[:MAX_KNOWN_CHARS]
+        if path == TOOL_PATH:
+            self._call.tool_id = self._known[path]
+        return []
 
-    def _end(self, end: FieldEnd) -> None:
+    def _end(self, end: FieldEnd) -> list[DecisionPiece]:
         if end.complete:
             self._ended.add(end.path)
+        if end.path == NOTES_PATH and self._has_notes:
+            return [FieldClosed("notes", self._instance, end.complete)]
+        if self._answer is None:
+            return []
         if end.path == ANSWER_PATH:
-            self._answer_end = end
-            self._end_answer()
-        elif end.path in self._begun:
-            field = "notes" if end.path == NOTES_PATH else "content"
-            self._pieces.append(FieldClosed(field, self._instance, end.complete))
-        elif end.path == ACTION_PATH and end.complete:
-            self._is_final = self._known.get(ACTION_PATH) in _FINAL_KINDS
-            self._show_answer()
-            self._end_answer()
-
-    def _show_answer(self) -> None:
-        """Show the waiting answer text, once its action is known to be final."""
-        if self._cite is None or not self._is_final:
-            return
-        raw = "".join(self._waiting_answer)
-        self._waiting_answer.clear()
-        self._raw_answer.append(raw)
-        self._show(self._cite.feed(raw))
-
-    def _end_answer(self) -> None:
-        if self._answer_end is None or self._cite is None or not self._is_final:
-            return
-        self._show(self._cite.finish())
-        if self._shown_answer:
-            self._pieces.append(FieldClosed("answer", self._instance, self._answer_end.complete))
-
-    def _show(self, text: str) -> None:
-        if text:
-            self._shown_answer.append(text)
-            self._pieces.append(AnswerText(text, self._instance))
-
-    def _content(self, param: str, text: str) -> ContentText:
-        known = self._known
-        return ContentText(
-            text,
-            self._instance,
-            param,
-            tool_id=known.get(TOOL_PATH),
-            path=known.get(_PATH_PARAM) if _PATH_PARAM in self._ended else None,
-            channel=known.get((*PARAMS_PATH, "channel")),
-            kind=known.get((*PARAMS_PATH, "kind")),
-        )
-
-
-def _is_content(path: Path) -> bool:
-    return len(path) == len(PARAMS_PATH) + 1 and path[-1] in LONG_PARAMS
+            return self._answer.end(complete=end.complete)
+        is_final = end.path == ACTION_PATH and self.head is not None and self.head.is_final
+        return self._answer.release() if is_final else []
 
 
 class GatedAction:
@@ -216,24 +109,24 @@ class GatedAction:
         self._is_judged = False
         self._has_path: bool | None = None
         self._refusal: ActionRefusal | None = None
-        self._held: list[ActionPiece] = []
+        self._held: list[DecisionPiece] = []
 
     @property
     def answer(self) -> StreamedAnswer | None:
         """The streamed part of the answer."""
         return self._stream.answer if self._is_judged and self._refusal is None else None
 
-    def feed(self, text: str) -> list[ActionPiece]:
+    def feed(self, text: str) -> list[DecisionPiece]:
         """Return the pieces that may be shown now."""
         return self._let_pass(self._stream.feed(text))
 
-    def finish(self) -> tuple[list[ActionPiece], Action | ActionRefusal]:
+    def finish(self) -> tuple[list[DecisionPiece], Action | ActionRefusal]:
         """End the channel. An action that was not accepted is a refusal, even if it is valid."""
         pieces, reading = self._stream.finish()
         shown = self._let_pass(pieces)
         return shown, reading if self._refusal is None or isinstance(reading, ActionRefusal) else self._refusal
 
-    def _let_pass(self, pieces: list[ActionPiece]) -> list[ActionPiece]:
+    def _let_pass(self, pieces: list[DecisionPiece]) -> list[DecisionPiece]:
         head = None if self._is_judged else self._stream.head
         if head is not None:
             self._is_judged = True
@@ -246,7 +139,7 @@ class GatedAction:
         passing, self._held = [*self._held, *pieces], []
         return [piece for piece in passing if self._may_show(piece, self._stream.head)]
 
-    def _may_show(self, piece: ActionPiece, head: ActionHead | None) -> bool:
+    def _may_show(self, piece: DecisionPiece, head: ActionHead | None) -> bool:
         if not isinstance(piece, ContentText):
             return True
         if self._has_path is None:

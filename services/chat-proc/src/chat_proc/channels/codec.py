@@ -11,9 +11,10 @@ from typing import Literal, Protocol, cast
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream
+from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_stream import JsonStream
 from chat_proc.channels.native_stream import NativeStream
+from chat_proc.channels.pieces import DecisionPiece
 from everturn.core.settings import BadConfig
 from everturn.models.port import CodecName, FinishReason, ModelTraits, ToolDeclaration
 from everturn.timeline.forms import CODE_PARAM

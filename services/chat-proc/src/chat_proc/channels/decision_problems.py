@@ -16,12 +16,19 @@ from chat_proc.channels.actions import (
     claim,
 )
 from everturn.models.port import FinishReason
+from everturn.timeline.turns import CutReason
 
 TOO_LONG_CODES: frozenset[ProblemKind] = frozenset({"cut_by_length", "reply_too_long"})
 """The reply ended at the provider's token limit or at our character limit."""
 MAX_CALLS = 32
 """Limit for the calls of one reply that are not actions in channels; further ones are not run, and the model learns
 it."""
+
+_NO_CHANNEL = Problem(
+    "no_channel",
+    "The reply has no channel. Put everything into channels: <channel:thinking>...</channel:thinking>, "
+    'then <channel:action>{"action": ...}</channel:action>.',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,31 @@ class ReplyFacts:
     finish: FinishReason = "stop"
 
 
+def explain_cut(stopped_by: CutReason | None, limits: DecisionLimits) -> Problem | None:
+    """The problem of a reply that lacks something because it has ended too early."""
+    match stopped_by:
+        case "length":
+            sentence = "The reply was cut off at the token limit for one reply. Write less in one round."
+            return Problem("cut_by_length", sentence)
+        case "size_limit":
+            sentence = f"The reply was cut off after {limits.max_reply_chars} characters. Write less in one round."
+            return Problem("reply_too_long", sentence)
+        case "refusal" | "content_filter":
+            sentence = "The model refused this reply. Do what can be done, or tell the user what can't."
+            return Problem("refused", sentence)
+        case _:
+            return None
+
+
+def explain_nothing(
+    raw: str, stopped_by: CutReason | None, limits: DecisionLimits, *, unusable: Problem, wanted: str
+) -> Problem:
+    """The problem of a reply that has neither an action nor an answer: it is `unusable`, unless it was cut off or is
+    empty. `wanted` says what to write instead of an empty one."""
+    empty = Problem("empty_reply", f"The reply was empty. {wanted}")
+    return explain_cut(stopped_by, limits) or (unusable if raw.strip() else empty)
+
+
 def find_problems(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
     """All problems of a reply with one action; causes first."""
     return (
@@ -74,44 +106,31 @@ def find_problems(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, .
 def problems_around(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
     """The problems of a reply except those of single actions and programs."""
     return (
-        *_problems_of_the_finish(facts),
+        *_problems_of_the_finish(facts, limits),
         *_problems_of_thinking(facts, limits),
         *_problems_of_the_reply(facts, limits),
         *_problems_of_the_rest(facts),
     )
 
 
-def _problems_of_the_finish(facts: ReplyFacts) -> Iterator[Problem]:
+def _problems_of_the_finish(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
     """Why the provider ended the reply, if that explains what is missing."""
-    if _actions(facts) and all(program.complete for program in facts.programs):
-        return
-    if facts.finish == "length":
-        yield Problem(
-            "cut_by_length", "The reply was cut off at the token limit for one reply. Write less in one round."
-        )
-    if facts.finish in ("refusal", "content_filter"):
-        yield Problem("refused", "The model refused this reply. Do what can be done, or tell the user what can't.")
+    is_whole = _actions(facts) and all(program.complete for program in facts.programs)
+    if not is_whole and facts.finish != "stop" and (problem := explain_cut(facts.finish, limits)):
+        yield problem
 
 
 def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
-    if facts.reply_capped:
-        yield Problem(
-            "reply_too_long",
-            f"The reply was cut off after {limits.max_reply_chars} characters. Write less in one round.",
-        )
+    if facts.reply_capped and (problem := explain_cut("size_limit", limits)):
+        yield problem
     if facts.outside_capped:
         yield Problem(
             "reply_too_long",
             f"The reply was cut off: {limits.max_outside_chars} of its characters were outside channels.",
         )
-    if not facts.raw.strip():
-        yield Problem("empty_reply", "The reply was empty. Write a thinking channel and an action channel.")
-    elif not facts.any_channel:
-        yield Problem(
-            "no_channel",
-            "The reply has no channel. Put everything into channels: <channel:thinking>...</channel:thinking>, "
-            'then <channel:action>{"action": ...}</channel:action>.',
-        )
+    if not facts.any_channel:
+        wanted = "Write a thinking channel and an action channel."
+        yield explain_nothing(facts.raw, None, limits, unusable=_NO_CHANNEL, wanted=wanted)
     elif facts.outside.strip():
         yield _remark("text_outside_channels", "Text outside the channels was dropped. Write inside channels only.")
     stopped_in_thinking = limits.one_thinking and facts.thinking_channels > 1

@@ -1,12 +1,10 @@
 """Parses one reply of the deciding model: pieces to show while it is written, and the `Decision` at its end."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import assert_never
 
-from chat_proc.channels.action_stream import ActionPiece, ActionStream, AnswerText, FieldClosed, GatedAction
+from chat_proc.channels.action_stream import ActionStream, GatedAction
 from chat_proc.channels.actions import (
     Action,
     ActionJudge,
@@ -16,7 +14,7 @@ from chat_proc.channels.actions import (
     StreamedAnswer,
     read_action,
 )
-from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids, index_sources
+from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
 from chat_proc.channels.json_actions import find_json_actions, take_program
 from chat_proc.channels.parser import (
@@ -29,11 +27,11 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
-from chat_proc.channels.prose import ProseStream, has_own_keys, read_usable_text, unfence
-from chat_proc.models.json_values import replace_unstorable
+from chat_proc.channels.pieces import CodeText, DecisionPiece, ThinkingText
+from chat_proc.channels.prose import has_own_keys, read_usable_text, unfence
+from chat_proc.channels.reading import ProseAnswer, ReplyText, cite_answer, clean_program, show_whole
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
-from everturn.timeline.turns import CutReason
 
 _DECISION_TAGS = TagTable(
     (
@@ -45,32 +43,6 @@ _DECISION_TAGS = TagTable(
     )
 )
 _NO_LIMITS_GIVEN = DecisionLimits()
-_LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
-_FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class ThinkingText:
-    """The next piece of a thinking channel."""
-
-    text: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class CodeText:
-    """The next piece of a program, exactly as written."""
-
-    text: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerWithdrawn:
-    """What was streamed as the answer so far is not an answer, because the reply goes on with an action."""
-
-
-DecisionPiece = ThinkingText | CodeText | ActionPiece | AnswerWithdrawn | ChannelOpened | ChannelClosed
 
 
 class DecisionStream:
@@ -97,15 +69,13 @@ class DecisionStream:
         self._sources = index_sources(sources)
         self._limits = limits
         self._parser = ChannelParser(_DECISION_TAGS)
-        self._raw: list[str] = []
-        self._raw_chars_left = limits.max_reply_chars
+        self._text = ReplyText(limits.max_reply_chars)
         self._thinking_chars_left = limits.max_thinking_chars
-        self._capped = False
         self._thinking_capped = False
         self._outside_chars_left = limits.max_outside_chars
         self._is_refused = False
         self._outside: list[str] = []
-        self._prose: ProseStream | None = ProseStream(CitationReplacer(self._sources))
+        self._prose: ProseAnswer | None = ProseAnswer(CitationReplacer(self._sources))
         self._texts: list[str] = []
         self._thinking: list[str] = []
         self._summaries: list[str] = []
@@ -127,18 +97,13 @@ class DecisionStream:
         The reply has reached a cap, or it can only be refused. A shown answer is kept in any case.
         """
         refused = self._is_refused and self._limits.stops_early
-        return self._capped or refused or self._outside_chars_left < 0
+        return self._text.is_capped or refused or self._outside_chars_left < 0
 
     def feed(self, text: str) -> list[DecisionPiece]:
         """Return the pieces that `text` adds; none once the reply is over."""
         if self.is_over:
             return []
-        if len(text) > self._raw_chars_left:
-            text = text[: self._raw_chars_left]
-            self._capped = True
-        self._raw_chars_left -= len(text)
-        text = replace_unstorable(text)
-        self._raw.append(text)
+        text = self._text.take(text)
         if self._in_thinking and self._parser.is_plain(text):
             return self._read_thinking(text)
         return self._read_all(self._parser.feed(text))
@@ -181,47 +146,43 @@ class DecisionStream:
             return []
         return self._read_prose(self._prose, text)
 
-    def _read_prose(self, prose: ProseStream, text: str) -> list[DecisionPiece]:
-        was_settled, shown = prose.is_settled, prose.feed(text)
+    def _read_prose(self, prose: ProseAnswer, text: str) -> list[DecisionPiece]:
+        pieces = prose.feed(text)
         if prose.is_open:
             self._outside_chars_left -= len(text)
-        if was_settled and not prose.is_settled:
-            # What the whole text is, is decided at its end. In a channel of its own it can only be an answer.
-            self._prose = None if self._in_answer_channel else prose
-            return [AnswerWithdrawn()] if prose.shown else []
-        return [AnswerText(shown, 0)] if shown else []
+        if self._in_answer_channel and not prose.is_settled:
+            # In a channel of its own it can only be an answer. What other text is, is decided at its end.
+            self._prose = None
+        return pieces
 
     def _withdraw_prose(self) -> list[DecisionPiece]:
         """What was written outside of actions is not an answer."""
         prose, self._prose = self._prose, None
-        return [AnswerWithdrawn()] if prose is not None and prose.is_settled and prose.shown else []
+        return prose.withdraw() if prose is not None else []
 
     def _read_without_action(self, *, complete: bool) -> list[DecisionPiece]:
         """Read a reply that has ended without an action channel: it has actions as JSON, or is an answer."""
         outside, prose = "".join(self._outside), self._prose
         if prose is None:
             return []
-        rest = prose.finish()
         if not self._in_answer_channel and (actions := find_json_actions(outside, self._names)):
-            return self._take_actions(actions, complete=complete)
-        if prose.is_settled and prose.raw:
-            self._answer = StreamedAnswer(prose.raw, prose.shown, prose.used_sids, complete)
-        elif not prose.is_settled and (usable := read_usable_text(outside)):
+            return self._take_actions(actions)
+        pieces, self._answer = prose.finish(complete=complete)
+        if self._answer is None and not prose.is_settled and (usable := read_usable_text(outside)):
             self._answer = cite_answer(self._sources, usable, complete=complete)
-            rest = self._answer.shown
-        else:
+            pieces = show_whole(self._answer)
+        if self._answer is None:
             self._take_refused_action(unfence(outside))
-            return []
-        return [*([AnswerText(rest, 0)] if rest else []), FieldClosed("answer", 0, complete)]
+        return pieces
 
-    def _take_actions(self, actions: Iterable[Action], *, complete: bool) -> list[DecisionPiece]:
+    def _take_actions(self, actions: Iterable[Action]) -> list[DecisionPiece]:
         pieces = self._withdraw_prose()
         self._any_channel = True
         self._outside.clear()
         for index, action in enumerate(actions):
             if action.final_answer is not None:
                 self._answer = cite_answer(self._sources, action.final_answer)
-                pieces += [AnswerText(self._answer.shown, 0), FieldClosed("answer", 0, complete)]
+                pieces += show_whole(self._answer)
             bare, code = take_program(action, self._limits.code_tools)
             self._programs += [] if code is None else [Program(clean_program(code), index)]
             self._readings.append(bare)
@@ -271,7 +232,7 @@ class DecisionStream:
             return self._withdraw_prose()
         elif piece.channel == "answer" and not self._readings and not self._in_answer_channel:
             withdrawn = self._withdraw_prose()
-            self._prose = ProseStream(CitationReplacer(self._sources), settled=True)
+            self._prose = ProseAnswer(CitationReplacer(self._sources), settled_after=0)
             self._in_answer_channel = True
             return withdrawn
         return []
@@ -315,7 +276,7 @@ class DecisionStream:
         if self._answer is None and isinstance(reading, Action) and reading.final_answer is not None:
             # In another form than that of a channel, the answer is known only now.
             self._answer = cite_answer(self._sources, reading.final_answer)
-            return [*pieces, AnswerText(self._answer.shown, instance), FieldClosed("answer", instance, complete=True)]
+            return [*pieces, *show_whole(self._answer, instance)]
         return pieces
 
     def _close_code(self, text: str, *, complete: bool) -> None:
@@ -329,23 +290,21 @@ class DecisionStream:
         return tuple(reading for reading in self._readings if isinstance(reading, Action))
 
     def _build_decision(self, reason: FinishReason) -> Decision:
+        raw, stopped_by = self._text.raw, self._text.find_stop(reason)
+        thinking, summary = tuple(filter(None, self._thinking)), "\n\n".join(filter(None, self._summaries)) or None
+        if self._outside_chars_left < 0:
+            stopped_by = "size_limit"
         if self._answer is not None and not self._readings:
-            return Decision(
-                raw="".join(self._raw),
-                thinking=tuple(text for text in self._thinking if text),
-                actions=(Action("complete", final_answer=self._answer.raw),),
-                summary="\n\n".join(filter(None, self._summaries)) or None,
-                answer=self._answer,
-                stopped_by=self._find_stop(reason),
-            )
+            answered = (Action("complete", final_answer=self._answer.raw),)
+            return Decision(raw, thinking, answered, summary=summary, answer=self._answer, stopped_by=stopped_by)
         facts = ReplyFacts(
-            raw="".join(self._raw),
+            raw=raw,
             outside="".join(self._outside),
             any_channel=self._any_channel,
             readings=self._readings,
             programs=self._programs,
-            summary="\n\n".join(filter(None, self._summaries)) or None,
-            reply_capped=self._capped,
+            summary=summary,
+            reply_capped=self._text.is_capped,
             outside_capped=self._outside_chars_left < 0,
             thinking_capped=self._thinking_capped,
             thinking_channels=len(self._thinking),
@@ -353,38 +312,18 @@ class DecisionStream:
         )
         sorted_out = self._sort(facts)
         return Decision(
-            raw=facts.raw,
-            thinking=tuple(text for text in self._thinking if text),
+            raw=raw,
+            thinking=thinking,
             actions=sorted_out.actions,
             programs=sorted_out.programs,
-            summary=facts.summary,
+            summary=summary,
             answer=self._answer,
             outside=facts.outside,
             problems=sorted_out.problems,
-            stopped_by=self._find_stop(reason),
+            stopped_by=stopped_by,
         )
-
-    def _find_stop(self, reason: FinishReason) -> CutReason | None:
-        if self._capped or self._outside_chars_left < 0:
-            return "size_limit"
-        return None if reason == "stop" else reason
 
     def _sort(self, facts: ReplyFacts) -> Sorted:
         if self._limits.fanout is not None:
             return sort_actions(facts, self._limits, self._limits.fanout)
         return Sorted(self._actions(), tuple(self._programs), find_problems(facts, self._limits))
-
-
-def cite_answer(sources: Mapping[int, Source], answer: str, *, complete: bool = True) -> StreamedAnswer:
-    """An answer that was not streamed, as one that was."""
-    return StreamedAnswer(answer, cite_text(sources, answer), find_used_sids(sources, answer), complete)
-
-
-def clean_program(text: str) -> str:
-    """A program without the surrounding code fence and blank lines that models write; empty if nothing remains."""
-    lines = text.strip().split("\n") if text.lstrip().startswith("```") else []
-    if len(lines) > 1 and _FENCE_LINE.fullmatch(lines[0]) and lines[-1].strip() == "```":
-        text = "\n".join(lines[1:-1])
-    blank = _LEADING_BLANK_LINES.match(text)
-    body = text[blank.end() if blank else 0 :].rstrip()
-    return f"{body}\n" if body else ""

@@ -1,52 +1,106 @@
-"""Reads a reply whose actions are not in the form of its codec: in channels, or as JSON in its text. Models write such
-replies if they imitate an earlier turn under another codec, or what they learned."""
+"""Reads the text of replies under codecs that have other actions than channels: it is the answer, or has actions in
+another form, in channels or as JSON. Models write such replies if they imitate an earlier turn under another codec, or
+what they learned."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from chat_proc.channels.actions import Decision
-from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem
-from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream
+from chat_proc.channels.actions import Action, Decision, Problem, StreamedAnswer
+from chat_proc.channels.citations import CitationReplacer, index_sources
+from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem, explain_nothing
+from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.json_actions import find_json_actions
+from chat_proc.channels.pieces import DecisionPiece
+from chat_proc.channels.prose import SETTLED_CHARS
+from chat_proc.channels.reading import ProseAnswer, ReplyText
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
+from everturn.timeline.turns import CutReason
 
 
-def read_other_form(
-    text: str,
-    names: Mapping[str, str],
-    sources: Iterable[Source],
-    limits: DecisionLimits,
-    reason: FinishReason,
-    *,
-    interrupted: bool = False,
-    ignores_calls: bool = False,
-) -> tuple[list[DecisionPiece], Decision] | None:
-    """The pieces of a whole reply, and its decision; None if it has neither an action nor an answer.
+class TextReply:
+    """The text of one reply. Its owner takes all text of the reply from `text`, and feeds `prose` what may be prose.
 
-    All calls up to MAX_CALLS count, whatever a codec allows in one reply; without calls, the answer does.
+    A reply that has neither an action nor an answer is `unusable`; `wanted` says what to write instead of an empty one.
     """
-    limits = replace(limits, fanout=None, one_thinking=False, stops_early=False)
-    stream = DecisionStream(names=names, sources=sources, limits=limits)
-    pieces = stream.feed(text)
-    last, decision = stream.finish(reason, interrupted=interrupted)
-    if any(problem.kind != "two_actions" for problem in decision.fatal_problems):
-        return None
-    # As in channels, an answer that was shown ends the turn; otherwise calls come first.
-    takes_calls = decision.answer is None and not ignores_calls
-    indexes = [index for index, action in enumerate(decision.actions) if (action.tool_call is not None) == takes_calls]
-    if not indexes:
-        return None
-    refused, indexes = len(indexes) - MAX_CALLS, indexes[:MAX_CALLS]
-    programs = [
-        replace(program, for_action=indexes.index(program.for_action))
-        for program in decision.programs
-        if program.for_action in indexes
-    ]
-    decision = replace(
-        decision,
-        actions=tuple(decision.actions[index] for index in indexes),
-        programs=tuple(programs),
-        outside="",
-        problems=(build_calls_problem(refused),) if refused > 0 else (),
-    )
-    return [*pieces, *last], decision
+
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        sources: Iterable[Source],
+        limits: DecisionLimits,
+        *,
+        unusable: Problem,
+        wanted: str,
+        settled_after: int = SETTLED_CHARS,
+        ignores_calls: bool = False,
+    ) -> None:
+        self._names = names
+        self._rows = tuple(sources)
+        self._limits = limits
+        self._unusable = unusable
+        self._wanted = wanted
+        self._ignores_calls = ignores_calls
+        self.text = ReplyText(limits.max_reply_chars)
+        self.sources = index_sources(self._rows)
+        self.prose = ProseAnswer(CitationReplacer(self.sources), settled_after=settled_after)
+
+    def finish(self, reason: FinishReason, *, interrupted: bool) -> tuple[list[DecisionPiece], Decision]:
+        """End a reply whose actions, if any, are in the form of another codec."""
+        raw, stopped_by = self.text.raw, self.text.find_stop(reason)
+        cut = interrupted or stopped_by is not None
+        if not find_json_actions(raw, self._names):
+            pieces, answer = self.prose.finish(complete=not cut)
+            if answer is not None:
+                return pieces, decide_answer(raw, answer, stopped_by)
+        other = self._read_other_form(raw, reason, interrupted=cut)
+        if other is None:
+            return [], self.decide_nothing(reason)
+        return [*self.prose.withdraw(), *other[0]], replace(other[1], stopped_by=stopped_by)
+
+    def decide_nothing(self, reason: FinishReason) -> Decision:
+        """The decision of a reply that has neither an action nor an answer."""
+        raw, stopped_by = self.text.raw, self.text.find_stop(reason)
+        problem = explain_nothing(raw, stopped_by, self._limits, unusable=self._unusable, wanted=self._wanted)
+        return Decision(raw, outside=raw, problems=(problem,), stopped_by=stopped_by)
+
+    def _read_other_form(
+        self, text: str, reason: FinishReason, *, interrupted: bool
+    ) -> tuple[list[DecisionPiece], Decision] | None:
+        """The pieces of a whole reply, and its decision; None if it has neither an action nor an answer.
+
+        All calls up to MAX_CALLS count, whatever a codec allows in one reply; without calls, the answer does.
+        """
+        limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
+        stream = DecisionStream(names=self._names, sources=self._rows, limits=limits)
+        pieces = stream.feed(text)
+        last, decision = stream.finish(reason, interrupted=interrupted)
+        if any(problem.kind != "two_actions" for problem in decision.fatal_problems):
+            return None
+        # As in channels, an answer that was shown ends the turn; otherwise calls come first.
+        takes_calls = decision.answer is None and not self._ignores_calls
+        indexes = [
+            index for index, action in enumerate(decision.actions) if (action.tool_call is not None) == takes_calls
+        ]
+        if not indexes:
+            return None
+        refused, indexes = len(indexes) - MAX_CALLS, indexes[:MAX_CALLS]
+        programs = [
+            replace(program, for_action=indexes.index(program.for_action))
+            for program in decision.programs
+            if program.for_action in indexes
+        ]
+        decision = replace(
+            decision,
+            actions=tuple(decision.actions[index] for index in indexes),
+            programs=tuple(programs),
+            outside="",
+            problems=(build_calls_problem(refused),) if refused > 0 else (),
+        )
+        return [*pieces, *last], decision
+
+
+def decide_answer(raw: str, answer: StreamedAnswer, stopped_by: CutReason | None, beside: str = "") -> Decision:
+    """The decision of a reply that is an answer."""
+    actions = (Action("complete", final_answer=answer.raw),)
+    return Decision(raw, actions=actions, answer=answer, beside=beside, stopped_by=stopped_by)

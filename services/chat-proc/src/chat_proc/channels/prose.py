@@ -1,10 +1,8 @@
-"""Text that a model writes outside of actions. A reply without an action is the model's answer, so its text is streamed
-as one from its first words on, unless it can still become something else."""
+"""Distinguishes the prose of a reply, which a person can read, from our own markup and JSON."""
 
 import re
 from typing import Literal
 
-from chat_proc.channels.citations import CitationReplacer
 from chat_proc.models.json_values import FENCE_START, JsonValue, as_object, is_whole, read_json
 from chat_proc.models.think_tags import drop_reasoning
 
@@ -35,92 +33,28 @@ _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 _ANSWER_KEYS = ("final_answer", "answer")
 
 
-class ProseStream:
-    """One answer in prose, as it arrives; `show` returns what can be shown of it.
-
-    It begins `settled` if the model has said that it is the answer. Blanks around it are dropped.
-    """
-
-    def __init__(self, cite: CitationReplacer, *, settled: bool = False) -> None:
-        self._cite = cite
-        self._state: Literal["open", "settled", "no_prose"] = "settled" if settled else "open"
-        self._waiting = ""
-        self._raw: list[str] = []
-        self._shown: list[str] = []
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is not known yet what the text is."""
-        return self._state == "open"
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the text is an answer so far."""
-        return self._state == "settled"
-
-    @property
-    def raw(self) -> str:
-        """The answer as the model wrote it."""
-        return "".join(self._raw)
-
-    @property
-    def shown(self) -> str:
-        """The answer with its citations replaced."""
-        return "".join(self._shown)
-
-    @property
-    def used_sids(self) -> tuple[int, ...]:
-        return self._cite.used_sids
-
-    def feed(self, text: str) -> str:
-        """Return what can be shown now. The end of `text` is held back if it can still become markup."""
-        if self._state == "no_prose":
-            return ""
-        self._waiting += text
-        if self._state == "open":
-            self._state = _judge_beginning(self._waiting.lstrip())
-        if self._state != "settled":
-            return ""
-        if _OWN_MARKUP.search(self._waiting) or _OWN_ACTION.search(self._waiting):
-            self._state = "no_prose"
-            return ""
-        waiting = self._waiting if self._raw else self._waiting.lstrip()
-        settled = len(waiting.rstrip())
-        if beginning := _MARKUP_BEGINNING.search(waiting):
-            settled = min(settled, len(waiting[: beginning.start()].rstrip()))
-        self._waiting = waiting[settled:]
-        return self._show(waiting[:settled])
-
-    def finish(self) -> str:
-        """End the answer; returns the rest of it. A short text is an answer too."""
-        if self._state == "open":
-            self._state = "settled" if read_usable_text(self._waiting) == self._waiting.strip() else "no_prose"
-        if self._state == "no_prose":
-            return ""
-        rest = self._waiting.rstrip() if self._raw else self._waiting.strip()
-        self._waiting = ""
-        return self._show(rest) + self._keep(self._cite.finish())
-
-    def _show(self, raw: str) -> str:
-        if not raw:
-            return ""
-        self._raw.append(raw)
-        return self._keep(self._cite.feed(raw))
-
-    def _keep(self, shown: str) -> str:
-        if shown:
-            self._shown.append(shown)
-        return shown
-
-
-def _judge_beginning(text: str) -> Literal["open", "settled", "no_prose"]:
+def judge_beginning(text: str, settled_after: int = SETTLED_CHARS) -> Literal["open", "settled", "no_prose"]:
+    """What a text without leading blanks is, judged by its beginning."""
     fence = _FENCE_START.match(text)
     inner = text[fence.end() :] if fence else text
     if inner[:1] in ("{", "[", "<"):
         return "no_prose"
-    if len(text) < SETTLED_CHARS or not inner:
+    if not inner or len(text) < (SETTLED_CHARS if text[0] == "`" else settled_after):
         return "open"
     return "settled"
+
+
+def has_own_form(text: str) -> bool:
+    """Whether a piece of prose contains our markup, or an action."""
+    return _OWN_MARKUP.search(text) is not None or _OWN_ACTION.search(text) is not None
+
+
+def find_settled_chars(text: str) -> int:
+    """How many characters of a piece of prose can't become part of markup or blanks at its end, whatever follows."""
+    settled = len(text.rstrip())
+    if beginning := _MARKUP_BEGINNING.search(text):
+        settled = min(settled, len(text[: beginning.start()].rstrip()))
+    return settled
 
 
 def unfence(text: str) -> str:

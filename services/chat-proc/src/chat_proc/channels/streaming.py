@@ -25,7 +25,8 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
-from chat_proc.models.json_values import JsonRefusal, read_json, replace_unstorable
+from chat_proc.channels.reading import ReplyText
+from chat_proc.models.json_values import JsonRefusal, read_json
 from everturn.core.errors import Invalid
 from everturn.models.port import (
     FinishReason,
@@ -535,12 +536,10 @@ class _Reply:
         self._parser = parser
         self._outputs = outputs
         self._open: ChannelOutput | None = None
-        self._chars_left = max_chars
-        self._raw: list[str] = []
+        self._text = ReplyText(max_chars)
         self._outside: list[str] = []
         self._finished: ReplyFinished | None = None
         self._error: ServiceError | None = None
-        self._capped = False
 
     async def run(self, model: LanguageModel, request: ModelRequest) -> None:
         """Read the reply to its end, its cap, or its failure; every channel is closed afterwards."""
@@ -556,7 +555,7 @@ class _Reply:
                             pass
                         case _:
                             assert_never(piece)
-                    if self._capped:
+                    if self._text.is_capped:
                         break
         except ModelFailed as failure:
             self._error = _describe(failure)
@@ -567,25 +566,17 @@ class _Reply:
         """Facts about the reply in addition to its channels."""
         return StreamMeta(
             service_error=self._error,
-            raw="".join(self._raw) if with_raw else "",
+            raw=self._text.raw if with_raw else "",
             outside_text="".join(self._outside),
             finish_reason=self._finished.reason if self._finished else None,
             usage=self._finished.usage if self._finished else None,
             model_name=model_name,
             agent=agent,
-            capped=self._capped,
+            capped=self._text.is_capped,
         )
 
     def _take(self, text: str) -> Awaitable[None]:
-        size = len(text)
-        if size > self._chars_left:
-            size = self._chars_left
-            text = text[:size]
-            self._capped = True
-        if not text.isascii() or "\x00" in text:
-            text = replace_unstorable(text)
-        self._chars_left -= size
-        self._raw.append(text)
+        text = self._text.take(text)
         if text and self._open is not None and self._parser.is_plain(text):
             return self._open.write(text)
         return self._pass_on(self._parser.feed(text))

@@ -11,11 +11,10 @@ from typing import Any, Final, Literal
 from chat_proc.agent.drafting import check_decision
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.agent.prompting import AnnounceState, Budget, ContextCaps, arrange_request, build_announce
-from chat_proc.channels.action_stream import AnswerText
 from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import AnswerWithdrawn, DecisionPiece
 from chat_proc.channels.native_stream import NativeStream
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece
 from chat_proc.model_check.tasks import CATALOG, CODE, NOW, ROUNDS, TASKS, TURN, ReadReply, Task, Wrong
 from chat_proc.models.calls import CallTracker
 from chat_proc.models.roles import DECISION, SUMMARY

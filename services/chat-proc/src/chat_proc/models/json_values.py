@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast
 
-from chat_proc.models.think_tags import drop_reasoning
-
 FENCE_START = r"`{3,}+[\w+.-]*+"
 """What opens a code fence: its backticks, and the name of a language."""
 MAX_DEPTH = 64
@@ -78,11 +76,8 @@ def read_json(text: str) -> JsonValue | JsonRefusal:
 
 
 def extract_json(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, in order, without those inside another valid one. Never raises.
-
-    What a model thinks in tags at the beginning is skipped. The search ends early in a text that only resembles JSON.
-    """
-    text = drop_reasoning(text)
+    """The JSON objects in a text, in order, without those inside another valid one. Never raises. The search ends
+    early in a text that only resembles JSON."""
     start = _OBJECT_START.search(text)
     failures, read_chars = 0, 0
     while start is not None and failures < _MAX_FAILURES and read_chars <= _MAX_REREADINGS * len(text):

@@ -28,6 +28,7 @@ from referencing import Registry
 
 from chat_proc.models.calls import CallTracker
 from chat_proc.models.json_values import extract_json
+from chat_proc.models.think_tags import drop_reasoning
 from everturn.core.cancellation import keep_cancellation
 from everturn.core.errors import EverturnError
 from everturn.models.port import (
@@ -251,7 +252,7 @@ class _StructuredCall(Generic[T]):
 
     def _find_matching(self, text: str) -> tuple[list[Mapping[str, Any]], str]:
         """The objects that match the schema, and what is wrong with the first one if it does not."""
-        objects = list(islice(extract_json(text), MAX_OBJECTS))
+        objects = list(islice(extract_json(drop_reasoning(text)), MAX_OBJECTS))
         problems = [self._try_find_problem(each) for each in objects]
         matching = [each for each, problem in zip(objects, problems, strict=True) if not problem]
         return list(matching), problems[0] if problems else ""
