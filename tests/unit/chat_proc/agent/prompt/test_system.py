@@ -136,6 +136,11 @@ def test_how_several_actions_go_together_is_taught_only_where_they_may() -> None
     assert "{" + "max_actions}" not in several
 
 
+@pytest.mark.parametrize("codec", ["native", "json"])
+def test_other_codecs_do_not_show_how_actions_go_together(codec: CodecName) -> None:
+    assert build_codec(codec, specs(), 4) == build_codec(codec, specs())
+
+
 def test_the_prompt_explains_the_working_summary() -> None:
     topic = load_topic("summary")
 

@@ -46,7 +46,8 @@ def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1, *, code
         load_topic(name).replace("{max_actions}", str(max_actions)).replace("{marks_place}", _MARKS_PLACE[codec])
         for name in _choose_topics(tools, max_actions, codec)
     )
-    described = () if codec == "native" else (_render_tools(tools, max_actions),)
+    shows_strategies = codec == "channels" and max_actions > 1
+    described = () if codec == "native" else (_render_tools(tools, shows_strategies=shows_strategies),)
     return "\n\n".join((*topics, *described)) + "\n"
 
 
@@ -85,12 +86,12 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int, codec: CodecName
     yield from ("honesty", "language")
 
 
-def _render_tools(tools: Sequence[ToolSpec], max_actions: int) -> str:
-    listed = "\n".join(f"- {_render_name(tool, max_actions)}: {tool.summary}" for tool in tools)
+def _render_tools(tools: Sequence[ToolSpec], *, shows_strategies: bool) -> str:
+    listed = "\n".join(f"- {_render_name(tool, shows_strategies=shows_strategies)}: {tool.summary}" for tool in tools)
     guides = (f"## {tool.tool_id}\n\n{tool.guide.strip()}" for tool in tools)
     return "\n\n".join((f"[TOOLS]\n{listed or 'No tools are offered.'}", *guides))
 
 
-def _render_name(tool: ToolSpec, max_actions: int) -> str:
-    """A tool's strategy decides what it may be combined with; it is omitted if a reply has one action."""
-    return tool.tool_id if max_actions == 1 or tool.strategy == "unknown" else f"{tool.tool_id} ({tool.strategy})"
+def _render_name(tool: ToolSpec, *, shows_strategies: bool) -> str:
+    """A tool's strategy decides what it may be combined with, where a reply may have several actions."""
+    return f"{tool.tool_id} ({tool.strategy})" if shows_strategies and tool.strategy != "unknown" else tool.tool_id
