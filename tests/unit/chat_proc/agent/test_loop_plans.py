@@ -1,14 +1,20 @@
 """Plans through rounds and turns: marks, the round that changes a plan, what a new turn shows, what can be read."""
 
+import json
+
+import pytest
+from turn_harness.behaviours import CODECS
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench
-from turn_harness.replies import answer, call
+from turn_harness.replies import answer, answer_in, call, call_in
 from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatPlan
-from everturn.timeline.blocks import BlockType, PlanAckBody, PlanBody, ToolResultBody
+from everturn.models.port import CodecName
+from everturn.timeline.blocks import BlockType, CompletionBody, PlanAckBody, PlanBody, ToolResultBody
 from everturn.timeline.plans import PlanSnapshot, StepStatus
 from everturn_testing.core import SequentialIds
+from everturn_testing.models.scripted_model import Call, Say, Script
 
 
 def new(*steps: str, notes: str = "") -> str:
@@ -64,6 +70,29 @@ async def test_a_mark_inside_a_sentence_marks_nothing() -> None:
     bench = await play((new("look"), call("demo.echo", {}, notes="I have ✓ [1] looked"), answer("Done.")))
 
     assert bench.texts(PlanAckBody) == []
+
+
+def _mark(codec: CodecName) -> Script:
+    """A reply with a mark where the prompt of the codec asks for it."""
+    match codec:
+        case "channels":
+            return call("demo.echo", {}, notes="✓ [1]")
+        case "native":
+            return [Say("✓ [1]"), Call("demo__echo", "{}")]
+        case "json":
+            return json.dumps({"action": "tool_call", "tool": "demo.echo", "args": {}, "reasoning": "✓ [1]"})
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_marks_are_read_where_the_prompt_of_a_codec_asks_for_them(codec: CodecName) -> None:
+    plan = call_in(codec, "react.plan", {"mode": "new", "steps": ["look", "report"]})
+    bench = Bench(plan, _mark(codec), answer_in(codec, "✓ [2]"), tools=[DemoTool()], codec=codec)
+    await bench.say("Go on.")
+    await bench.work()
+    await check_conversation(bench)
+
+    assert bench.texts(PlanAckBody) == ["✓ [1] look"]
+    assert bench.texts(CompletionBody) == ["✓ [2]"]
 
 
 async def test_marks_are_for_the_current_plan_only() -> None:
