@@ -96,30 +96,10 @@ def test_text_before_an_object_is_shown_as_thinking_once_the_object_is_read() ->
     assert call_of(decision) == ("react.read", {"paths": ["a"]})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"The page says: {json.dumps(CALL)} and nothing else.",
-        f"I'll read it first.\n\n```json\n{json.dumps(CALL)}\n```\nThen I answer.",
-        'Such a call looks like this:\n{"tool": "unknown.tool", "args": {}}',
-    ],
-)
-def test_a_call_that_an_answer_only_quotes_is_not_made(text: str) -> None:
-    _, decision = read([text])
-
-    assert (call_of(decision), answer_of(decision)) == (None, text)
-
-
 def test_the_text_before_a_call_is_whole() -> None:
     pieces, _ = read([f"An example config is json\n{json.dumps(CALL)}"])
 
     assert text_of(pieces, ThinkingText) == "An example config is json"
-
-
-def test_json_that_is_no_action_is_an_answer_if_it_was_asked_for_as_text() -> None:
-    _, decision = read(['Here it is: {"a": 1}'])
-
-    assert answer_of(decision) == 'Here it is: {"a": 1}'
 
 
 def test_a_program_is_an_argument() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.actions import Decision, ToolCall
+from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece
@@ -115,8 +115,6 @@ def test_reasoning_and_stray_tags_are_no_part_of_an_answer(text: str) -> None:
         "A call begins with `<tool_call>`.",
         "Reasoning ends with `</think>`, then comes the answer.",
         "Write this:\n```xml\n<tool_call>{}</tool_call>\n```\nand wait.",
-        'The webhook sends {"action": "opened"} first.',
-        'Reply like this:\n{"action": "final_answer", "answer": "x"}\nand nothing else.',
     ],
 )
 def test_markup_in_code_is_part_of_an_answer(text: str) -> None:
@@ -124,33 +122,6 @@ def test_markup_in_code_is_part_of_an_answer(text: str) -> None:
 
     assert read_usable_text(text) == text == shown(pieces)
     assert decision.actions[0].final_answer == text
-
-
-NAMES = {"react__read": "react.read"}
-READ = '{"name": "react__read", "arguments": {"paths": ["a"]}}'
-
-
-@pytest.mark.parametrize(
-    ("text", "is_call"),
-    [
-        (f"I will read it.\n{READ}", True),
-        (f"I will read it.\n<tool_call>{READ}</tool_call> Then I answer.", True),
-        (f"<think>Hm.</think>\n{READ}", True),
-        (f"To read it, send {READ} to the server.", False),
-        (f"The page ends with {READ}", False),
-        ('The page says {"action": "tool_call", "tool": "react.read", "args": {}}', False),
-        (f"To read it, send this:\n```json\n{READ}\n```", False),
-        ('Send {"name": "Ann", "arguments": {"age": 4}}', False),
-    ],
-)
-def test_json_in_prose_is_a_call_only_if_it_can_be_nothing_else(text: str, is_call: bool) -> None:
-    stream = DecisionStream(names=NAMES)
-    pieces = stream.feed(text)
-    last, decision = stream.finish()
-
-    calls = [action.tool_call for action in decision.actions if action.tool_call]
-    assert calls == ([ToolCall("react.read", {"paths": ["a"]})] if is_call else [])
-    assert shown([*pieces, *last]) == ("" if is_call else text)
 
 
 def test_an_action_that_breaks_off_after_prose_is_no_answer() -> None:

@@ -18,6 +18,8 @@ TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
 
+_IS_ACTION = re.compile(r"[{\[<]|`{3}|`[^`]*`\Z")
+"""JSON, a tag or a fence at the beginning of a text, or code that is all of it: an action in it is not quoted."""
 _BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
 _OPENS_FENCE = re.compile(r"```[\w+.-]*\s*\Z")
 _ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
@@ -54,7 +56,7 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]
     model may quote one that it has read. An example in a code fence at the end counts only with that key.
     """
     text, is_example = drop_reasoning(text).strip(), False
-    if text[:1] not in ("{", "[", "<", "`") and not has_own_markup(text):
+    if not _IS_ACTION.match(text) and not has_own_markup(text):
         begin, end = _BEGINS_OBJECT.search(text), _ENDS_WITH_OBJECT.search(text)
         if begin is None or end is None:
             return ()
