@@ -44,7 +44,7 @@ def test_the_answer_of_a_tool_call_is_not_shown() -> None:
     assert action.answer is None
 
 
-def test_without_citations_to_replace_there_is_no_answer_to_show() -> None:
+def test_an_answer_is_streamed_only_with_citations_to_replace() -> None:
     assert stream('{"action": "exit", "final_answer": "x"}', cites=False)[1] == []
 
 

@@ -22,7 +22,7 @@ def test_an_answer_is_read_with_its_followups() -> None:
     assert action == Action("complete", final_answer="x", suggested_followups=("y",))
 
 
-def test_missing_params_are_none_given() -> None:
+def test_a_call_without_params_has_an_empty_object() -> None:
     assert read_action('{"action": "call_tool", "tool_call": {"tool_id": "t"}}') == Action(
         "call_tool", tool_call=ToolCall("t", {})
     )

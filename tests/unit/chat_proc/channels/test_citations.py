@@ -180,7 +180,7 @@ def test_the_evidence_in_a_written_text_is_found() -> None:
 @pytest.mark.parametrize(
     "text", ["\uff3b\uff3bS:1\uff3d\uff3d", "\u3010[S:1]\u3011", "[[S\uff1a1]]", "[[S:\u200b1]]", "[\u200b[S:1]]"]
 )
-def test_full_width_and_invisible_characters_make_no_token(text: str) -> None:
+def test_full_width_and_invisible_characters_are_not_tokens(text: str) -> None:
     assert replaced(text, size=1) == text
 
 

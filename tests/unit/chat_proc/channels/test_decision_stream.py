@@ -16,7 +16,7 @@ from chat_proc.channels.pieces import (
     NotesText,
     ThinkingText,
 )
-from chat_proc.channels.reading import clean_program
+from chat_proc.channels.reply_parts import clean_program
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 

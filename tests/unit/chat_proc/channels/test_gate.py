@@ -109,7 +109,7 @@ def test_content_written_before_its_path_is_not_streamed() -> None:
     assert len(decision.actions) == 1
 
 
-def test_an_answer_of_a_refused_action_is_no_answer_of_the_reply() -> None:
+def test_an_answer_of_a_refused_action_is_not_the_answer_of_the_reply() -> None:
     assert read(call("look") + final("Early."), 9)[1].answer is None
     assert read(call("plan") + final("Done."), 9)[1].answer is not None
 

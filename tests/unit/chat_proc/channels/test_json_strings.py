@@ -38,7 +38,7 @@ def test_half_a_pair_and_nul_become_the_replacement_character(size: int) -> None
 
 
 @pytest.mark.parametrize("body", ["\\u12G4", "\\x41"])
-def test_an_escape_that_is_none_breaks_the_string(body: str) -> None:
+def test_an_invalid_escape_breaks_the_string(body: str) -> None:
     assert decode_run(body + '"', 0).broken
 
 

@@ -145,7 +145,7 @@ def test_the_decision_does_not_depend_on_the_chunks(text: str, data: st.DataObje
     assert "".join(piece.text for piece in pieces if isinstance(piece, ContentText)) == text
 
 
-def test_the_arguments_of_a_call_are_no_part_of_the_text_before_it() -> None:
+def test_the_arguments_of_a_call_are_not_part_of_the_text_before_it() -> None:
     pieces, decision = read(["Let me see.", ToolCallDelta(0, '{"paths": []}', "react__read")])
 
     assert [piece for piece in pieces if isinstance(piece, ThinkingText)] == [ThinkingText("Let me see.", 0)]

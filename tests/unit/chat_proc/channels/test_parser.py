@@ -349,7 +349,7 @@ def test_a_lone_backtick_in_a_program_survives_a_channel_behind_it(size: int) ->
     ]
 
 
-def test_backticks_in_a_string_delay_no_channel_behind_it() -> None:
+def test_backticks_in_a_string_do_not_delay_the_channel_after_it() -> None:
     parser = ChannelParser(TAGS)
     parser.feed('<channel:action>{"a": "```js\\nlet x = `y"}')
 

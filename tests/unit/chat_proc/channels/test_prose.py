@@ -105,7 +105,7 @@ def test_prose_that_breaks_off_is_an_incomplete_answer(
         "<answer>It is 4.</answer>",
     ],
 )
-def test_reasoning_and_stray_tags_are_no_part_of_an_answer(text: str) -> None:
+def test_reasoning_and_stray_tags_are_dropped_from_an_answer(text: str) -> None:
     assert read_usable_text(text) == "It is 4."
 
 
@@ -124,7 +124,7 @@ def test_markup_in_code_is_part_of_an_answer(text: str) -> None:
     assert decision.actions[0].final_answer == text
 
 
-def test_an_action_that_breaks_off_after_prose_is_no_answer() -> None:
+def test_an_action_that_breaks_off_after_prose_is_not_an_answer() -> None:
     pieces, decision = read(['I will read it.\n{"action": "tool_call", "tool": "react.re'])
 
     assert shown(pieces) == "" and decision.actions == ()

@@ -268,9 +268,7 @@ async def test_declared_channels_that_do_not_occur_have_empty_results() -> None:
     ("channels", "composite"),
     [([ChannelSpec("answer"), ChannelSpec("Answer")], None), ([ChannelSpec("answer")], "canvas"), ([], None)],
 )
-async def test_channels_that_make_no_sense_are_refused_before_the_call(
-    channels: list[ChannelSpec], composite: str | None
-) -> None:
+async def test_invalid_channels_are_refused_before_the_call(channels: list[ChannelSpec], composite: str | None) -> None:
     svc = service()
 
     with pytest.raises(ValueError):

@@ -20,7 +20,7 @@ from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
 from chat_proc.channels.pieces import ContentText, DecisionPiece, FieldClosed, NotesText
-from chat_proc.channels.reading import MAX_KNOWN_CHARS, AnswerField, CallFields
+from chat_proc.channels.reply_parts import MAX_KNOWN_CHARS, AnswerField, CallFields
 
 _FINAL_KINDS = frozenset({"complete", "exit"})
 

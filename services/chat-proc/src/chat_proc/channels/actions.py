@@ -83,7 +83,7 @@ _JSON_SENTENCES: Mapping[JsonFault, str] = {
 }
 
 MAX_ACTIONS = 4
-"""Maximum per reply. None can depend on another's result, so more would be guesses."""
+"""Maximum per reply. They can't depend on each other's results, so more of them would be guesses."""
 _TURN_FOLDER = re.compile(r"(?:fi:)?(?:turn_[^/.]*[./])?")
 _FOLDERS = ("files/", "outputs/")
 
@@ -168,7 +168,7 @@ class Decision:
 
     @property
     def cut_reason(self) -> CutReason | None:
-        """Why the streamed answer stops before its end; None if it is complete, or there is none."""
+        """Why the streamed answer stops before its end; None if it is complete, or nothing was streamed."""
         if self.answer is None or self.answer.complete:
             return None
         return self.stopped_by or "incomplete"
@@ -299,7 +299,7 @@ def _read_call(fields: Mapping[str, object]) -> ToolCall | None:
 
 
 def read_params(given: object) -> Mapping[str, object] | None:
-    """The parameters of a call, which can be missing or encoded twice; None if they are no object."""
+    """The parameters of a call, which can be missing or encoded twice; None if they are not an object."""
     if isinstance(given, str) and not isinstance(read := read_json(given), JsonRefusal):
         given = read.value
     return as_object({} if given is None else given)

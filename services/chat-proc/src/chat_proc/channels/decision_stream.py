@@ -29,7 +29,7 @@ from chat_proc.channels.parser import (
 )
 from chat_proc.channels.pieces import CodeText, DecisionPiece, ThinkingText
 from chat_proc.channels.prose import has_own_keys, read_usable_text, unfence
-from chat_proc.channels.reading import ProseAnswer, ReplyText, cite_answer, clean_program, show_whole
+from chat_proc.channels.reply_parts import ProseAnswer, ReplyText, cite_answer, clean_program, show_whole
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 
@@ -100,7 +100,7 @@ class DecisionStream:
         return self._text.is_capped or refused or self._outside_chars_left < 0
 
     def feed(self, text: str) -> list[DecisionPiece]:
-        """Return the pieces that `text` adds; none once the reply is over."""
+        """Return the pieces that `text` adds; nothing once the reply is over."""
         if self.is_over:
             return []
         text = self._text.take(text)

@@ -24,7 +24,14 @@ from chat_proc.channels.json_text import FieldEnd, FieldPiece, JsonFieldReader, 
 from chat_proc.channels.other_forms import TextReply, decide_answer
 from chat_proc.channels.pieces import DecisionPiece, ThinkingText
 from chat_proc.channels.prose import read_usable_text, unfence
-from chat_proc.channels.reading import MAX_KNOWN_CHARS, AnswerField, CallFields, cite_answer, clean_program, show_whole
+from chat_proc.channels.reply_parts import (
+    MAX_KNOWN_CHARS,
+    AnswerField,
+    CallFields,
+    cite_answer,
+    clean_program,
+    show_whole,
+)
 from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_json
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source

@@ -49,7 +49,8 @@ def decode_run(source: str, start: int) -> StringRun:
 
 
 def _before_lone_high_surrogate(source: str, start: int, end: int) -> int:
-    """Its other half may still arrive; `u` after an escaped backslash is no escape, which only counting detects."""
+    """Its other half may still arrive; after an escaped backslash, `u` does not begin an escape, which only
+    counting the backslashes shows."""
     first = max(start, end - _LAST_ESCAPE_CHARS)
     if source.find("\\", first, end) < 0:
         return end

@@ -10,7 +10,7 @@ from chat_proc.channels.json_actions import take_program
 from chat_proc.channels.json_text import JsonFieldReader
 from chat_proc.channels.other_forms import TextReply
 from chat_proc.channels.pieces import DecisionPiece, ThinkingText
-from chat_proc.channels.reading import CallFields, clean_program
+from chat_proc.channels.reply_parts import CallFields, clean_program
 from chat_proc.models.json_values import JsonRefusal, as_object, read_json
 from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.sources import Source

@@ -12,7 +12,7 @@ from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.pieces import DecisionPiece
 from chat_proc.channels.prose import SETTLED_CHARS
-from chat_proc.channels.reading import ProseAnswer, ReplyText
+from chat_proc.channels.reply_parts import ProseAnswer, ReplyText
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason

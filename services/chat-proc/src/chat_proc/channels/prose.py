@@ -33,12 +33,12 @@ _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 _ANSWER_KEYS = ("final_answer", "answer")
 
 
-def judge_beginning(text: str, settled_after: int = SETTLED_CHARS) -> Literal["open", "settled", "no_prose"]:
+def judge_beginning(text: str, settled_after: int = SETTLED_CHARS) -> Literal["open", "settled", "other"]:
     """What a text without leading blanks is, judged by its beginning."""
     fence = _FENCE_START.match(text)
     inner = text[fence.end() :] if fence else text
     if inner[:1] in ("{", "[", "<"):
-        return "no_prose"
+        return "other"
     if not inner or len(text) < (SETTLED_CHARS if text[0] == "`" else settled_after):
         return "open"
     return "settled"

@@ -25,7 +25,7 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
-from chat_proc.channels.reading import ReplyText
+from chat_proc.channels.reply_parts import ReplyText
 from chat_proc.models.json_values import JsonRefusal, read_json
 from everturn.core.errors import Invalid
 from everturn.models.port import (
@@ -78,7 +78,7 @@ class ChannelSpec:
 
     def __post_init__(self) -> None:
         if self.format not in CHANNEL_FORMATS:
-            raise ValueError(f"channel format {self.format!r} is none of {sorted(CHANNEL_FORMATS)}")
+            raise ValueError(f"unknown channel format {self.format!r}; the formats are {sorted(CHANNEL_FORMATS)}")
 
     @property
     def syntax(self) -> ChannelSyntax:
@@ -240,7 +240,7 @@ class ChannelResult:
     """All occurrences of a channel.
 
     `raw` joins them, citations untouched; `used_sources` are the sids cited in it. `obj` is the JSON value, or the
-    instance of the channel's model, of a channel that occurred once; `error` says why there is none.
+    instance of the channel's model, of a channel that occurred once; `error` says why it is missing.
     """
 
     raw: str = ""

@@ -70,7 +70,7 @@ class ToolCallReader:
 
 
 def _is_another(call: _Call, call_id: str, name: str, text: str) -> bool:
-    """Whether a delta with a name is not a part of this call, although it has the same index or none."""
+    """Whether a delta with a name is not a part of this call, although it has the same index, or no index."""
     if call_id and call.call_id and call_id != call.call_id:
         return True
     if name != call.name:

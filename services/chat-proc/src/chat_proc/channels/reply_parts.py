@@ -100,7 +100,7 @@ class ProseAnswer:
     def __init__(self, cite: CitationReplacer, *, settled_after: int = SETTLED_CHARS) -> None:
         self._answer = GrowingAnswer(cite)
         self._settled_after = settled_after
-        self._state: Literal["open", "settled", "no_prose"] = "open" if settled_after else "settled"
+        self._state: Literal["open", "settled", "other"] = "open" if settled_after else "settled"
         self._waiting = ""
         self._is_begun = False
 
@@ -116,7 +116,7 @@ class ProseAnswer:
 
     def feed(self, text: str) -> list[DecisionPiece]:
         """Return what can be shown now. The end of `text` is held back if it can still become markup."""
-        if self._state == "no_prose":
+        if self._state == "other":
             return []
         self._waiting += text
         if self._state == "open":
@@ -132,16 +132,16 @@ class ProseAnswer:
         return self._show(shown)
 
     def withdraw(self) -> list[DecisionPiece]:
-        """The text is no answer: what was shown of it is withdrawn."""
+        """Withdraw what was shown, because the text is not an answer."""
         was_shown = self._state == "settled" and self._answer.is_shown
-        self._state = "no_prose"
+        self._state = "other"
         return [AnswerWithdrawn()] if was_shown else []
 
     def finish(self, *, complete: bool) -> tuple[list[DecisionPiece], StreamedAnswer | None]:
         """End the text; returns its last pieces, and the answer if it is one. A short text is an answer too."""
         if self._state == "open":
-            self._state = "settled" if read_usable_text(self._waiting) == self._waiting.strip() else "no_prose"
-        if self._state == "no_prose":
+            self._state = "settled" if read_usable_text(self._waiting) == self._waiting.strip() else "other"
+        if self._state == "other":
             return [], None
         rest = self._waiting.rstrip() if self._is_begun else self._waiting.strip()
         pieces = [*self._show(rest), *self._answer.finish(complete=complete)]
