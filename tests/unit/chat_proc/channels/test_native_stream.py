@@ -60,7 +60,7 @@ def test_text_beside_calls_is_thinking() -> None:
 
     assert AnswerWithdrawn() in pieces
     assert [piece.text for piece in pieces if isinstance(piece, ThinkingText)] == ["I will read it.", " Then I go on."]
-    assert decision.thinking == ("I will read it. Then I go on.",)
+    assert decision.beside == "I will read it. Then I go on."
     assert calls_of(decision) == [("react.read", {"items": []})] and decision.answer is None
 
 

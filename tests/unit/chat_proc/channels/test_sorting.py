@@ -83,7 +83,6 @@ def test_whole_rounds_written_one_after_another_are_several_actions() -> None:
     decision = read(thinking + call("look") + CODE.replace("print()", "") + thinking + call("plan") + thinking)
 
     assert tools(decision) == ["look", "plan"]
-    assert decision.thinking == ("Hm.", "Hm.", "Hm.")
     assert kinds(decision) == []
 
 

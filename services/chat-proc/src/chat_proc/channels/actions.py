@@ -154,7 +154,6 @@ class Decision:
     """One parsed reply. `actions` are those that can run, in order; `raw` is the part of the reply that was read."""
 
     raw: str
-    thinking: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     programs: tuple[Program, ...] = ()
     summary: str | None = None

@@ -77,7 +77,6 @@ class DecisionStream:
         self._outside: list[str] = []
         self._prose: ProseAnswer | None = ProseAnswer(CitationReplacer(self._sources))
         self._texts: list[str] = []
-        self._thinking: list[str] = []
         self._summaries: list[str] = []
         self._programs: list[Program] = []
         self._judge = ActionJudge(limits.fanout) if limits.fanout else None
@@ -88,7 +87,7 @@ class DecisionStream:
         self._in_answer_channel = False
         """Whether an answer channel was opened: then text outside of channels is not the answer."""
         self._in_thinking = False
-        self._thinking_instance = 0
+        self._thinking_channels = 0
 
     @property
     def is_over(self) -> bool:
@@ -214,8 +213,7 @@ class DecisionStream:
         if not text:
             return []
         self._thinking_chars_left -= len(text)
-        self._texts.append(text)
-        return [ThinkingText(text, self._thinking_instance)]
+        return [ThinkingText(text, self._thinking_channels - 1)]
 
     def _open(self, piece: ChannelOpened) -> list[DecisionPiece]:
         self._any_channel = True
@@ -225,7 +223,7 @@ class DecisionStream:
             self._is_refused = True
         self._in_thinking = piece.channel == "thinking"
         if self._in_thinking:
-            self._thinking_instance = piece.instance
+            self._thinking_channels += 1
             self._is_refused = self._is_refused or (self._limits.one_thinking and piece.instance > 0)
         elif piece.channel == "action":
             self._action = self._open_action(piece.instance)
@@ -256,10 +254,8 @@ class DecisionStream:
                 return self._close_action(piece.instance)
             case "code":
                 self._close_code(text, complete=piece.complete)
-            case "thinking":
-                self._thinking.append(text.strip())
-            case "answer":
-                """Its text is the prose."""
+            case "thinking" | "answer":
+                """Shown as it was read."""
             case _:
                 self._summaries.append(text.strip())
         return ()
@@ -291,12 +287,12 @@ class DecisionStream:
 
     def _build_decision(self, reason: FinishReason) -> Decision:
         raw, stopped_by = self._text.raw, self._text.find_stop(reason)
-        thinking, summary = tuple(filter(None, self._thinking)), "\n\n".join(filter(None, self._summaries)) or None
+        summary = "\n\n".join(filter(None, self._summaries)) or None
         if self._outside_chars_left < 0:
             stopped_by = "size_limit"
         if self._answer is not None and not self._readings:
             answered = (Action("complete", final_answer=self._answer.raw),)
-            return Decision(raw, thinking, answered, summary=summary, answer=self._answer, stopped_by=stopped_by)
+            return Decision(raw, answered, summary=summary, answer=self._answer, stopped_by=stopped_by)
         facts = ReplyFacts(
             raw=raw,
             outside="".join(self._outside),
@@ -307,19 +303,18 @@ class DecisionStream:
             reply_capped=self._text.is_capped,
             outside_capped=self._outside_chars_left < 0,
             thinking_capped=self._thinking_capped,
-            thinking_channels=len(self._thinking),
+            thinking_channels=self._thinking_channels,
             finish=reason,
         )
-        sorted_out = self._sort(facts)
+        kept = self._sort(facts)
         return Decision(
-            raw=raw,
-            thinking=thinking,
-            actions=sorted_out.actions,
-            programs=sorted_out.programs,
-            summary=summary,
-            answer=self._answer,
+            raw,
+            kept.actions,
+            kept.programs,
+            summary,
+            self._answer,
             outside=facts.outside,
-            problems=sorted_out.problems,
+            problems=kept.problems,
             stopped_by=stopped_by,
         )
 

@@ -6,22 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from chat_proc.channels.actions import Action, ToolCall, read_params, try_build_action
-from chat_proc.channels.prose import has_own_markup, unfence
-from chat_proc.models.json_values import JsonRefusal, as_object, extract_json, read_json
+from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
+from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, extract_json, read_json
 from chat_proc.models.think_tags import drop_reasoning
 from everturn.timeline.forms import CODE_PARAM
 
 FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})
 CALL_KINDS = frozenset({"tool_call", "call_tool", "tool"})
-ANSWER_KEYS = ("answer", "final_answer")
 TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
 
-_IS_ACTION = re.compile(r"[{\[<]|`{3}|`[^`]*`\Z")
+_BEGINS_AS_ACTION = re.compile(r"[{\[<]|`{3}|`[^`]*`\Z")
 """JSON, a tag or a fence at the beginning of a text, or code that is all of it: an action in it is not quoted."""
 _BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
-_OPENS_FENCE = re.compile(r"```[\w+.-]*\s*\Z")
+_OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
 
 
@@ -56,7 +55,7 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]
     model may quote one that it has read. An example in a code fence at the end counts only with that key.
     """
     text, is_example = drop_reasoning(text).strip(), False
-    if not _IS_ACTION.match(text) and not has_own_markup(text):
+    if not _BEGINS_AS_ACTION.match(text) and not has_own_markup(text):
         begin, end = _BEGINS_OBJECT.search(text), _ENDS_WITH_OBJECT.search(text)
         if begin is None or end is None:
             return ()
@@ -87,7 +86,7 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
 
 
 def _find_objects(text: str) -> list[Mapping[str, object]]:
-    read = read_json(unfence(text))
+    read = read_json(text)
     if not isinstance(read, JsonRefusal) and (fields := as_object(read.value)) is not None:
         return [fields]
     return list(extract_json(text))

@@ -11,7 +11,6 @@ from chat_proc.channels.actions import Action, Decision, Problem, Program
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.json_actions import (
-    ANSWER_KEYS,
     ARGUMENT_KEYS,
     FINAL_KINDS,
     TOOL_KEYS,
@@ -23,7 +22,7 @@ from chat_proc.channels.json_actions import (
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, JsonFieldReader, Path
 from chat_proc.channels.other_forms import TextReply, decide_answer
 from chat_proc.channels.pieces import DecisionPiece, ThinkingText
-from chat_proc.channels.prose import read_usable_text, unfence
+from chat_proc.channels.prose import ANSWER_KEYS, read_usable_text
 from chat_proc.channels.reply_parts import (
     MAX_KNOWN_CHARS,
     AnswerField,
@@ -101,7 +100,7 @@ class JsonStream:
     def _find_action(self, text: str) -> Action | None:
         """The action of a reply that is one object, in a fence or not, or that ends with one. Any other object may be
         quoted."""
-        read = read_json(unfence(text))
+        read = read_json(text)
         if not isinstance(read, JsonRefusal):
             fields = as_object(read.value)
             return None if fields is None else read_json_action(fields, self._names)

@@ -144,13 +144,11 @@ class NativeStream:
             problems.append(build_calls_problem(self._refused))
         if not actions:
             problems = [replace(problem, fatal=True) for problem in problems]
-        thinking = "".join(self._thinking)
         return Decision(
             self._reply.text.raw,
-            thinking=(thinking,) if thinking else (),
-            beside=thinking,
-            actions=tuple(actions),
-            programs=tuple(programs),
+            tuple(actions),
+            tuple(programs),
+            beside="".join(self._thinking),
             problems=tuple(problems),
             stopped_by=stopped_by,
         )

@@ -30,7 +30,8 @@ _MAX_STRAY_TAGS = 4
 _MAX_TAG_CHARS = 32
 _EXAMPLE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
-_ANSWER_KEYS = ("final_answer", "answer")
+ANSWER_KEYS = ("answer", "final_answer")
+"""Keys that models use for the answer, ours first."""
 
 
 def judge_beginning(text: str, settled_after: int = SETTLED_CHARS) -> Literal["open", "settled", "other"]:
@@ -106,7 +107,7 @@ def _read_answer_field(text: str, *, otherwise: str) -> str:
     """The answer in an object; a JSON text without one is an answer itself, unless it has keys of an action."""
     read = read_json(text)
     fields = as_object(read.value) if isinstance(read, JsonValue) else None
-    answer = next((each for key in _ANSWER_KEYS if isinstance(each := (fields or {}).get(key), str)), None)
+    answer = next((each for key in ANSWER_KEYS if isinstance(each := (fields or {}).get(key), str)), None)
     if answer is not None:
         return answer.strip()
     return "" if has_own_keys(text) else otherwise

@@ -9,7 +9,7 @@ from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_
 from chat_proc.channels.json_text import FieldEnd, FieldPiece
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, FieldClosed
 from chat_proc.channels.prose import SETTLED_CHARS, find_settled_chars, has_own_form, judge_beginning, read_usable_text
-from chat_proc.models.json_values import replace_unstorable
+from chat_proc.models.json_values import FENCE_START, replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source
@@ -17,7 +17,7 @@ from everturn.timeline.turns import CutReason
 
 MAX_KNOWN_CHARS = 1_000
 _LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
-_FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
+_FENCE_LINE = re.compile(rf"{FENCE_START}\s*")
 
 
 class ReplyText:
