@@ -16,10 +16,8 @@ CALL = {"action": "tool_call", "tool": "react.read", "args": {"paths": ["a"]}, "
 ANSWER = {"action": "final_answer", "answer": "It is **4**.\n\nIndeed.", "reasoning": "Simple."}
 
 
-def read(
-    pieces: Sequence[str], reason: FinishReason = "stop", *, limits: DecisionLimits | None = None
-) -> tuple[list[DecisionPiece], Decision]:
-    stream = JsonStream(limits=limits or DecisionLimits())
+def read(pieces: Sequence[str], reason: FinishReason = "stop") -> tuple[list[DecisionPiece], Decision]:
+    stream = JsonStream(limits=DecisionLimits())
     shown = [piece for text in pieces for piece in stream.feed(text)]
     last, decision = stream.finish(reason)
     return [*shown, *last], decision
@@ -135,8 +133,6 @@ def test_an_answer_that_broke_off_is_kept_as_far_as_it_was_shown() -> None:
         ('{"action": "tool_call", "tool": "react.read", "args": {"pa', "stop", "not_json"),
         ('{"action": "tool_call", "tool": "react.read", "args": {"pa', "length", "cut_by_length"),
         ('{"action": "tool_call"}', "stop", "not_json"),
-        ("", "stop", "empty_reply"),
-        ("", "refusal", "refused"),
     ],
 )
 def test_a_reply_without_an_action_and_without_text_has_a_problem(text: str, reason: FinishReason, kind: str) -> None:
@@ -144,12 +140,6 @@ def test_a_reply_without_an_action_and_without_text_has_a_problem(text: str, rea
 
     assert [problem.kind for problem in decision.fatal_problems] == [kind]
     assert decision.actions == ()
-
-
-def test_the_characters_of_a_reply_are_bounded() -> None:
-    _, decision = read(["la " * 100], limits=DecisionLimits(max_reply_chars=50))
-
-    assert len(decision.raw) == 50 and decision.cut_reason == "size_limit"
 
 
 REPLIES = [

@@ -28,14 +28,13 @@ def read(
     pieces: Sequence[Piece],
     reason: FinishReason = "stop",
     *,
-    interrupted: bool = False,
     limits: DecisionLimits | None = None,
 ) -> tuple[list[DecisionPiece], Decision]:
     stream = NativeStream(names=NAMES, limits=limits or DecisionLimits())
     shown: list[DecisionPiece] = []
     for piece in pieces:
         shown += stream.feed(piece) if isinstance(piece, str) else stream.feed_call(piece)
-    last, decision = stream.finish(reason, interrupted=interrupted)
+    last, decision = stream.finish(reason)
     return [*shown, *last], decision
 
 
@@ -110,27 +109,17 @@ def test_a_call_without_valid_arguments_is_not_made(arguments: str, reason: Fini
     assert [problem.kind for problem in beside.problems] == [kind]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason", "kind"),
-    [
-        ("", "stop", "empty_reply"),
-        (" ", "length", "cut_by_length"),
-        ("", "refusal", "refused"),
-        ("<tool_call>{}", "stop", "no_action"),
-    ],
-)
-def test_a_reply_without_text_and_calls_has_a_problem(text: str, reason: FinishReason, kind: str) -> None:
-    _, decision = read([text], reason)
+def test_the_calls_of_a_reply_are_bounded() -> None:
+    _, decision = read([piece for n in range(MAX_CALLS + 3) for piece in call(n, "react__read", {})])
 
-    assert [problem.kind for problem in decision.fatal_problems] == [kind]
+    assert len(decision.actions) == MAX_CALLS
+    assert [problem.kind for problem in decision.problems] == ["too_many_actions"]
 
 
-def test_calls_and_characters_of_a_reply_are_bounded() -> None:
-    _, many = read([piece for n in range(MAX_CALLS + 3) for piece in call(n, "react__read", {})])
-    _, long = read(["la " * 100], limits=DecisionLimits(max_reply_chars=50))
+def test_the_arguments_of_calls_count_for_the_length_of_a_reply() -> None:
+    _, decision = read(call(0, "react__write", {"content": "la " * 100}), limits=DecisionLimits(max_reply_chars=50))
 
-    assert len(many.actions) == MAX_CALLS and [problem.kind for problem in many.problems] == ["too_many_actions"]
-    assert len(long.raw) == 50 and long.cut_reason == "size_limit"
+    assert [problem.kind for problem in decision.fatal_problems] == ["reply_too_long"]
 
 
 @given(st.lists(st.sampled_from(["Hm. ", "It is 4.", "<b>", " ", "\n"]), max_size=5).map("".join), st.data())

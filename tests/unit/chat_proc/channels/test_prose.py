@@ -9,18 +9,15 @@ from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece
 from chat_proc.channels.prose import read_usable_text
-from everturn.models.port import FinishReason
 
 CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "t", "params": {}}}</channel:action>'
 DONE = '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
 
 
-def read(
-    chunks: Sequence[str], reason: FinishReason = "stop", *, interrupted: bool = False
-) -> tuple[list[DecisionPiece], Decision]:
+def read(chunks: Sequence[str]) -> tuple[list[DecisionPiece], Decision]:
     stream = DecisionStream(limits=DecisionLimits(stops_early=False))
     pieces = [piece for chunk in chunks for piece in stream.feed(chunk)]
-    last, decision = stream.finish(reason, interrupted=interrupted)
+    last, decision = stream.finish()
     return [*pieces, *last], decision
 
 
@@ -80,19 +77,6 @@ def test_prose_is_withdrawn_if_the_reply_goes_on_with_something_else(end: str) -
     assert AnswerText(prose, 0) in pieces and AnswerWithdrawn() in pieces
     assert shown(pieces) == ("Done." if "Done." in end else "")
     assert decision.answer is None or decision.answer.raw == "Done."
-
-
-@pytest.mark.parametrize(
-    ("reason", "interrupted", "cut_reason"),
-    [("length", False, "length"), ("content_filter", False, "content_filter"), ("stop", True, "incomplete")],
-)
-def test_prose_that_breaks_off_is_an_incomplete_answer(
-    reason: FinishReason, interrupted: bool, cut_reason: str
-) -> None:
-    _, decision = read(["The answer is probably fo"], reason, interrupted=interrupted)
-
-    assert decision.actions[0].final_answer == "The answer is probably fo"
-    assert decision.cut_reason == cut_reason
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ class JsonStream:
         if len(piece.path) > 1:
             return self._call.read(piece)
         if isinstance(piece, FieldEnd):
-            if name == "action" and self._kind in FINAL_KINDS:
-                return self._answer.release()
+            if name == "action":
+                return self._answer.release() if piece.complete and self._kind in FINAL_KINDS else []
             return self._answer.end(complete=piece.complete) if name in ANSWER_KEYS else []
         if name == "reasoning":
             self._reasoning.append(piece.text)
