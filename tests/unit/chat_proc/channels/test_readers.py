@@ -1,8 +1,10 @@
 """What the readers of all codecs have in common."""
 
 import json
+from collections.abc import Callable
 
 import pytest
+from helpers.linear_cost import check_linear, repeat
 
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.codec import Codec
@@ -86,3 +88,22 @@ def test_an_answer_that_can_go_on_is_cut_with_its_reply(codec: CodecName, text: 
     goes_on = not text.startswith("{")
     assert cut.cut_reason == ("length" if goes_on else None)
     assert interrupted.cut_reason == ("incomplete" if goes_on else None)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "build",
+    [
+        repeat(" "),
+        repeat(" ", before="The answer is this.", after="x"),
+        repeat("`"),
+        repeat("{ ", before="The answer is this. "),
+        repeat("<"),
+        repeat("</think>"),
+        repeat('{"a": '),
+        repeat('\n{"action": "tool_call" ', before="The answer is this."),
+        repeat("```json\n"),
+    ],
+)
+def test_a_reply_is_read_in_linear_time(codec: CodecName, build: Callable[[int], str]) -> None:
+    check_linear(lambda text: read(codec, text), build)

@@ -16,10 +16,12 @@ _OWN_MARKUP = re.compile(
 )
 """An answer that names a tag puts it into backticks."""
 _OWN_ACTION = re.compile(
-    r'\n[ \t]*+(?P<object>\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"'
+    r'\n[ \t]{0,64}+(?P<object>\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"'
     r'|"tool_call"\s*+:\s*+\{))'
 )
 """An action that begins a line of an answer; one inside a line is quoted."""
+_MAX_HELD_BLANKS = 256
+"""So many blanks at the end of an answer are dropped; a model may repeat them until its reply is cut off."""
 _MARKUP_BEGINNING = re.compile(
     r'`?</?[a-z_|:]{0,14}\Z|`\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
 )
@@ -34,8 +36,8 @@ ANSWER_KEYS = ("answer", "final_answer")
 """Keys that models use for the answer, ours first."""
 
 
-def judge_beginning(text: str, settled_after: int = SETTLED_CHARS) -> Literal["open", "settled", "other"]:
-    """What a text without leading blanks is, judged by its beginning."""
+def judge_beginning(text: str, settled_after: int) -> Literal["open", "settled", "other"]:
+    """What a text without leading blanks is, judged by its beginning: see `ProseAnswer`."""
     fence = _FENCE_START.match(text)
     inner = text[fence.end() :] if fence else text
     if inner[:1] in ("{", "[", "<"):
@@ -50,12 +52,11 @@ def has_own_form(text: str) -> bool:
     return _OWN_MARKUP.search(text) is not None or _OWN_ACTION.search(text) is not None
 
 
-def find_settled_chars(text: str) -> int:
-    """How many characters of a piece of prose can't become part of markup or blanks at its end, whatever follows."""
-    settled = len(text.rstrip())
-    if beginning := _MARKUP_BEGINNING.search(text):
-        settled = min(settled, len(text[: beginning.start()].rstrip()))
-    return settled
+def count_settled_chars(text: str) -> int:
+    """How many characters of a piece of prose can be shown: its end may become markup, or is blank."""
+    beginning = _MARKUP_BEGINNING.search(text)
+    end = beginning.start() if beginning else len(text)
+    return max(len(text[:end].rstrip()), end - _MAX_HELD_BLANKS)
 
 
 def unfence(text: str) -> str:

@@ -8,7 +8,7 @@ from chat_proc.channels.actions import StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids
 from chat_proc.channels.json_text import FieldEnd, FieldPiece
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, FieldClosed
-from chat_proc.channels.prose import SETTLED_CHARS, find_settled_chars, has_own_form, judge_beginning, read_usable_text
+from chat_proc.channels.prose import SETTLED_CHARS, count_settled_chars, has_own_form, judge_beginning, read_usable_text
 from chat_proc.models.json_values import FENCE_START, replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
@@ -120,14 +120,15 @@ class ProseAnswer:
             return []
         self._waiting += text
         if self._state == "open":
-            self._state = judge_beginning(self._waiting.lstrip(), self._settled_after)
+            self._waiting = self._waiting.lstrip()
+            self._state = judge_beginning(self._waiting, self._settled_after)
         if self._state != "settled":
             return []
         if has_own_form(self._waiting):
             return self.withdraw()
         if not self._is_begun:
             self._waiting = self._waiting.lstrip()
-        settled = find_settled_chars(self._waiting)
+        settled = count_settled_chars(self._waiting)
         shown, self._waiting = self._waiting[:settled], self._waiting[settled:]
         return self._show(shown)
 
