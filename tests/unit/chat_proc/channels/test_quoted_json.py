@@ -42,6 +42,8 @@ TABLE: dict[str, tuple[Cell, Cell, Cell, Cell, Cell, Cell]] = {
     "<tool_call>@</tool_call>": (C, C, N, A, N, N),
     "I will read it.\n<tool_call>@</tool_call>": (C, C, N, A, N, N),
     "I will read it.\n<tool_call>@</tool_call> Then I answer.": (C, C, N, A, N, N),
+    "<channel:answer>@</channel:answer>": (N, J, J, A, N, J),
+    "<channel:answer>\n@\n</channel:answer>": (N, J, J, A, N, J),
     "I will read it:\n@": (C, C, T, A, T, T),
     "I will read it:\n\n    @\n": (C, C, T, A, T, T),
     "I will read it:\n```json\n@\n```": (C, T, T, A, T, T),

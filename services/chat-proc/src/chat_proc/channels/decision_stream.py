@@ -86,6 +86,7 @@ class DecisionStream:
         self._any_channel = False
         self._in_answer_channel = False
         """Whether an answer channel was opened: then text outside of channels is not the answer."""
+        self._answer_texts: list[str] = []
         self._in_thinking = False
         self._thinking_channels = 0
 
@@ -149,9 +150,6 @@ class DecisionStream:
         pieces = prose.feed(text)
         if prose.is_open:
             self._outside_chars_left -= len(text)
-        if self._in_answer_channel and not prose.is_settled:
-            # In a channel of its own it can only be an answer. What other text is, is decided at its end.
-            self._prose = None
         return pieces
 
     def _withdraw_prose(self) -> list[DecisionPiece]:
@@ -167,7 +165,8 @@ class DecisionStream:
         if not self._in_answer_channel and (actions := find_json_actions(outside, self._names)):
             return self._take_actions(actions)
         pieces, self._answer = prose.finish(complete=complete)
-        if self._answer is None and not prose.is_settled and (usable := read_usable_text(outside)):
+        written = "".join(self._answer_texts) if self._in_answer_channel else outside
+        if self._answer is None and not prose.is_settled and (usable := read_usable_text(written)):
             self._answer = cite_answer(self._sources, usable, complete=complete)
             pieces = show_whole(self._answer)
         if self._answer is None:
@@ -202,6 +201,7 @@ class DecisionStream:
         if self._in_thinking:
             return self._read_thinking(piece.text)
         if piece.channel == "answer":
+            self._answer_texts.append(piece.text)
             return self._read_prose(self._prose, piece.text) if self._prose is not None else ()
         self._texts.append(piece.text)
         return (CodeText(piece.text, piece.instance),) if piece.channel == "code" else ()
@@ -230,7 +230,7 @@ class DecisionStream:
             return self._withdraw_prose()
         elif piece.channel == "answer" and not self._readings and not self._in_answer_channel:
             withdrawn = self._withdraw_prose()
-            self._prose = ProseAnswer(CitationReplacer(self._sources), settled_after=0)
+            self._prose = ProseAnswer(CitationReplacer(self._sources), settled_after=1)
             self._in_answer_channel = True
             return withdrawn
         return []

@@ -93,14 +93,14 @@ class ProseAnswer:
     """Text that a model writes outside of actions. A reply without an action is the model's answer, so its text is
     streamed as one from its first words on, unless it can still become something else.
 
-    `settled_after` so many characters that begin no markup, JSON or a fence of it, a text is an answer; with 0, the
-    model has said that it is one. Blanks around it are dropped.
+    A text is settled as an answer once so many characters, `settled_after`, begin no markup, JSON or a fence of it.
+    Blanks around it are dropped.
     """
 
     def __init__(self, cite: CitationReplacer, *, settled_after: int = SETTLED_CHARS) -> None:
         self._answer = GrowingAnswer(cite)
         self._settled_after = settled_after
-        self._state: Literal["open", "settled", "other"] = "open" if settled_after else "settled"
+        self._state: Literal["open", "settled", "other"] = "open"
         self._waiting = ""
         self._is_begun = False
 
@@ -126,8 +126,6 @@ class ProseAnswer:
             return []
         if has_own_form(self._waiting):
             return self.withdraw()
-        if not self._is_begun:
-            self._waiting = self._waiting.lstrip()
         settled = count_settled_chars(self._waiting)
         shown, self._waiting = self._waiting[:settled], self._waiting[settled:]
         return self._show(shown)
