@@ -64,7 +64,7 @@ def test_an_answer_is_taken_with_all_that_belongs_to_it() -> None:
         ("", "empty_reply", ""),
         ("<invoke>x</invoke>", "no_channel", ""),
         ("<channel:thinking>Hm.</channel:thinking>", "no_action", "action"),
-        (call("demo.none", {}), "bad_tool_call", "no tool"),
+        (call("demo.none", {}), "bad_tool_call", "does not exist"),
         (call("demo.echo", {"other": 1}), "bad_tool_call", "are invalid"),
         (call("demo.run", {}), "call_without_code", "code channel"),
         (call("demo.echo", {}) + call("demo.echo", {}), "two_actions", ""),

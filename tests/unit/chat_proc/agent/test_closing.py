@@ -23,7 +23,7 @@ async def test_the_closing_prompt_names_the_reached_cap() -> None:
 
     await run(bench)
 
-    assert "Close now: the limit on unusable replies." in str(bench.model.requests[1])
+    assert "Close now: the limit on replies that could not be used." in str(bench.model.requests[1])
 
 
 async def test_the_answer_is_streamed_and_kept_with_its_thinking_and_summary() -> None:
@@ -53,7 +53,7 @@ async def test_an_empty_reply_fails_the_turn_with_the_cap_in_words() -> None:
 
     error = bench.exits[0].error
     assert error is not None
-    assert "the limit on unusable replies" in error.detail
+    assert "the limit on replies that could not be used" in error.detail
 
 
 async def test_the_round_of_the_closing_call_counts() -> None:

@@ -35,7 +35,7 @@ async def test_a_step_whose_replies_can_not_be_used_fails_and_says_so() -> None:
     await bench.work()
 
     assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
-    assert result_text(bench, "b") == "The step reached the limit on unusable replies."
+    assert result_text(bench, "b") == "The step reached the limit on replies that could not be used."
     assert "The step reached the limit" in step_requests(bench, "d")[0]
     await check_turn(bench)
 
@@ -47,7 +47,7 @@ async def test_a_step_whose_replies_can_not_be_used_has_a_last_call() -> None:
     await bench.work()
 
     assert results(bench) == dict.fromkeys("abcdef", "ok")
-    note = "(This result is incomplete: the step reached the limit on unusable replies.)"
+    note = "(This result is incomplete: the step reached the limit on replies that could not be used.)"
     assert result_text(bench, "b") == f"What I have.\n\n{note}"
     await check_turn(bench)
 

@@ -108,7 +108,7 @@ async def test_when_nothing_survives_the_round_has_failed() -> None:
     assert called(bench) == []
     assert notices(bench) == ["not_json"]
     assert len(bench.texts(RawDecisionBody)) == 1
-    assert "There is no tool" in bench.texts(NoticeBody)[0]
+    assert "does not exist" in bench.texts(NoticeBody)[0]
 
 
 async def test_several_files_stream_while_they_are_written() -> None:

@@ -51,7 +51,7 @@ async def test_a_file_streams_if_its_content_follows_path_and_channel(order: tup
 
     deltas = await run(bench)
 
-    assert len([delta for delta in deltas if delta.channel == "canvas" and delta.text]) > 5
+    assert len([delta for delta in deltas if delta.channel == "canvas" and delta.text]) > 1
     assert not any(isinstance(event.data, ChatRewind) for event in await bench.published())
 
 

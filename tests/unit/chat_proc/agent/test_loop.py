@@ -95,7 +95,7 @@ async def test_the_third_unusable_reply_leads_to_the_closing_call() -> None:
 
     assert len(bench.texts(NoticeBody)) == 3
     assert bench.exits[0].outcome is Outcome.CAPPED
-    assert "Close now: the limit on unusable replies" in str(bench.model.requests[3])
+    assert "Close now: the limit on replies that could not be used" in str(bench.model.requests[3])
     assert bench.state().turns[0].answer == "That is all."
     await check_conversation(bench)
 
@@ -173,7 +173,7 @@ async def test_a_closing_call_without_a_model_fails_the_turn() -> None:
     await run(bench)
 
     assert bench.exits[0].error is not None
-    assert bench.exits[0].error.detail == "The turn reached the limit on unusable replies. It is down."
+    assert bench.exits[0].error.detail == "The turn reached the limit on replies that could not be used. It is down."
     await check_conversation(bench)
 
 

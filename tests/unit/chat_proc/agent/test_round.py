@@ -86,5 +86,5 @@ async def test_the_pieces_of_an_answer_are_counted_per_round() -> None:
     pieces = [event for event in await bench.published() if isinstance(event.data, ChatDelta)]
     indexes = [[event.data.index for event in pieces if event.round == number] for number in (1, 2)]
     assert indexes == [list(range(len(numbers))) for numbers in indexes]
-    assert all(len(numbers) > 2 for numbers in indexes)
+    assert all(len(numbers) > 1 for numbers in indexes)
     await check_conversation(bench)

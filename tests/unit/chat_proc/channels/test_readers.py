@@ -44,8 +44,8 @@ def test_characters_are_bounded_and_can_be_stored(codec: CodecName) -> None:
         ("", "length", "cut_by_length", "The reply was cut off at the token limit for one reply."),
         ("<tool_call>", "length", "cut_by_length", "The reply was cut off at the token limit for one reply."),
         ("<tool_call>" * 9, "stop", "reply_too_long", "The reply was cut off after 50 characters."),
-        ("", "refusal", "refused", "The model refused this reply."),
-        ("", "content_filter", "refused", "The model refused this reply."),
+        ("", "refusal", "refused", "Your reply was a refusal, or a content filter blocked it."),
+        ("", "content_filter", "refused", "Your reply was a refusal, or a content filter blocked it."),
     ],
 )
 def test_a_reply_that_has_nothing_usable_is_explained(

@@ -158,7 +158,7 @@ class AgentLoop:
         if len(codes := turn.progress.failure_streak) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
-            return "the limit on unusable replies"
+            return "the limit on replies that could not be used"
         return reached_cap(self._limits, turn.spent)
 
     async def _fold(self, turn: LeasedTurn, number: int) -> TurnEnd | None:
@@ -313,7 +313,7 @@ def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     if spent.leased_s >= limits.wall_time_s:
         return f"the time limit of {limits.wall_time_s:.0f} s"
     if usage.input_tokens + usage.output_tokens >= limits.tokens:
-        return f"the limit of {limits.tokens} tokens"
+        return f"the limit of {limits.tokens:,} tokens"
     if usage.cost_usd >= limits.cost_usd:
         return f"the limit of {limits.cost_usd:.2f} USD"
     return None

@@ -403,7 +403,7 @@ class ActionJudge:
         strategy = self._rules.strategies.get(tool_id)
         if strategy is None:
             tools = ", ".join(self._rules.strategies) or "none"
-            return ActionRefusal("unknown_tool", f"There is no tool {tool_id[:80]!a}. The tools are: {tools}.")
+            return ActionRefusal("unknown_tool", f"The tool {tool_id[:80]!a} does not exist. The tools are: {tools}.")
         if any(head.is_final for head in self._passed) and strategy != "neutral":
             return ActionRefusal(
                 "work_after_final", f"After a final answer {tool_id} can't run; only neutral tools can."

@@ -79,8 +79,11 @@ def explain_cut(stopped_by: CutReason | None, limits: DecisionLimits) -> Problem
             sentence = f"The reply was cut off after {limits.max_reply_chars} characters. Write less in one round."
             return Problem("reply_too_long", sentence)
         case "refusal" | "content_filter":
-            sentence = "The model refused this reply. Do what can be done, or tell the user what can't."
-            return Problem("refused", sentence)
+            return Problem(
+                "refused",
+                "Your reply was a refusal, or a content filter blocked it. Do what you can, and tell the user what you "
+                "can't do.",
+            )
         case _:
             return None
 
@@ -173,7 +176,7 @@ def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
     if len(facts.programs) > len(served) or not served <= calling:
         yield Problem(
             "code_without_call",
-            "A code channel is read only right after an action that calls a tool that runs it "
+            "Write a code channel only right after an action that calls a tool that runs programs "
             f"({', '.join(sorted(limits.code_tools))}), one program for each call.",
         )
     if not calling <= served:
@@ -277,10 +280,10 @@ def _refuse(item: _Item, rules: FanoutRules, paths: set[str]) -> ActionRefusal |
 
 
 def _refuse_code_alone(item: _Item, facts: ReplyFacts, rules: FanoutRules) -> ActionRefusal | None:
-    """A program with the only call of a reply was meant for it, so a call that runs no program is a mistake."""
+    """A program with the only call of a reply was meant for it, so a call that does not run programs is a mistake."""
     if len(facts.readings) > 1 or not item.programs or _takes_code(item.reading, rules):
         return None
-    return ActionRefusal("code_without_call", f"Its tool runs no program; {_code_tools(rules)} does.")
+    return ActionRefusal("code_without_call", f"Its tool does not run programs; {_code_tools(rules)} does.")
 
 
 def _output_paths(call: ToolCall) -> Iterator[str]:
@@ -315,7 +318,8 @@ def _build_refusal_problem(instance: int, refusal: ActionRefusal) -> Problem:
 def _build_stray_code_problem(instance: int | None, rules: FanoutRules) -> Problem:
     return Problem(
         "code_without_call",
-        f"A code channel that follows no action that runs it was dropped; {_code_tools(rules)} runs programs.",
+        "A code channel was dropped because it does not follow a call that runs it; "
+        f"{_code_tools(rules)} runs programs.",
         action_instance=instance,
     )
 

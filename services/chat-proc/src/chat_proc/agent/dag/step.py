@@ -189,7 +189,7 @@ class StepRunner:
                 case TurnEnded():
                     return StepStop.ENDED
                 case BeginTurn():
-                    raise Conflict("A lane is no turn.")
+                    raise Conflict("A lane can't begin a turn.")
             resumed = False
 
     def _open(self, step: PlannedStep, shown: Sequence[Block]) -> _Lane:
@@ -301,7 +301,7 @@ class StepRunner:
         if lane.progress.rounds >= MAX_STEP_ROUNDS:
             return f"the limit of {MAX_STEP_ROUNDS} rounds"
         has_failed = len(lane.progress.failure_streak) > self._kit.limits.max_repairs
-        return "the limit on unusable replies" if has_failed else None
+        return "the limit on replies that could not be used" if has_failed else None
 
     def _context(self, lane: _Lane, number: int) -> RoundContext:
         """Rounds are numbered in the whole turn, so the limit is the number of the last round that the step can have
