@@ -20,6 +20,8 @@ _OWN_ACTION = re.compile(
     r'|"tool_call"\s*+:\s*+\{))'
 )
 """An action that begins a line of an answer; one inside a line is quoted."""
+_MAX_FENCE_CHARS = 256
+"""A longer beginning without other text is not a fence: a model may repeat a character until its reply is cut off."""
 _MAX_HELD_BLANKS = 256
 """So many blanks at the end of an answer are dropped; a model may repeat them until its reply is cut off."""
 _MARKUP_BEGINNING = re.compile(
@@ -42,6 +44,8 @@ def judge_beginning(text: str, settled_after: int) -> Literal["open", "settled",
     inner = text[fence.end() :] if fence else text
     if inner[:1] in ("{", "[", "<"):
         return "other"
+    if len(text) > _MAX_FENCE_CHARS:
+        return "settled"
     if not inner or len(text) < (SETTLED_CHARS if text[0] == "`" else settled_after):
         return "open"
     return "settled"
