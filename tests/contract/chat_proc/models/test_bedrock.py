@@ -341,7 +341,7 @@ def test_a_model_without_credentials_is_refused_at_the_start(monkeypatch: pytest
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     assert choose_model({**environment, "AWS_BEARER_TOKEN_BEDROCK": "k"}).name == NAME
     with pytest.raises(
-        BadModelSetting, match=r"names a model of bedrock, but there are no credentials.*AWS_BEARER_TOKEN_BEDROCK"
+        BadModelSetting, match=r"names a model of bedrock, but its credentials were not found.*AWS_BEARER_TOKEN_BEDROCK"
     ):
         choose_model(environment)
     with pytest.raises(BadModelSetting, match="names a model of bedrock, but AWS_REGION is not set"):

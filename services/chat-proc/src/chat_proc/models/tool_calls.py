@@ -1,14 +1,13 @@
 """Tool calls as servers stream them: finds out which delta belongs to which call of a reply.
 
-docs/models.md lists what servers send. A call begins with a delta that has a name and belongs to
-no call so far. All other deltas continue one; what belongs to no call is skipped, because a call without a name can't
-be run.
+docs/models.md lists what servers send. A call begins with a delta that has a name and belongs to no call so far. All
+other deltas continue one; what belongs to no call is skipped, because a call without a name can't be run.
 """
 
 import json
 from dataclasses import dataclass, field
 
-from chat_proc.models.json_values import JsonValue, read_json
+from chat_proc.models.json_values import JsonDepth
 from chat_proc.models.replies import try_read_token
 from everturn.models.port import ToolCallDelta
 
@@ -20,15 +19,13 @@ class _Call:
     number: int
     call_id: str
     name: str
-    written: list[str] = field(default_factory=list[str])
-    """Its arguments so far."""
+    depth: JsonDepth = field(default_factory=JsonDepth)
+    """How deep its arguments so far are nested."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether its arguments so far are JSON."""
-        if not self.written or not self.written[-1].rstrip().endswith("}"):
-            return False
-        return isinstance(read_json("".join(self.written)), JsonValue)
+        """Whether its arguments so far end with a whole object."""
+        return self.depth.deepest > 0 and self.depth.depth == 0
 
 
 class ToolCallReader:
@@ -56,8 +53,7 @@ class ToolCallReader:
             self._by_index[place] = call
         if token:
             self._by_id[token] = call
-        if text:
-            call.written.append(text)
+        call.depth.advance(text)
         if begins:
             return ToolCallDelta(call.number, text, call.name, call.call_id)
         return ToolCallDelta(call.number, text)
