@@ -15,7 +15,7 @@ def read(text: str) -> str:
 
 
 def test_parts_that_repeat_id_and_name_are_read_in_linear_time() -> None:
-    check_linear(read, repeat('{"a": "}"|', after="}"))
+    check_linear(read, repeat("{}|", before='{"a": "|', after='"}'))
 
 
 def test_a_complete_object_ends_a_call_although_its_strings_hold_braces() -> None:
