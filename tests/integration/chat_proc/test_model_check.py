@@ -136,7 +136,7 @@ async def test_ctrl_c_prints_what_was_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("offline", "There is nothing to check. offline is a stand-in for a model"), ("qwen3", "NAME: It is 'qwen3'")],
+    [("offline", "There is nothing to check. offline is a stand-in for a model"), ("qwen3", "NAME: 'qwen3' is not in a known format")],
 )
 async def test_what_can_not_be_checked_is_a_wrong_argument(tmp_path: Path, name: str, says: str) -> None:
     ended = await run(tmp_path, "check", name)
@@ -151,5 +151,5 @@ async def test_models_are_listed_with_their_roles_and_facts(tmp_path: Path) -> N
     assert ended.status == 0
     assert "decision   local:qwen3 (EVERTURN_MODEL=local:qwen3)" in ended.out
     assert "endpoint local: openai at http://127.0.0.1:" in ended.out and "/v1, LOCAL_API_KEY\n" in ended.out
-    assert "model local:qwen3: 32,000 tokens, replies of unknown length; images; 1 and 2 USD" in ended.out
+    assert "model local:qwen3: context of 32,000 tokens, replies of unknown length; images; 1 and 2 USD" in ended.out
     assert KEY not in ended.out + ended.err
