@@ -357,6 +357,43 @@ def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Bui
 
 
 @pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("content_type", ["text/event-stream", "text/plain"])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b"event: x\ndata: {}\n\n" * 8_000],
+        [b"event: x\ndata: {}\n\n"] * 8_000,
+        [b": ping\n\n" * 100_000],
+        [b":"] * 100_000,
+    ],
+    ids=["events", "chunks", "comments", "bytes"],
+)
+async def test_a_flood_without_content_leaves_turns_of_the_loop_to_others(
+    build: Build, content_type: str, chunks: list[bytes]
+) -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def body() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    response = httpx2.Response(200, headers={"content-type": content_type}, content=body())
+    counting = asyncio.create_task(count_turns())
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(build(httpx2.MockTransport(lambda _: response)), build_request())
+
+    counting.cancel()
+    assert turns >= 8
+
+
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
 def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: bytes) -> None:
     body = Endless(line * (65_536 // len(line)))

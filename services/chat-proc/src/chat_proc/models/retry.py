@@ -14,6 +14,7 @@ from itertools import groupby
 
 import structlog
 
+from chat_proc.models.streams import TimeSlice
 from everturn.core.cancellation import end_tasks
 from everturn.models.port import (
     LanguageModel,
@@ -32,9 +33,6 @@ _log = structlog.get_logger(__name__)
 
 MAX_PIECE_CHARS = 2_048
 """A longer piece is split: processing one part takes at most about 4 ms, whatever its content."""
-MAX_HELD_S = 0.005
-"""How long available pieces are read or yielded before the event loop runs other turns of the worker and its
-heartbeat."""
 GATHER_S = 0.004
 """A piece is yielded at the earliest this long after the one before it, and those that arrive meanwhile are joined to
 it. The pieces of a model that writes 50 tokens a second come every 20 ms, so they don't wait."""
@@ -167,14 +165,12 @@ class RetryingModel:
         """One attempt under the time and size limits; every failure states whether pieces were yielded."""
         attempt = _Attempt(self._model, request, self._limits, self._timing)
         reading = asyncio.create_task(attempt.read(), name="model-reply")
-        held_since_s = self._timing.clock()
+        time_slice = TimeSlice(self._timing.clock)
         try:
             while not attempt.is_taken:
                 await self._wait_for_pieces(attempt)
                 for piece in attempt.take():
-                    if self._timing.clock() - held_since_s > MAX_HELD_S:
-                        await asyncio.sleep(0)
-                        held_since_s = self._timing.clock()
+                    await time_slice.give_way()
                     yield piece
             await reading
         except ModelFailed as failure:
@@ -239,7 +235,7 @@ class _Attempt:
 
     async def _read_texts(self) -> ReplyFinished:
         chars = 0
-        held_since_s = self._clock()
+        time_slice = TimeSlice(self._clock)
         async with aclosing(self._model.generate(self._request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ReplyFinished):
@@ -256,9 +252,7 @@ class _Attempt:
                     raise ModelFailed(detail, kind="reply_too_long")
                 self._add(piece)
                 # Otherwise a provider that is faster than this worker would block the event loop.
-                if self._clock() - held_since_s > MAX_HELD_S:
-                    await asyncio.sleep(0)
-                    held_since_s = self._clock()
+                await time_slice.give_way()
         raise ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True)
 
     def _add(self, piece: ModelPiece) -> None:
