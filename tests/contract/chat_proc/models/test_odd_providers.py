@@ -394,6 +394,140 @@ async def test_a_flood_without_content_leaves_turns_of_the_loop_to_others(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
+def test_too_many_events_without_content_fail(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chat_proc.models.streams.MAX_EMPTY_EVENTS", 100)
+    body = Endless(b"event: x\ndata: {}\n\n" * 10)
+
+    with pytest.raises(ModelFailed, match="more than 100 events without content") as raised:
+        ask(build, httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body))
+
+    assert not raised.value.retryable
+
+
+ENDED = [
+    (build_openai, build_openai_events("Hello", 5, "stop")),
+    (build_responses, build_responses_events("Hello", 5, "stop")),
+    (build_anthropic, build_anthropic_events("Hello", 5, "end_turn")),
+    (build_anthropic, [*build_anthropic_events("Hello", 5, "end_turn"), {"type": "message_stop"}]),
+]
+"""Replies up to their finish reason, or beyond it."""
+
+
+class NeverClosed(httpx2.AsyncByteStream):
+    """Sends a reply, and then what `go_on` does."""
+
+    def __init__(self, events: list[dict[str, Any]], go_on: Callable[[], AsyncIterator[bytes]]) -> None:
+        self.is_closed = False
+        self._content = build_stream(*events).content
+        self._go_on = go_on
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+        async for chunk in self._go_on():
+            yield chunk
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def stay_silent() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+async def send_comments() -> AsyncIterator[bytes]:
+    while True:
+        yield b": ping\n\n"
+        await asyncio.sleep(0.01)
+
+
+async def send_pings() -> AsyncIterator[bytes]:
+    while True:
+        yield b'event: x\ndata: {"type": "x"}\n\n' * 10
+        await asyncio.sleep(0.01)
+
+
+async def flood() -> AsyncIterator[bytes]:
+    while True:
+        yield b'event: x\ndata: {"type": "x"}\n\n' * 1_000
+
+
+async def lose_the_connection() -> AsyncIterator[bytes]:
+    raise httpx2.ReadError("reset")
+    yield b""
+
+
+async def send_garbage() -> AsyncIterator[bytes]:
+    yield b"event: message_stop\ndata: {not JSON\n\n"
+
+
+@pytest.mark.parametrize("go_on", [stay_silent, send_comments, send_pings, flood, lose_the_connection, send_garbage])
+@pytest.mark.parametrize(("build", "events"), ENDED)
+async def test_a_reply_ends_although_the_server_does_not_end_it(
+    build: Build,
+    events: list[dict[str, Any]],
+    go_on: Callable[[], AsyncIterator[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for adapter in ("openai", "anthropic"):
+        monkeypatch.setattr(f"chat_proc.models.{adapter}.USAGE_WAIT_S", 0.2)
+    body = NeverClosed(events, go_on)
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+
+    async with asyncio.timeout(10):
+        pieces = await collect_pieces(build(httpx2.MockTransport(lambda _: response)), build_request())
+
+    assert join_text(pieces) == "Hello"
+    assert pieces[-1].usage.input_tokens == 5  # type: ignore[union-attr]
+    assert body.is_closed
+
+
+async def test_usage_and_text_soon_after_the_finish_reason_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chat_proc.models.openai.USAGE_WAIT_S", 0.5)
+
+    async def go_on() -> AsyncIterator[bytes]:
+        for text in (" and", " more"):
+            await asyncio.sleep(0.3)
+            yield build_stream(*build_openai_events(text, None, None)).content
+        await asyncio.sleep(0.3)
+        yield build_stream({"id": "c", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}).content
+        await asyncio.Event().wait()
+
+    body = NeverClosed(build_openai_events("Hello", None, "stop"), go_on)
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+
+    pieces = await collect_pieces(build_openai(httpx2.MockTransport(lambda _: response)), build_request())
+
+    assert join_text(pieces) == "Hello and more"
+    assert pieces[-1].usage.input_tokens == 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("build", "events"), ENDED[:1])
+async def test_a_cancellation_after_the_finish_reason_is_not_lost(build: Build, events: list[dict[str, Any]]) -> None:
+    waits = asyncio.Event()
+
+    async def fail_when_cancelled() -> AsyncIterator[bytes]:
+        waits.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            raise httpx2.ReadError("closed") from error
+        yield b""
+
+    body = NeverClosed(events, fail_when_cancelled)
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+    transport = httpx2.MockTransport(lambda _: response)
+    asking = asyncio.create_task(collect_pieces(build(transport), build_request()))
+    await waits.wait()
+
+    asking.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert body.is_closed
+
+
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
 def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: bytes) -> None:
     body = Endless(line * (65_536 // len(line)))

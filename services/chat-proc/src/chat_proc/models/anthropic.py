@@ -14,6 +14,7 @@ import anthropic.types as sdk
 import httpx2
 from anthropic import (
     AnthropicError,
+    APIConnectionError,
     APIStatusError,
     AsyncAnthropic,
     DefaultAsyncHttpxClient,
@@ -38,6 +39,7 @@ from chat_proc.models.replies import (
     try_read_token,
 )
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.streams import CLOSE_WAIT_S, USAGE_WAIT_S, StreamedReply
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
@@ -66,6 +68,8 @@ MAX_CACHE_POINTS = 4
 MAX_LISTED = 1_000
 """Models on one page of the API's list, at most."""
 
+_DAMAGES = (APIConnectionError, *TRANSPORT, *MALFORMED)
+"""What the SDK raises if a stream breaks or can't be read."""
 _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
@@ -199,8 +203,8 @@ class AnthropicModel:
             stream=True,
         )
         reply = ReplyReader()
-        async with stream:
-            async for event in stream:
+        async with stream, aclosing(reply.read_events(stream, _DAMAGES)) as events:
+            async for event in events:
                 piece = reply.read(event)
                 if piece is not None:
                     yield piece
@@ -210,27 +214,23 @@ class AnthropicModel:
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 
-class ReplyReader:
+class ReplyReader(StreamedReply):
     """Folds the events of one reply into pieces; holds the usage and the stop reason until the end.
 
     The SDK does not validate what a server sends, so events are matched by shape and all others are skipped.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.usage = ModelUsage()
         self.is_output_counted = False
-        self.chars = 0
         self.stop_reason: str | None = None
-        self.response_model: str | None = None
-        self.response_id: str | None = None
-        self.has_events = False
         self._calls = ToolCallReader()
         self._is_whole = False
         """Whether the first event of the current call had all its arguments, as some gateways send them."""
 
     def read(self, event: object) -> ModelPiece | None:
         """The piece that an event carries, if any."""
-        self.has_events = True
         match event:
             case sdk.RawContentBlockStartEvent(content_block=sdk.ToolUseBlock() as block):
                 return self._read_call(event, block)
@@ -252,7 +252,11 @@ class ReplyReader:
                 # The output count at the beginning covers no more than the first token.
                 self.is_output_counted |= bool(try_read_count(getattr(counts, "output_tokens", None)))
                 delta = getattr(closing, "delta", None)
-                self.stop_reason = try_read_token(getattr(delta, "stop_reason", None)) or self.stop_reason
+                if (reason := try_read_token(getattr(delta, "stop_reason", None))) is not None:
+                    self.stop_reason = reason
+                    self.end_within(USAGE_WAIT_S)
+            case sdk.RawMessageStopEvent():
+                self.end_within(CLOSE_WAIT_S)
             case _:
                 pass
         return None

@@ -51,6 +51,7 @@ from chat_proc.models.replies import (
     try_read_token,
 )
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.streams import USAGE_WAIT_S, StreamedReply
 from chat_proc.models.think_tags import split_thinking
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
@@ -77,6 +78,8 @@ from everturn.models.tokens import estimate_usage
 
 _log = structlog.get_logger(__name__)
 OFFICIAL_HOST = "api.openai.com"
+DAMAGES = (APIConnectionError, *TRANSPORT, *MALFORMED)
+"""What the SDK raises if a stream breaks or can't be read."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put what a model thought. A delta can have both, with the same text, or one of them empty."""
 _FAILED_ENDS = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
@@ -170,8 +173,11 @@ class OpenAIModel:
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         reply = ReplyReader()
-        async with await self._open_stream(request) as stream:
-            async for chunk in stream:
+        async with (
+            await self._open_stream(request) as stream,
+            aclosing(reply.read_events(stream, DAMAGES)) as chunks,
+        ):
+            async for chunk in chunks:
                 for piece in reply.read(chunk):
                     yield piece
                 if reply.error is not None:
@@ -220,19 +226,16 @@ class OpenAIModel:
         return build_failure(status=status, kind=kind, message=_read_message(error), headers=headers, now=self._now())
 
 
-class ReplyReader:
+class ReplyReader(StreamedReply):
     """Folds the chunks of one reply into pieces; holds the usage and the finish reason until the end.
 
     The SDK does not validate what a server sends, so chunks are matched by shape and all others are skipped.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.usage: ModelUsage | None = None
-        self.chars = 0
         self.finish_reason: str | None = None
-        self.response_model: str | None = None
-        self.response_id: str | None = None
-        self.has_events = False
         self.ends_with_usage = False
         """Whether the last chunk has usage and no choice: the API sends it after the reply, and some servers send it
         without any finish reason before it."""
@@ -242,7 +245,6 @@ class ReplyReader:
 
     def read(self, chunk: object) -> list[ModelPiece]:
         """The pieces that a chunk carries."""
-        self.has_events = True
         if not isinstance(chunk, ChatCompletionChunk):
             return []
         choice = _try_find_choice(chunk)
@@ -258,6 +260,8 @@ class ReplyReader:
             self.error = self.error or {"message": f"finish reason {reason}"}
         elif self.finish_reason != "refusal":  # after the text of a refusal the API closes with "stop"
             self.finish_reason = reason or self.finish_reason
+        if reason is not None:
+            self.end_within(USAGE_WAIT_S)
         return self._read_delta(getattr(choice, "delta", None))
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:

@@ -6,6 +6,7 @@ returns beside tool calls are not sent back: after a call, a model thinks again 
 
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 
 from openai import omit
 from openai.types.responses import (
@@ -34,9 +35,10 @@ from openai.types.responses import (
 
 from chat_proc.models.cards import ModelCards, price_usage
 from chat_proc.models.endpoints import Server
-from chat_proc.models.openai import OFFICIAL_HOST, OpenAIModel, build_client, number_calls
+from chat_proc.models.openai import DAMAGES, OFFICIAL_HOST, OpenAIModel, build_client, number_calls
 from chat_proc.models.replies import build_cut_failure, build_failure, try_read_count, try_read_token
 from chat_proc.models.roles import ModelChoice
+from chat_proc.models.streams import CLOSE_WAIT_S, StreamedReply
 from chat_proc.models.tool_calls import ToolCallReader
 from everturn.models.port import (
     FinishReason,
@@ -87,8 +89,8 @@ class ResponsesModel(OpenAIModel):
             stream=True,
         )
         reply = ReplyReader()
-        async with stream:
-            async for event in stream:
+        async with stream, aclosing(reply.read_events(stream, DAMAGES)) as events:
+            async for event in events:
                 if piece := reply.read(event):
                     yield piece
                 elif reply.error is not None:
@@ -101,21 +103,18 @@ class ResponsesModel(OpenAIModel):
         yield ReplyFinished(reply.finish_reason, usage, reply.response_model, reply.response_id)
 
 
-class ReplyReader:
+class ReplyReader(StreamedReply):
     """Folds the events of one reply into pieces; holds the usage, the finish reason and the error until the end.
 
     The SDK does not validate what a server sends, so events are matched by shape and all others are skipped.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.usage: ModelUsage | None = None
-        self.chars = 0
         self.finish_reason: FinishReason | None = None
         self.error: tuple[object, object] | None = None
         """Its code and its message."""
-        self.response_model: str | None = None
-        self.response_id: str | None = None
-        self.has_events = False
         self._calls = ToolCallReader()
         self._streamed: set[object] = set()
         """The indexes of calls whose arguments came in parts."""
@@ -124,7 +123,6 @@ class ReplyReader:
 
     def read(self, event: object) -> ModelPiece | None:
         """The piece that an event carries, if any."""
-        self.has_events = True
         piece = self._read_piece(event)
         match piece:
             case None:
@@ -186,6 +184,7 @@ class ReplyReader:
                 self._read_names(response)
                 self.usage = _try_read_usage(getattr(response, "usage", None))
                 self.finish_reason = self._find_reason(event, response)
+                self.end_within(CLOSE_WAIT_S)
             case _:
                 pass
 
