@@ -527,6 +527,23 @@ async def test_a_cancellation_after_the_finish_reason_is_not_lost(build: Build, 
     assert body.is_closed
 
 
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
+@pytest.mark.parametrize("chunk_bytes", [1, 100_000])
+def test_bytes_that_are_no_text_are_replaced(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]], chunk_bytes: int
+) -> None:
+    raw = build_stream(*build_events("A?B \u00e9\U0001f600", 5, "stop")).content
+    raw = raw.replace(b"A?B", b"A\xff\xf0\x9fB").replace(b"\\u00e9", "\u00e9".encode())
+
+    async def body() -> AsyncIterator[bytes]:
+        for at in range(0, len(raw), chunk_bytes):
+            yield raw[at : at + chunk_bytes]
+
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body())
+
+    assert ask(build, response) == "A\ufffd\ufffdB \u00e9\U0001f600"
+
+
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
 def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: bytes) -> None:

@@ -185,7 +185,7 @@ async def _clean_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
             if cleaned:
                 yield b"".join(cleaned)
             await time_slice.give_way()
-    if rest := bytes(held).lstrip(b"\r\n"):
+    if rest := _replace_invalid_bytes(held.lstrip(b"\r\n")):
         yield rest
 
 
@@ -195,7 +195,12 @@ def _clean_event(event: bytes) -> bytes:
     `id`. An error in a field of its own becomes data."""
     if _HAS_DATA.search(event):
         # The SDK would treat empty lines between events as events.
-        return event.strip(b"\r\n") + b"\n\n"
+        return _replace_invalid_bytes(event.strip(b"\r\n")) + b"\n\n"
     if error := _HAS_ERROR.search(event):
-        return b'data: {"error": ' + error[1] + b"}\n\n"
+        return b'data: {"error": ' + _replace_invalid_bytes(error[1]) + b"}\n\n"
     return b""
+
+
+def _replace_invalid_bytes(data: bytes | bytearray) -> bytes:
+    """With U+FFFD for what is not UTF-8: the SDKs would fail. No character is split, because these are whole events."""
+    return data.decode("utf-8", "replace").encode()
