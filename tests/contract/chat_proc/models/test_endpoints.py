@@ -16,7 +16,7 @@ from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, choose_history
 from chat_proc.turn.titling import TitleCall
 from everturn.core.failpoints import Failpoints
-from everturn.models.port import MediaPart, ModelRequest, PromptMessage, ReplyFinished, TextPart
+from everturn.models.port import MediaPart, ModelFailed, ModelRequest, PromptMessage, ReplyFinished, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn_testing.long_conversations import play_conversation
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
@@ -160,18 +160,25 @@ async def test_an_endpoint_without_a_key_gets_none(
     assert not models.model("decision").traits.images
 
 
-async def test_a_redirect_to_another_server_does_not_take_the_key_along(provider: WireProvider) -> None:
+@pytest.mark.parametrize(("protocol", "path"), [("openai", "/v1"), ("openai-responses", "/v1"), ("anthropic", "")])
+async def test_a_redirect_is_not_followed_but_named_to_the_operator(
+    provider: WireProvider, protocol: str, path: str
+) -> None:
     async with run_provider(WireProvider()) as other:
-        provider.answer(Answer([], status=307, headers={"location": f"{other.url}/v1/chat/completions"}))
-        other.answer_events(*build_openai_events("hi"))
-        endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "key_env": "LOCAL_API_KEY"}
+        location = other.url.replace("://", "://user:secret@") + "/v1/x?key=secret"
+        moved = Answer([], status=307, headers={"location": location})
+        provider.answer(moved)
+        provider.pages["/v1/models"] = moved
+        endpoint = {"protocol": protocol, "base_url": provider.url + path, "key_env": "LOCAL_API_KEY"}
         models = await choose({"endpoints": {"local": endpoint}}, model="local:mine")
 
-        pieces = await collect_pieces(models.model("decision"), build_request())
+        with pytest.raises(ModelFailed, match="must be set as its base URL") as raised:
+            await collect_pieces(models.model("decision"), build_request())
 
-        assert join_text(pieces) == "hi"
-        check_headers(provider, "local-secret")
-        check_headers(other, None)
+        assert (raised.value.retryable, raised.value.kind) == (False, "invalid_reply")
+        assert raised.value.provider_text == f"redirects to {other.url}/v1/x"
+        assert (len(provider.received), len(provider.read)) == (1, 1)
+        assert not (other.received or other.read)
 
 
 async def test_roles_and_the_fallback_can_use_different_endpoints(provider: WireProvider) -> None:

@@ -35,13 +35,15 @@ def build_bedrock_model(choice: ModelChoice, cards: ModelCards) -> "CloudModel":
     # The SDK would read this description of the stream at the first event, which takes 75 ms on the event loop.
     get_response_stream_shape()
     # The hooks set this header, too, but after the request has been signed with all its headers.
-    http = DefaultAsyncHttpxClient(headers={"Accept-Encoding": "identity"}, event_hooks=build_event_hooks())
+    http = DefaultAsyncHttpxClient(
+        headers={"Accept-Encoding": "identity"}, follow_redirects=False, event_hooks=build_event_hooks()
+    )
     return _build_model(choice, cards, AsyncAnthropicBedrock(max_retries=0, http_client=http), "aws.bedrock")
 
 
 def build_vertex_model(choice: ModelChoice, cards: ModelCards) -> "CloudModel":
     """The chosen model on Vertex AI; region, project and credentials come from the SDK's own environment variables."""
-    http = DefaultAsyncHttpxClient(event_hooks=build_event_hooks())
+    http = DefaultAsyncHttpxClient(follow_redirects=False, event_hooks=build_event_hooks())
     return _build_model(choice, cards, AsyncAnthropicVertex(max_retries=0, http_client=http), "gcp.vertex_ai")
 
 

@@ -10,7 +10,7 @@ from chat_proc.models.roles import ModelChoice
 
 def build_model(choice: ModelChoice, cards: ModelCards) -> OpenAIModel:
     """The chosen deployment; key, address and version of the API come from the SDK's own environment variables."""
-    http = DefaultAsyncHttpxClient(event_hooks=build_event_hooks())
+    http = DefaultAsyncHttpxClient(follow_redirects=False, event_hooks=build_event_hooks())
     client = AsyncAzureOpenAI(max_retries=0, http_client=http)
     card = cards.find_card(choice, reads_media=False)
     traits = card.build_traits(

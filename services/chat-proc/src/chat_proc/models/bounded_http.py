@@ -73,8 +73,7 @@ def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable
 
     async def filter_headers(request: httpx2.Request) -> None:
         kept = {name: value for name, value in request.headers.items() if name in _PROTOCOL_HEADERS}
-        # HTTPX drops this header when a redirect leads to another origin, which must not get the key either.
-        if "Authorization" in request.headers and server.api_key is not None:
+        if server.api_key is not None:
             kept["Authorization"] = f"Bearer {server.api_key}"
         kept |= {"Host": request.url.netloc.decode("ascii"), "User-Agent": "Everturn/1.0"}
         request.headers = httpx2.Headers(kept)

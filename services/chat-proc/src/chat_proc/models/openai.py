@@ -128,7 +128,9 @@ def build_client(server: Server | None, *, max_bytes: int | None = None) -> Asyn
         api_key=server and (server.api_key or "none"),
         base_url=server and server.base_url,
         max_retries=0,
-        http_client=DefaultAsyncHttpxClient(event_hooks=build_event_hooks(server, max_bytes=max_bytes)),
+        http_client=DefaultAsyncHttpxClient(
+            follow_redirects=False, event_hooks=build_event_hooks(server, max_bytes=max_bytes)
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 from pydantic import BaseModel
@@ -220,6 +221,8 @@ def build_failure(
 
     `kind` and `message` can be any JSON value.
     """
+    if 300 <= status < 400:
+        return _build_redirect_failure(status, headers)
     code, text = try_read_token(kind), read_text(message)
     if status == 200 and code is not None and code.isdecimal() and 400 <= int(code) <= 599:
         status = int(code)  # proxies report an error inside a stream with the HTTP status as its code
@@ -318,6 +321,22 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     if seconds is None:
         seconds = _seconds_until(headers.get("retry-after"), now)
     return seconds if seconds is not None and 0 < seconds < float("inf") else None
+
+
+def _build_redirect_failure(status: int, headers: Mapping[str, str]) -> ModelFailed:
+    """Redirects are not followed: another server would receive the conversation."""
+    try:
+        parts = urlsplit(headers.get("location", ""))
+    except ValueError:
+        address = "an invalid address"
+    else:
+        # Credentials can be before the host and in the query.
+        address = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return ModelFailed(
+        f"The model's address redirects to another one ({status}), which must be set as its base URL instead.",
+        kind="invalid_reply",
+        provider_text=f"redirects to {read_text(address)}",
+    )
 
 
 def _find_kind(status: int, code: str | None) -> FailureKind:
