@@ -221,6 +221,20 @@ def test_a_count_beyond_the_ledger_leaves_the_answer_whole(
 
 
 @pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
+@pytest.mark.parametrize(("tokens", "is_estimated"), [(350_000, False), (1_000_000_000, True)])
+async def test_a_count_far_beyond_the_context_is_estimated_instead(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]], tokens: int, is_estimated: bool
+) -> None:
+    response = build_stream(*build_events("Hello", tokens, "stop"))
+
+    pieces = await collect_pieces(build(httpx2.MockTransport(lambda _: response)), build_request())
+
+    usage = pieces[-1].usage  # type: ignore[union-attr]
+    assert usage.estimated == is_estimated
+    assert (usage.input_tokens == tokens) != is_estimated
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
 def test_a_character_split_over_two_deltas_arrives_whole(
     build: Build, build_events: Callable[..., list[dict[str, Any]]]
 ) -> None:

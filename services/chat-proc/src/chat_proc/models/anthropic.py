@@ -25,7 +25,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
@@ -41,6 +41,7 @@ from chat_proc.models.replies import (
 from chat_proc.models.roles import ModelChoice
 from chat_proc.models.streams import CLOSE_WAIT_S, USAGE_WAIT_S, StreamedReply
 from chat_proc.models.tool_calls import ToolCallReader
+from chat_proc.models.usage import UsageChecker
 from everturn.models.port import (
     FinishReason,
     JsonReply,
@@ -61,7 +62,6 @@ from everturn.models.port import (
     ToolDeclaration,
     ToolResultPart,
 )
-from everturn.models.tokens import estimate_usage
 
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""
@@ -162,6 +162,7 @@ class AnthropicModel:
         self._traits = traits
         self._adaptive_thinking = adaptive_thinking
         self._now = now
+        self._usage = UsageChecker(traits)
 
     @property
     def traits(self) -> ModelTraits:
@@ -212,7 +213,7 @@ class AnthropicModel:
                     yield piece
         if reply.stop_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.complete_usage(request), self._traits)
+        usage = self._usage.complete(reply.try_count(), request, reply.chars)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
 
@@ -285,10 +286,10 @@ class ReplyReader(StreamedReply):
             self.chars += len(call.name) + len(call.arguments)
         return call
 
-    def complete_usage(self, request: ModelRequest) -> ModelUsage:
-        """The provider's counts, or our estimate if one of them is missing or invalid."""
+    def try_count(self) -> ModelUsage | None:
+        """The provider's counts; None if one of them is missing or invalid."""
         is_counted = self.usage.input_tokens and (self.is_output_counted or not self.chars)
-        return self.usage if is_counted else estimate_usage(request, self.chars)
+        return self.usage if is_counted else None
 
 
 def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:

@@ -32,7 +32,7 @@ from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJSONSchema
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import REFUSED_STATUS, Dialect
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
@@ -54,6 +54,7 @@ from chat_proc.models.roles import ModelChoice
 from chat_proc.models.streams import USAGE_WAIT_S, StreamedReply
 from chat_proc.models.think_tags import split_thinking
 from chat_proc.models.tool_calls import ToolCallReader
+from chat_proc.models.usage import UsageChecker
 from everturn.models.port import (
     FinishReason,
     JsonReply,
@@ -74,7 +75,6 @@ from everturn.models.port import (
     ToolDeclaration,
     ToolResultPart,
 )
-from everturn.models.tokens import estimate_usage
 
 _log = structlog.get_logger(__name__)
 OFFICIAL_HOST = "api.openai.com"
@@ -146,6 +146,7 @@ class OpenAIModel:
         self._client = client
         self._traits = traits
         self._now = now
+        self._usage = UsageChecker(traits)
         # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
         official = client.base_url.host == OFFICIAL_HOST or isinstance(client, AsyncAzureOpenAI)
         self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
@@ -187,7 +188,7 @@ class OpenAIModel:
         reason = reply.finish_reason or ("stop" if reply.ends_with_usage else None)
         if reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
+        usage = self._usage.complete(reply.usage, request, reply.chars)
         yield ReplyFinished(_finish_reason(reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:

@@ -33,7 +33,7 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 
-from chat_proc.models.cards import ModelCards, price_usage
+from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
 from chat_proc.models.openai import DAMAGES, OFFICIAL_HOST, OpenAIModel, build_client, number_calls
 from chat_proc.models.replies import build_cut_failure, build_failure, try_read_count, try_read_token
@@ -58,7 +58,6 @@ from everturn.models.port import (
     ToolDeclaration,
     ToolResultPart,
 )
-from everturn.models.tokens import estimate_usage
 
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "ResponsesModel":
@@ -99,7 +98,7 @@ class ResponsesModel(OpenAIModel):
                     raise build_failure(status=200, kind=code, message=message, headers=headers, now=self._now())
         if reply.finish_reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
-        usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits)
+        usage = self._usage.complete(reply.usage, request, reply.chars)
         yield ReplyFinished(reply.finish_reason, usage, reply.response_model, reply.response_id)
 
 
