@@ -121,9 +121,10 @@ async def test_frames_become_pieces_and_the_usage_has_the_price_of_the_model(
     assert finish.usage.cost_usd == pytest.approx((10 * 1 + 1_000 * 0.1 + 200 * 1.25 + 5 * 5) / 1e6)
 
 
-async def test_the_network_may_cut_frames_anywhere(provider: WireProvider, model: CloudModel) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 101, 102, 103])
+async def test_the_network_may_cut_frames_anywhere(size: int, provider: WireProvider, model: CloudModel) -> None:
     stream = STARTED + said("Straße \U0001f600") + STOPPED
-    provider.answer(build_answer(*(stream[at : at + 1] for at in range(len(stream)))))
+    provider.answer(build_answer(*(stream[at : at + size] for at in range(0, len(stream), size))))
 
     assert join_text(await collect_pieces(model, build_request())) == "Straße \U0001f600"
 

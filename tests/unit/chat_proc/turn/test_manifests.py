@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from prometheus_client import REGISTRY
+from turn_harness.harness import until
 
 from chat_proc.turn.manifests import (
     MAX_PREAMBLES,
@@ -223,6 +224,37 @@ async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None
     keeper.close()
     await keeper.run()
     assert len(objects.stored) == MAX_WAITING
+
+
+async def test_a_preamble_is_stored_although_many_manifests_wait() -> None:
+    objects = SlowObjects()
+    keeper = open_keeper(objects)
+    for number in range(MAX_WAITING):
+        keeper.keep(record(number))
+
+    stored = keeper.keep_preamble("Be brief.")
+    objects.go_on.set()
+    keeper.close()
+    await keeper.run()
+
+    assert preamble_key("conv_1", TURN, stored.sha256) in objects.stored
+
+
+async def test_a_preamble_that_could_not_be_stored_is_stored_with_the_next_request() -> None:
+    objects = MemoryObjects()
+    keeper = open_keeper(objects)
+    running = asyncio.create_task(keeper.run())
+    objects.down = True
+    before = count_lost()
+    stored = keeper.keep_preamble("Be brief.")
+    await until(lambda: count_lost() > before)
+
+    objects.down = False
+    assert keeper.keep_preamble("Be brief.") == stored
+    keeper.close()
+    await running
+
+    assert preamble_key("conv_1", TURN, stored.sha256) in objects.stored
 
 
 async def test_after_a_lost_lease_nothing_more_is_saved() -> None:

@@ -127,8 +127,8 @@ async def _check_frames(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                     rest -= skipped
                     at += skipped
                     continue
-                head += piece[at : at + 4 - len(head)]
-                at = min(at + 4, len(piece))
+                read = piece[at : at + 4 - len(head)]
+                head, at = head + read, at + len(read)
                 if len(head) == 4:
                     _check_event(int.from_bytes(head), 0)
                     head, rest = b"", max(0, int.from_bytes(head) - 4)

@@ -49,7 +49,8 @@ from everturn.timeline.manifests import (
 
 _log = structlog.get_logger(__name__)
 
-MAX_WAITING = 4
+MAX_WAITING = 12
+"""Manifests that wait to be saved: four for each of the three steps that a plan can run at the same time."""
 SAVE_S = 2.0
 """Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
 
@@ -246,7 +247,7 @@ class _Item:
 
 
 class ManifestKeeper:
-    """The turn's own task calls `keep` and `keep_preamble`; the turn's runner owns `run`, which ends after `close`."""
+    """The tasks of a turn call `keep` and `keep_preamble`; the turn's runner owns `run`, which ends after `close`."""
 
     def __init__(
         self,
@@ -266,10 +267,14 @@ class ManifestKeeper:
         self._bell = asyncio.Event()
         self._closed = False
         self._kept: list[tuple[str, tuple[ToolDeclaration, ...], StoredPreamble]] = []
-        """The preambles of the turn: one, and another for each change of its codec."""
+        """The preambles of the turn: one for each codec of its rounds and each choice of tools for a step, and those of
+        the calls that plan, judge and write the answer."""
 
     def keep(self, record: RequestRecord) -> None:
         """Queue the manifest of a request for saving."""
+        if sum(item.preamble is None for item in self._waiting) >= MAX_WAITING:
+            self._count_lost(record.round, "too many wait")
+            return
         key = manifest_key(self._conversation_id, self._turn_id, record.round)
         self._add(_Item(key, record.round, record.size, partial(self._builder.build, record)))
 
@@ -308,9 +313,6 @@ class ManifestKeeper:
                 await self._save(self._waiting.popleft())
 
     def _add(self, item: _Item) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            self._count_lost(item.round_number, "too many wait")
-            return
         self._waiting.append(item)
         self._bell.set()
 
@@ -319,10 +321,13 @@ class ManifestKeeper:
         with guarded("manifests", turn_id=self._turn_id, round=item.round_number) as guard:
             try:
                 await self._store(item)
+                return
             except (EverturnError, TimeoutError) as error:
                 self._count_lost(item.round_number, repr(error))
         if guard.error is not None:
             self._count_lost(item.round_number, repr(guard.error))
+        # The next request that begins with this preamble stores it.
+        self._kept = [kept for kept in self._kept if kept[2].sha256 != item.preamble]
 
     async def _store(self, item: _Item) -> None:
         async with asyncio.timeout(SAVE_S):
