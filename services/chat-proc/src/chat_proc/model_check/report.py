@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Final
 
 from chat_proc.model_check.playing import CODECS, Outcome
 from chat_proc.model_check.tasks import TASKS
+from chat_proc.models.calls import sum_usages
 from chat_proc.models.roles import ModelChoice
 from everturn.models.port import CodecName, ModelTraits, ModelUsage
 
@@ -94,16 +95,7 @@ class CheckReport:
         return best is not None and not best.required_failed
 
     def _sum_usage(self, outcomes: Sequence[Outcome]) -> ModelUsage:
-        usages = [each.usage for each in outcomes]
-        return ModelUsage(
-            input_tokens=sum(usage.input_tokens for usage in usages),
-            output_tokens=sum(usage.output_tokens for usage in usages),
-            cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
-            cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
-            cost_usd=sum(usage.cost_usd for usage in usages),
-            estimated=any(usage.estimated for usage in usages),
-            cost_known=self.traits.has_price,
-        )
+        return replace(sum_usages([each.usage for each in outcomes]), cost_known=self.traits.has_price)
 
 
 def _median(times_s: Sequence[float | None]) -> float | None:

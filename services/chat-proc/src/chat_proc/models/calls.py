@@ -104,6 +104,19 @@ def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
     )
 
 
+def sum_usages(usages: Sequence[ModelUsage]) -> ModelUsage:
+    """The sum, which is `estimated` if a part of it is, and whose cost is known if that of each part is."""
+    return ModelUsage(
+        input_tokens=sum(usage.input_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
+        cost_usd=sum(usage.cost_usd for usage in usages),
+        estimated=any(usage.estimated for usage in usages),
+        cost_known=all(usage.cost_known for usage in usages),
+    )
+
+
 class TrackedCall:
     """One call of a CallTracker."""
 
@@ -191,17 +204,8 @@ class CallTracker:
         return tuple(map(self._build_event, self._build_usages()))
 
     def sum_usage(self) -> ModelUsage:
-        """The usage of all calls so far. It is `estimated` if a part of it is."""
-        usages = self._build_usages()
-        return ModelUsage(
-            input_tokens=sum(usage.input_tokens for usage in usages),
-            output_tokens=sum(usage.output_tokens for usage in usages),
-            cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
-            cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
-            cost_usd=sum(usage.cost_usd for usage in usages),
-            estimated=any(usage.estimated for usage in usages),
-            cost_known=all(usage.cost_known for usage in usages),
-        )
+        """The usage of all calls so far."""
+        return sum_usages(self._build_usages())
 
     def _build_usages(self) -> list[ModelUsage]:
         return [usage for call in self._calls if (usage := call.build_usage()) is not None]
