@@ -216,12 +216,13 @@ async def test_a_cut_reply_may_end_like_a_complete_one(provider: WireProvider, m
     assert finish.reason == "length"
 
 
-async def test_a_refusal_is_text_that_ends_as_refused(provider: WireProvider, model: ResponsesModel) -> None:
-    provider.answer_events(CREATED, said("I can't.", "refusal"), COMPLETED)
+@pytest.mark.parametrize("text", ["I can't.", ""])
+async def test_a_refusal_is_text_that_ends_as_refused(text: str, provider: WireProvider, model: ResponsesModel) -> None:
+    provider.answer_events(CREATED, said(text, "refusal"), COMPLETED)
 
     pieces = await collect_pieces(model, build_request())
 
-    assert join_text(pieces) == "I can't."
+    assert join_text(pieces) == text
     assert isinstance(pieces[-1], ReplyFinished)
     assert pieces[-1].reason == "refusal"
 

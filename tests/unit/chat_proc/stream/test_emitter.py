@@ -1,8 +1,10 @@
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 from turn_harness.harness import until
 
 from chat_proc.stream.emitter import (
@@ -171,15 +173,37 @@ async def test_the_end_of_a_text_is_sent_with_what_follows_it(stream: HeldEvents
 
 
 async def test_text_that_a_model_writes_quickly_gathers_between_entries(stream: HeldEvents, emitter: Emitter) -> None:
-    written = 0
-    began = asyncio.get_running_loop().time()
-    while (took_s := asyncio.get_running_loop().time() - began) < 10 * TEXT_GAP_S:
+    written, began_s = 0, time.monotonic()
+    while (took_s := time.monotonic() - began_s) < 10 * TEXT_GAP_S:
         say(emitter, "a")
         written += 1
         await asyncio.sleep(0)
 
     assert len(stream.entries) <= 1 + 2 * took_s / TEXT_GAP_S  # timers may ring early by a part of a millisecond
     await until(lambda: len("".join(stream.texts_sent)) == written)
+
+
+def test_text_can_come_at_any_time_after_an_entry() -> None:
+    """The services run on uvloop, which knows no timers of less than a millisecond."""
+
+    async def write() -> None:
+        stream, loop = HeldEvents(), asyncio.get_running_loop()
+        emitter = build(stream)
+        task = asyncio.create_task(emitter.run())
+        for n in range(100):
+            say(emitter, "a")
+            await until(lambda n=n: len(stream.entries) == 2 * n + 1)
+            until_s = loop.time() + TEXT_GAP_S - 0.002 * n / 100
+            await until(lambda until_s=until_s: loop.time() >= until_s)
+            say(emitter, "b")
+            say(emitter, "c")
+            await until(lambda n=n: len(stream.entries) == 2 * n + 2)
+        emitter.close()
+        await asyncio.wait_for(task, 5)
+
+        assert stream.texts_sent == ["a", "bc"] * 100
+
+    uvloop.run(write())
 
 
 async def test_only_neighbouring_pieces_of_one_text_become_one_event(stream: HeldEvents, emitter: Emitter) -> None:

@@ -64,9 +64,12 @@ def test_of_the_events_about_the_conversation_the_newest_is_kept() -> None:
 
 def test_of_phases_only_those_of_a_model_call_are_kept() -> None:
     said = UncommittedEvents()
-    thought = ChatPhase(phase="model_thought", thinking="a")
-    phases = [ChatPhase(phase="model_called"), ChatPhase(phase="model_waiting", waited_ms=5_000), thought]
-    for n, phase in enumerate(phases):
+    kept = [
+        ChatPhase(phase="model_called"),
+        ChatPhase(phase="model_fallback"),
+        ChatPhase(phase="model_thought", thinking="a"),
+    ]
+    for n, phase in enumerate([*kept, ChatPhase(phase="model_waiting", waited_ms=5_000)]):
         said.add(EventCursor(1, n), phase, 1)
 
-    assert [item.data for item in said.merged()] == [phases[0], thought]
+    assert [item.data for item in said.merged()] == kept

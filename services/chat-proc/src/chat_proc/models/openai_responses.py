@@ -136,9 +136,9 @@ class ReplyReader(StreamedReply):
         match event:
             case ResponseTextDeltaEvent(delta=str(text)) if text:
                 return TextDelta(text)
-            case ResponseRefusalDeltaEvent(delta=str(text)) if text:
+            case ResponseRefusalDeltaEvent(delta=str(text)):
                 self._is_refusal = True
-                return TextDelta(text)
+                return TextDelta(text) if text else None
             case (
                 ResponseReasoningSummaryTextDeltaEvent(delta=str(text))
                 | ResponseReasoningTextDeltaEvent(delta=str(text))

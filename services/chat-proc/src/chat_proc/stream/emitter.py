@@ -167,7 +167,7 @@ class UncommittedEvents:
 
     def add(self, event_id: EventCursor, data: AnyEvent, round_number: int | None) -> None:
         match data:
-            case ChatPhase(phase="model_called" | "model_thought"):
+            case ChatPhase(phase="model_called" | "model_thought" | "model_fallback"):
                 key = round_number, data.type, event_id
             case ChatPhase() | ChatTool():  # a step, or the next phase, is sent instead
                 return
@@ -232,8 +232,9 @@ class Emitter:
         self._needs_rewind = False
         self._closed = False
         self._wake = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        """Wakes `run` for the events that wait for others."""
+        self._timer: asyncio.Handle | None = None
+        """Wakes `run` at `_rings_at_s` for the events that wait for others."""
+        self._rings_at_s = 0.0
         self._text_from_s = 0.0
         """When the next entry with text may begin, in seconds of the loop's time."""
         self._drained = asyncio.Event()
@@ -425,10 +426,10 @@ class Emitter:
         loop = asyncio.get_running_loop()
         if at_s <= loop.time():
             self._wake.set()
-        elif self._timer is None or at_s < self._timer.when():
+        elif self._timer is None or at_s < self._rings_at_s:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(at_s, self._ring)
+            self._timer, self._rings_at_s = loop.call_at(at_s, self._ring), at_s
 
     def _ring(self) -> None:
         self._timer = None
