@@ -1,6 +1,9 @@
 """What a model thinks in tags is separated from its reply, however the reply is cut into pieces."""
 
+from collections.abc import Callable
+
 import pytest
+from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +42,26 @@ def test_a_reply_that_begins_with_a_tag_begins_with_thinking(text: str, thought:
 @given(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.integers(1, 9))
 def test_what_is_read_does_not_depend_on_the_pieces(text: str, size: int) -> None:
     assert read(*(text[at : at + size] for at in range(0, len(text), size))) == read(text)
+
+
+@pytest.mark.parametrize("blanks", [1, 256, 257, 600])
+@pytest.mark.parametrize("text", ["@<think>Two.</think>It is 4.", "<think>Two.@</think>It is 4."])
+def test_many_blanks_do_not_depend_on_the_pieces_either(text: str, blanks: int) -> None:
+    written = text.replace("@", " " * blanks)
+
+    assert read(*written) == read(written)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        repeat(" "),
+        repeat("\n", before="<think>"),
+        repeat("\n", before="<think>Two"),
+        repeat(" ", before="<think>Two</think>"),
+        repeat(" `", before="<think>Two"),
+        repeat("<", before="<think>Two"),
+    ],
+)
+def test_thinking_is_read_in_linear_time(build: Callable[[int], str]) -> None:
+    check_linear(lambda text: read(*text), build, chars=8_000)

@@ -16,6 +16,8 @@ _END = "(?<!`)</think(?:ing)?>"
 """A model that writes about the tag puts it into backticks."""
 _BEGIN_TAG = re.compile(_BEGIN, re.IGNORECASE)
 _END_TAG = re.compile(_END, re.IGNORECASE)
+_MAX_HELD_BLANKS = 256
+"""So many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
 _REASONING = re.compile(
     rf"\s*+(?P<opened>{_BEGIN})?[^<]*+(?>(?:(?:<(?!/?think)|(?<=`)<)[^<]*+)*){_END}\s*+", re.IGNORECASE
 )
@@ -47,8 +49,9 @@ class ThinkTagReader:
             self._begin()
         if self._inside == "thinking":
             pieces += self._think()
-        if self._inside == "after" and (rest := self._held.lstrip()):
-            self._held, self._inside = rest, "text"
+        if self._inside == "after":
+            self._held = self._held.lstrip()
+            self._inside = "text" if self._held else "after"
         if self._inside == "text":
             pieces += self.finish()
         return pieces
@@ -63,7 +66,9 @@ class ThinkTagReader:
     def _begin(self) -> None:
         """Find out whether the reply begins with a tag."""
         begun = self._held.lstrip()
-        if tag := _BEGIN_TAG.match(begun):
+        if len(self._held) - len(begun) > _MAX_HELD_BLANKS:
+            self._inside = "text"
+        elif tag := _BEGIN_TAG.match(begun):
             self._held, self._inside = begun[tag.end() :], "thinking"
         elif not _begins_tag(begun, _BEGINS):
             self._inside = "text"
@@ -73,7 +78,8 @@ class ThinkTagReader:
         if not self._has_thought:
             self._held = self._held.lstrip()
         end = _END_TAG.search(self._held)
-        shown = self._held[: end.start() if end else _count_settled(self._held)].rstrip()
+        settled = end.start() if end else _count_settled(self._held)
+        shown = self._held[: max(len(self._held[:settled].rstrip()), settled - _MAX_HELD_BLANKS)]
         self._held = self._held[end.end() if end else len(shown) :]
         self._inside = "after" if end else "thinking"
         self._has_thought = self._has_thought or bool(shown)
