@@ -22,7 +22,7 @@ from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
 from chat_proc.channels.pieces import ContentText, DecisionPiece, FieldClosed, NotesText
 from chat_proc.channels.reply_parts import MAX_KNOWN_CHARS, AnswerField, CallFields
 
-_FINAL_KINDS = frozenset({"complete", "exit"})
+_ENDING_ACTIONS = frozenset({"complete", "exit"})
 
 
 class ActionStream:
@@ -50,7 +50,7 @@ class ActionStream:
     def head(self) -> ActionHead | None:
         """Whether the action is final or which tool it calls; None until that is written."""
         kind = self._known.get(ACTION_PATH) if ACTION_PATH in self._ended else None
-        if kind in _FINAL_KINDS:
+        if kind in _ENDING_ACTIONS:
             return ActionHead(None)
         if kind == "call_tool" and TOOL_PATH in self._ended:
             return ActionHead(self._known.get(TOOL_PATH, ""))

@@ -32,7 +32,7 @@ MAX_NESTING = 8
 """References within references that a schema of parameters is expanded to."""
 
 
-class ReplyReader(Protocol):
+class CodecReader(Protocol):
     """Reads one reply. Feed it the text, then call `finish` once."""
 
     @property
@@ -68,7 +68,7 @@ class Codec:
 
     def open_reader(
         self, limits: DecisionLimits, sources: Iterable[Source] = (), *, closing: bool = False
-    ) -> ReplyReader:
+    ) -> CodecReader:
         """A reader of one reply. The calls of a `closing` reply are ignored where they have a form of their own."""
         match self.name:
             case "channels":
