@@ -21,6 +21,8 @@ ECHO = "demo.echo"
 PARAMS = {"text": "x"}
 SUM = "The sum of the two numbers is 4."
 HALF = "The sum of the two"
+BARE_QUOTES = 'Press the button "Save" first, then close the window.'
+QUOTED_CALL = 'Send {"tool": "demo.echo", "args": {"text": "x"}} to the server.'
 FIRST = "I will add the two numbers now.\n"
 SHOWN_CHARS = 60
 SPARE_REPLIES = 4
@@ -95,6 +97,12 @@ def _answers_and_calls(codec: CodecName) -> Script:
     if codec == "json":
         return json.dumps({"action": "tool_call", "tool": ECHO, "args": PARAMS, "answer": SUM})
     return [Say(CHANNEL_CALL + CHANNEL_ANSWER)] if codec == "channels" else [Say(SUM), NATIVE]
+
+
+def _write_unescaped(codec: CodecName, text: str) -> Script:
+    if codec == "channels":
+        return f'{ACT}{{"action": "complete", "final_answer": "{text}"}}{CLOSE}'
+    return f'{{"action": "final_answer", "answer": "{text}"}}'
 
 
 def _breaks_arguments(codec: CodecName) -> Script:
@@ -191,6 +199,28 @@ TABLE = (
         ),
         steps=1,
     ),
+    Behaviour(
+        "does not escape quotes in its answer in JSON", (lambda codec: _write_unescaped(codec, BARE_QUOTES), answers)
+    ),
+    Behaviour(
+        "does not escape quotes in its answer in JSON, forever",
+        (lambda codec: _write_unescaped(codec, BARE_QUOTES),) * 4,
+        BARE_QUOTES,
+        "capped",
+    ),
+    Behaviour(
+        "quotes a call in its answer in JSON, unescaped",
+        (lambda codec: _write_unescaped(codec, QUOTED_CALL), answers),
+    ),
+    Behaviour("writes the same answer under two keys", (f'{JSON_ANSWER[:-1]}, "final_answer": "{SUM}"}}',)),
+    Behaviour("answers in JSON and then calls in JSON", (f"{JSON_ANSWER}\n{JSON_CALL}",)),
+    Behaviour(
+        "calls in JSON and then answers in JSON",
+        (f"{JSON_CALL}\n{JSON_ANSWER}", answers),
+        steps=1,
+        steps_under={"channels": 0},
+    ),
+    Behaviour("makes two calls in JSON", (f"{JSON_CALL}\n{JSON_CALL}", answers), steps=2, steps_under={"channels": 0}),
     Behaviour("breaks off in the arguments of a call", (_breaks_arguments, calls, answers), steps=1),
     Behaviour("encodes the arguments of a call twice", (_encodes_arguments_twice, answers), steps=1),
     Behaviour("calls an unknown tool", (lambda codec: call_in(codec, "demo.none", PARAMS), calls, answers), steps=1),

@@ -11,11 +11,17 @@ from turn_harness.replies import answer, call, cut_answer
 DONE = answer("Done.")
 ECHO = "demo.echo"
 RUN = "demo.run"
+FREE = "demo.free"
 CODE = "<channel:code>\nprint(1)\n</channel:code>"
 BROKE_OFF = Fail(ModelFailed("connection reset", retryable=True, partial=True))
 CUT = ("answer_cut",)
 THINKS_TOO_LONG = [Say("<channel:thinking>Hm, "), Finish("length")]
 BAD = "<channel:action>oops</channel:action>"
+ECHO_ACTION = '{"action": "call_tool", "tool_call": {"tool_id": "demo.echo", "params": {"text": "x"}}}'
+FINAL_ACTION = '{"action": "complete", "final_answer": "Done."}'
+QUOTED_CALL = '{"action": "complete", "final_answer": "Send {"tool": "demo.echo", "args": {"text": "x"}} to it."}'
+BARE_QUOTES = '{"action": "complete", "final_answer": "Press "Save", and \\"Close\\"."}'
+DEEP = "[" * 300 + "]" * 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +139,35 @@ CHANNELS = (
 JSON = (
     _repaired("writes no JSON", BAD, "not_json"),
     _repaired("breaks off in its JSON", act('{"action": "call_tool", "tool_call": {"tool_id": '), "not_json"),
-    _repaired("writes two objects in one channel", act('{"action": "exit"} {"action": "exit"}'), "two_objects"),
-    _repaired(
-        "writes text after the object", act('{"action": "exit", "final_answer": null} That is it.'), "text_after_object"
+    _repaired("breaks off after the call in its JSON", act(ECHO_ACTION[:-1] + ', "notes": "I wi'), "not_json"),
+    _repaired("writes two calls in one channel", act(f"{ECHO_ACTION} {ECHO_ACTION}"), "two_objects"),
+    _repaired("writes a call and an answer in one channel", act(ECHO_ACTION + FINAL_ACTION), "two_objects"),
+    Misbehaviour("writes an answer and a call in one channel", (act(FINAL_ACTION + ECHO_ACTION),)),
+    _repaired("writes text after the object", act(ECHO_ACTION + " That is it."), "text_after_object"),
+    _repaired("quotes a call in its answer, without escaping it", act(QUOTED_CALL), "not_json"),
+    _repaired("does not escape quotes in its answer", act(BARE_QUOTES), "not_json"),
+    Misbehaviour(
+        "does not escape quotes in its answer, forever",
+        (act(BARE_QUOTES),) * 4,
+        "capped",
+        'Press "Save", and "Close".',
+        ("not_json",) * 3,
     ),
     Misbehaviour("writes a list with one action", (act('[{"action": "exit", "final_answer": "Done."}]'),)),
     _repaired("writes a list without an action", act('["exit", "Done."]'), "not_an_object"),
-    _repaired("writes a key twice", act('{"action": "call_tool", "action": "call_tool"}'), "duplicate_key"),
-    _repaired("writes an invalid number", act('{"action": "call_tool", "notes": NaN}'), "not_a_number"),
+    _repaired("writes a key twice", act('{"action": "call_tool", ' + ECHO_ACTION[1:]), "duplicate_key"),
+    _repaired("writes an invalid number", act(ECHO_ACTION[:-1] + ', "score": NaN}'), "not_a_number"),
     _repaired("writes a number of 10000 digits", act('{"action": ' + "9" * 10_000 + "}"), "number_too_large"),
-    _repaired("nests its JSON 5000 levels deep", act('{"action": ' + "[" * 5_000 + "]" * 5_000 + "}"), "too_deep"),
+    _repaired(
+        "nests the parameters of a call 300 levels deep",
+        act(f'{{"action": "call_tool", "tool_call": {{"tool_id": "{FREE}", "params": {{"data": {{"x": {DEEP}}}}}}}}}'),
+        "too_deep",
+    ),
+    _repaired(
+        "nests them 300 levels deep in JSON of another form",
+        f'{{"action": "tool_call", "tool": "{FREE}", "args": {{"data": {{"x": {DEEP}}}}}}}',
+        "too_deep",
+    ),
     Misbehaviour(
         "puts its JSON into a code fence", (act('```json\n{"action": "complete", "final_answer": "Done."}\n```'),)
     ),
@@ -417,6 +442,18 @@ FANOUT = (
         call(RUN, {}) + write("files/a.md") + CODE,
         notices=("call_without_code", "code_without_call"),
         calls=("react.write",),
+    ),
+    _fanout(
+        "calls six tools at once in JSON of another form",
+        f'{{"action": "tool_call", "tool": "{ECHO}", "args": {{"text": "x"}}}}\n' * 6,
+        notices=("too_many_actions",) * 2,
+        calls=(ECHO,) * 4,
+    ),
+    _fanout(
+        "answers before it has seen the result, in JSON of another form",
+        f'{{"tool": "{ECHO}", "args": {{"text": "x"}}}}\n{{"action": "final_answer", "answer": "Early."}}',
+        notices=("final_after_work",),
+        calls=(ECHO,),
     ),
     Misbehaviour("answers twice", (DONE + answer("Again."),), notices=("second_final",), fanout=True),
     Misbehaviour("answers and then explores", (DONE + echo(),), notices=("work_after_final",), fanout=True),

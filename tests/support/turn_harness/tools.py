@@ -2,12 +2,21 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from chat_proc.catalog.tool import Strategy, ToolCall, ToolOutcome, ToolSpec
 from everturn.timeline.sources import SourceDraft
 from everturn.turns.model import Effect
+
+
+class FreeParams(BaseModel):
+    """Any JSON at all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: dict[str, Any] = {}
 
 
 class TextParams(BaseModel):
@@ -58,12 +67,13 @@ class DemoTool:
         strategy: Strategy = "unknown",
         in_programs: bool = False,
         requires_approval: bool = False,
+        params: type[BaseModel] = TextParams,
     ) -> None:
         self.spec = ToolSpec(
             tool_id=name,
             summary="Says it again.",
             guide="",
-            params=TextParams,
+            params=params,
             effect=effect,
             strategy=strategy,
             takes_code=takes_code,
@@ -88,7 +98,7 @@ class DemoTool:
         if self.error is not None:
             raise self.error
         self.effects[call.call_id] += 1
-        params = TextParams.model_validate(call.params)
+        params = TextParams.model_validate(call.params) if self.spec.params is TextParams else TextParams()
         return ToolOutcome("ok", f"echo: {params.text}")
 
 

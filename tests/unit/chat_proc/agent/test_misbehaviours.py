@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench
-from turn_harness.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_table
+from turn_harness.misbehaviours import ECHO, FREE, RUN, TABLE, Misbehaviour, render_table
 from turn_harness.replies import answer, cut_answer
-from turn_harness.tools import DemoTool
+from turn_harness.tools import DemoTool, FreeParams
 
 from everturn.events.model import TERMINAL_TYPES, ChatComplete
 from everturn.timeline.blocks import NoticeBody, ToolCallBody
@@ -21,14 +21,18 @@ Generated from `tests/support/turn_harness/misbehaviours.py`; each row is a test
 used is returned to the model as a `react.notice` with the code below and a sentence that says what to fix. The model
 gets two attempts in a row to repair it; a good round resets the count. A third failure leads to one closing call. A
 turn always gets exactly one terminal event. An answer that reached the user is kept, whatever else is wrong with the
-reply.
+reply, unless the JSON that it was read from is broken: then it may be only a part of the answer, and is withdrawn.
 
 """
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.what.replace(" ", "_"))
 async def test_a_turn_with_a_misbehaving_model_ends(row: Misbehaviour) -> None:
-    tools = [DemoTool(ECHO, strategy="exploration"), DemoTool(RUN, strategy="exploitation", takes_code=True)]
+    tools = [
+        DemoTool(ECHO, strategy="exploration"),
+        DemoTool(RUN, strategy="exploitation", takes_code=True),
+        DemoTool(FREE, params=FreeParams),
+    ]
     bench = Bench(*row.replies, tools=tools, limits=row.limits, chunk_chars=row.chunk_chars, fanout=row.fanout)
     await bench.say("Hello.")
 

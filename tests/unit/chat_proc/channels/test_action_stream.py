@@ -1,7 +1,9 @@
 import json
 
+import pytest
+
 from chat_proc.channels.action_stream import ActionStream
-from chat_proc.channels.actions import Action, StreamedAnswer
+from chat_proc.channels.actions import Action, ActionRefusal, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.pieces import AnswerText, ContentText, DecisionPiece, FieldClosed, NotesText
 from everturn.timeline.sources import Source
@@ -75,3 +77,49 @@ def test_an_answer_that_breaks_off_says_so() -> None:
 
     assert pieces == [AnswerText("half", 0), FieldClosed("answer", 0, complete=False)]
     assert not isinstance(action.finish()[1], Action)
+
+
+CALL = '{"action": "call_tool", "tool_call": {"tool_id": "look", "params": {}}}'
+FINAL = '{"action": "complete", "final_answer": "It is 4."}'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (CALL + CALL, "two_objects"),
+        (CALL + FINAL, "two_objects"),
+        (FINAL + CALL, "two_objects"),
+        (CALL + " That is it.", "text_after_object"),
+        ('{"action": "call_tool", ' + CALL[1:], "duplicate_key"),
+        (CALL[:-1] + ', "score": NaN}', "not_a_number"),
+        (CALL[:-1] + ', "score": 1e999}', "number_too_large"),
+        (CALL[:-1] + ', "notes": "I wi', "not_json"),
+        (CALL.replace("{}", '{"a": ' + "[" * 100 + "]" * 100 + "}"), "too_deep"),
+        ('{"action": "complete", "final_answer": "x", ' + CALL[24:], "contradiction"),
+        (f"[{CALL}, {CALL}]", "not_an_object"),
+    ],
+)
+def test_a_refused_action_is_not_replaced_by_what_is_found_in_it(text: str, kind: str) -> None:
+    action = ActionStream(0, CitationReplacer(SOURCES), {"look": "look"})
+    action.feed(text)
+
+    refusal = action.finish()[1]
+    assert isinstance(refusal, ActionRefusal) and refusal.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "is_broken"),
+    [
+        (FINAL, False),
+        (FINAL[:-1], False),
+        (FINAL[:-8], False),
+        (FINAL + CALL, False),
+        (FINAL[:-1] + ', "suggested_followups": "x"}', False),
+        (FINAL.replace("is", 'i"s'), True),
+        (FINAL.replace("is", "i\\s"), True),
+        (FINAL[:-1] + ', "score": NaN}', True),
+        (FINAL[:-1] + ', "final_answer": "Four."}', True),
+    ],
+)
+def test_an_object_is_broken_if_it_is_invalid_before_its_end(text: str, is_broken: bool) -> None:
+    assert stream(text)[0].is_broken == is_broken

@@ -1,6 +1,7 @@
 """What of several actions is shown while they are written, whatever the chunks."""
 
 import json
+from collections.abc import Callable
 from itertools import cycle
 
 import pytest
@@ -32,7 +33,8 @@ def final(text: str, notes: str = "") -> str:
 
 
 def read(reply: str, size: int) -> tuple[list[DecisionPiece], Decision]:
-    stream = DecisionStream(limits=DecisionLimits(code_tools=RULES.code_tools, fanout=RULES))
+    names = {name: name for name in RULES.strategies}
+    stream = DecisionStream(names=names, limits=DecisionLimits(code_tools=RULES.code_tools, fanout=RULES))
     pieces = [piece for start in range(0, len(reply), size) for piece in stream.feed(reply[start : start + size])]
     last, decision = stream.finish()
     return pieces + last, decision
@@ -73,6 +75,60 @@ def test_a_gate_buffers_until_the_action_is_judged(reply: str, texts: list[str],
     assert shown(pieces) == texts
     assert [problem.action_instance for problem in decision.problems] == refused
     assert not decision.fatal_problems
+
+
+CALLS = {
+    "our key": lambda tool_id: json.dumps({"action": "tool_call", "tool": tool_id, "args": {}}),
+    "Hermes": lambda tool_id: json.dumps({"name": tool_id, "arguments": {}}),
+    "LangChain": lambda tool_id: json.dumps({"action": tool_id, "action_input": {}}),
+}
+FRAMES = {"bare": "@", "in a tag": "<tool_call>@</tool_call>", "in a channel": "<channel:action>@</channel:action>"}
+ANSWER = json.dumps({"action": "final_answer", "answer": "Done."})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+@pytest.mark.parametrize("build_call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("written", "texts", "kept", "refused"),
+    [
+        (["look"] * 6, [], ["look"] * 4, [4, 5]),
+        (["look", "write"], [], ["look"], [1]),
+        (["write", "look"], [], ["write", "look"], []),
+        (["other", "look"], [], ["other"], [1]),
+        (["look", "other"], [], ["look"], [1]),
+        (["plan", ""], ["Done."], ["plan", "complete"], []),
+        (["look", ""], [], ["look"], [1]),
+        (["", "plan"], ["Done."], ["complete", "plan"], []),
+        (["", "look"], ["Done."], ["complete"], [1]),
+        (["", ""], ["Done."], ["complete"], [1]),
+    ],
+)
+def test_actions_in_another_form_are_judged_by_the_same_rules(
+    written: list[str],
+    texts: list[str],
+    kept: list[str],
+    refused: list[int],
+    build_call: Callable[[str], str],
+    frame: str,
+    size: int,
+) -> None:
+    actions = [build_call(tool_id) if tool_id else ANSWER for tool_id in written]
+    pieces, decision = read("\n".join(frame.replace("@", action) for action in actions), size)
+
+    assert shown(pieces) == texts
+    assert [action.tool_call.tool_id if action.tool_call else action.action for action in decision.actions] == kept
+    assert [problem.action_instance for problem in decision.problems] == refused
+    assert not decision.fatal_problems
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_an_action_in_another_form_with_an_unknown_tool_is_refused(frame: str) -> None:
+    actions = [CALLS["our key"](tool_id) for tool_id in ("none", "look")]
+    _, decision = read("".join(frame.replace("@", action) for action in actions), 7)
+
+    assert [problem.kind for problem in decision.problems] == ["unknown_tool"]
+    assert len(decision.actions) == 1
 
 
 @pytest.mark.parametrize("size", SIZES)

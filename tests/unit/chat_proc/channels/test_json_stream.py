@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.channels.actions import Decision
-from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits
 from chat_proc.channels.json_stream import JsonStream
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, ThinkingText
 from everturn.models.port import FinishReason
@@ -140,6 +140,86 @@ def test_a_reply_without_an_action_and_without_text_has_a_problem(text: str, rea
 
     assert [problem.kind for problem in decision.fatal_problems] == [kind]
     assert decision.actions == ()
+
+
+BROKEN = '{"action": "final_answer", "answer": "Press "Save" first."}'
+
+
+def test_an_answer_in_an_object_that_is_not_json_is_withdrawn() -> None:
+    pieces, decision = read([BROKEN])
+
+    assert text_of(pieces, AnswerText) == "Press " and isinstance(pieces[-1], AnswerWithdrawn)
+    assert (decision.answer, decision.actions) == (None, ())
+    (problem,) = decision.fatal_problems
+    assert problem.kind == "not_json" and "column 46" in problem.sentence
+
+
+def test_an_answer_in_an_object_that_is_not_json_is_kept_if_the_reply_was_cut() -> None:
+    pieces, decision = read([BROKEN], "length")
+
+    assert not any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
+    assert decision.answer is not None and decision.cut_reason == "length"
+
+
+@pytest.mark.parametrize("end", ["", ', "reasoning": "So', ', "reasoning": "So."'])
+def test_an_answer_in_an_object_that_only_lacks_its_end_is_whole(end: str) -> None:
+    _, decision = read(['{"action": "final_answer", "answer": "It is 4."' + end])
+
+    assert answer_of(decision) == "It is 4." and decision.cut_reason is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"answer": "It is 4.", "final_answer": "It is 4."},
+        {"final_answer": "It is 4.", "answer": "Four."},
+        {"answer": "", "final_answer": "It is 4."},
+        {"answer": None, "final_answer": "It is 4."},
+    ],
+)
+def test_an_answer_under_two_keys_is_one_answer(fields: dict[str, str | None]) -> None:
+    pieces, decision = read([json.dumps({"action": "final_answer", **fields})])
+
+    assert text_of(pieces, AnswerText) == answer_of(decision) == "It is 4."
+
+
+def say(text: str) -> str:
+    return json.dumps({"action": "tool_call", "tool": "react.read", "args": {"paths": [text]}})
+
+
+@pytest.mark.parametrize(
+    ("objects", "calls", "answer", "problems"),
+    [
+        ([say("a"), say("b")], ["a", "b"], None, []),
+        ([say("a")] * (MAX_CALLS + 2), ["a"] * MAX_CALLS, None, ["too_many_actions"]),
+        ([say("a"), json.dumps(ANSWER)], ["a"], None, ["answer_with_call"]),
+        ([json.dumps(ANSWER), say("a")], [], ANSWER["answer"], ["two_actions"]),
+        ([say("a"), BROKEN], ["a"], None, ["not_json"]),
+    ],
+)
+def test_of_several_actions_the_rest_is_named(
+    objects: list[str], calls: list[str], answer: str | None, problems: list[str]
+) -> None:
+    pieces, decision = read(["\n".join(objects)])
+
+    made = [action.tool_call.params["paths"] for action in decision.actions if action.tool_call]
+    assert made == [[each] for each in calls]
+    assert (text_of(pieces, AnswerText) or None) == answer
+    assert [(problem.kind, problem.fatal) for problem in decision.problems] == [(kind, False) for kind in problems]
+
+
+def test_an_answer_that_was_only_thought_is_withdrawn_when_a_call_follows() -> None:
+    pieces, decision = read([f"{json.dumps(ANSWER)}</think>\n{say('a')}"])
+
+    assert isinstance(pieces[-1], AnswerWithdrawn)
+    assert (decision.answer, len(decision.actions)) == (None, 1)
+
+
+def test_of_a_closing_reply_only_the_answer_counts() -> None:
+    stream = JsonStream(limits=DecisionLimits(), ignores_calls=True)
+    stream.feed(f"{say('a')}\n{json.dumps(ANSWER)}")
+
+    assert answer_of(stream.finish()[1]) == ANSWER["answer"]
 
 
 REPLIES = [

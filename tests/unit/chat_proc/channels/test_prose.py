@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
+from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from chat_proc.channels.actions import Decision
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece
-from chat_proc.channels.prose import read_usable_text
+from chat_proc.channels.prose import read_usable_text, recover_answer
 
 CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "t", "params": {}}}</channel:action>'
 DONE = '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
@@ -112,3 +113,31 @@ def test_an_action_that_breaks_off_after_prose_is_not_an_answer() -> None:
     pieces, decision = read(['I will read it.\n{"action": "tool_call", "tool": "react.re'])
 
     assert shown(pieces) == "" and decision.actions == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('{"action": "final_answer", "answer": "Press "Save" first."}', 'Press "Save" first.'),
+        ('```json\n{"action": "final_answer", "answer": "Press "Save"."}\n```', 'Press "Save".'),
+        ('{"action": "final_answer", "answer": "Press "Save".\\nThen "Close"."}', 'Press "Save".\nThen "Close".'),
+        ('{"action": "final_answer", "answer": "\\"C:\\new\\x" \\u00e9"}', '"C:\new\\x" \u00e9'),
+        ('{"action": "complete", "notes": "Done.", "final_answer": "Press "Save"."}', 'Press "Save".'),
+        ('{"action": "final_answer", "answer": "Press "Save".", "reasoning": "It is"}', 'Press "Save".'),
+        ('<channel:action>{"action": "exit", "final_answer": "A "b"."}</channel:action>', 'A "b".'),
+        ('{"action": "tool_call", "tool": "say", "args": {"answer": "Press "Save"."}}', ""),
+        ('I would send {"action": "final_answer", "answer": "Press "Save"."}', ""),
+        ('{"action": "final_answer", "answer": "Press "Save', ""),
+        ('Press "Save".', ""),
+        ("", ""),
+    ],
+)
+def test_an_answer_that_is_not_escaped_is_recovered(text: str, answer: str) -> None:
+    assert recover_answer(text) == answer
+
+
+@pytest.mark.parametrize("unit", ['"', '" ', '", "notes"', "\\", '"}'])
+def test_an_answer_is_recovered_in_linear_time(unit: str) -> None:
+    check_linear(
+        recover_answer, repeat(unit, before='{"action": "final_answer", "answer": "', after='x"}'), chars=20_000
+    )

@@ -85,6 +85,43 @@ def test_json_in_a_reply(text: str, kind: str, codec: CodecName, outcome: str) -
         assert bool(decision.fatal_problems) == (outcome == N)
 
 
+UNESCAPED = 'To delete it, I would send {"tool": "react.read", "args": {}} as the action.'
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"action": "final_answer", "answer": "{UNESCAPED}"}}',
+        f'{{"action": "complete", "final_answer": "{UNESCAPED}"}}',
+        f'{{action: "final_answer", answer: "{UNESCAPED}"}}',
+        f'```json\n{{"action": "final_answer", "answer": "{UNESCAPED}"}}\n```',
+        f'<think>Hm.</think>{{"action": "final_answer", "answer": "{UNESCAPED}"}}',
+        f'<tool_call>{{"name": "react.read", "arguments": {{"text": "{UNESCAPED}"}}}}</tool_call>',
+        f'I would say:\n{{"action": "final_answer", "answer": "{UNESCAPED}"}}',
+        f'I say: {{"action": "final_answer", "answer": "\n{KINDS["our call"]}"}}',
+        f'["{UNESCAPED}"]',
+        f'```json\n["{UNESCAPED}"]\n```',
+        f'<channel:action>{{"action": "complete", "final_answer": "{UNESCAPED}"}}</channel:action>',
+        f"<p>{UNESCAPED}</p>",
+        '{"action": "complete", "note": ' + KINDS["our call"],
+        f'{{"a": 1}}\n{{"action": "final_answer", "answer": "{UNESCAPED}"}}',
+    ],
+)
+def test_a_call_inside_json_that_cannot_be_read_never_runs(codec: CodecName, text: str) -> None:
+    _, decision = read(codec, [text])
+
+    assert [action.tool_call for action in decision.actions if action.tool_call] == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_call_before_json_that_cannot_be_read_runs_and_the_rest_is_named(codec: CodecName) -> None:
+    _, decision = read(codec, [f'{KINDS["our call"]}\n{{"action": "final_answer", "answer": "{UNESCAPED}"}}'])
+
+    assert len(decision.actions) == 1 and decision.actions[0].tool_call
+    assert [problem.kind for problem in decision.problems] == ["two_actions" if codec == "channels" else "not_json"]
+
+
 def read(codec: CodecName, chunks: Sequence[str]) -> tuple[str, Decision]:
     """The answer that a client has at the end, and the decision."""
     reader = Codec(codec, "", "", (), NAMES).open_reader(DecisionLimits())

@@ -103,6 +103,10 @@ def test_an_answer_that_can_go_on_is_cut_with_its_reply(codec: CodecName, text: 
         repeat('{"a": '),
         repeat('\n{"action": "tool_call" ', before="The answer is this."),
         repeat("```json\n"),
+        repeat(" ", before="```json\n"),
+        repeat("\n", before="<think>The answer is this."),
+        repeat(" ", before='{"action": "final_answer", "answer": "The answer is this.'),
+        repeat('{"action": "tool_call", "tool": "react.read", "args": {}}\n'),
     ],
 )
 def test_a_reply_is_read_in_linear_time(codec: CodecName, build: Callable[[int], str]) -> None:

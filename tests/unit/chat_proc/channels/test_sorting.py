@@ -21,7 +21,8 @@ def call(tool_id: str, **params: object) -> str:
 
 
 def read(reply: str) -> Decision:
-    stream = DecisionStream(limits=DecisionLimits(code_tools=RULES.code_tools, fanout=RULES))
+    names = {name: name for name in (*RULES.strategies, "none")}
+    stream = DecisionStream(names=names, limits=DecisionLimits(code_tools=RULES.code_tools, fanout=RULES))
     stream.feed(reply)
     return stream.finish()[1]
 
@@ -66,6 +67,19 @@ def test_what_can_run_by_itself_is_kept_and_the_rest_is_named(
 
     assert tools(decision) == kept
     assert kinds(decision) == problems
+
+
+@pytest.mark.parametrize("frame", ["@", "<channel:action>@</channel:action>"])
+def test_programs_and_paths_of_json_in_another_form_are_checked_too(frame: str) -> None:
+    def act(tool_id: str, **params: object) -> str:
+        return frame.replace("@", json.dumps({"tool": tool_id, "args": params}))
+
+    same_path = read(act("write", path="a") + act("patch", path="./a"))
+    assert (tools(same_path), kinds(same_path)) == (["write"], [("same_path", False)])
+    if frame == "@":
+        programs = read(act("none") + act("run", code="print()") + act("run", code="print(2)"))
+        assert (tools(programs), programs.programs) == (["run"], (Program("print()\n", 0),))
+        assert kinds(programs) == [("unknown_tool", False), ("second_program", False)]
 
 
 def test_a_program_that_writes_what_another_action_writes_is_refused() -> None:

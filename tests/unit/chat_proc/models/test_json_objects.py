@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.json_values import extract_json
+from chat_proc.models.json_values import MAX_DEPTH, extract_json
 
 texts = st.text(max_size=60)
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -54,6 +54,14 @@ def test_objects_are_found_in_order(text: str, found: list[object]) -> None:
     assert list(extract_json(text)) == found
 
 
+@pytest.mark.parametrize(("depth", "count"), [(MAX_DEPTH, 2), (MAX_DEPTH + 1, 1), (300, 1), (5_000, 0)])
+def test_an_object_that_is_nested_too_deeply_is_passed_over(depth: int, count: int) -> None:
+    """The search ends at one that is deeper than Python can read."""
+    deep = '{"a":' * depth + "1" + "}" * depth
+
+    assert len(list(extract_json(f'{deep} {{"b": "{"{" * 100}"}}'))) == count
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -69,6 +77,7 @@ def test_objects_are_found_in_order(text: str, found: list[object]) -> None:
         "<think>",
         "{ ",
         '{"a":' * 500 + "1",
+        '{"a":' * 500 + "1" + "}" * 500,
     ],
 )
 def test_a_text_of_200_kb_that_resembles_json_takes_bounded_time(piece: str) -> None:

@@ -24,7 +24,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
-from chat_proc.channels.prose import read_usable_text
+from chat_proc.channels.prose import read_usable_text, recover_answer
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
@@ -159,7 +159,8 @@ def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAns
     text = next((action.final_answer for action in decision.actions if action.final_answer), None)
     cut_reason = None
     if not text:
-        text, cut_reason = read_usable_text(decision.outside), decision.stopped_by
+        text = read_usable_text(decision.outside) or recover_answer(decision.raw)
+        cut_reason = decision.stopped_by
     shown, used = cite_text(sources, text), find_used_sids(sources, text)
     return GiveAnswer(text, shown, used_sids=used, summary=decision.summary, cut_reason=cut_reason if text else None)
 
@@ -178,8 +179,9 @@ def find_usable_text(turn_blocks: Sequence[Block]) -> str:
         match block.body:
             case AttemptBody() as attempt:
                 return attempt.shown or attempt.text
-            case RawDecisionBody(code="no_channel", text=raw):
-                if usable := read_usable_text(raw):
+            case RawDecisionBody(code=code, text=raw):
+                usable = read_usable_text(raw) if code == "no_channel" else recover_answer(raw)
+                if usable:
                     return usable
             case _:
                 """Holds no answer."""

@@ -6,9 +6,11 @@ from types import MappingProxyType
 from chat_proc.channels.actions import (
     ACTION_PATH,
     ANSWER_PATH,
+    FORM_PROBLEMS,
     NOTES_PATH,
     PARAMS_PATH,
     TOOL_PATH,
+    UNREADABLE,
     Action,
     ActionHead,
     ActionJudge,
@@ -40,6 +42,12 @@ class ActionStream:
         self._known: dict[Path, str] = {}
         self._ended: set[Path] = set()
         self._has_notes = False
+        self._is_broken = False
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the object is invalid, and not because the text ended inside it. Known once the channel has ended."""
+        return self._is_broken
 
     @property
     def answer(self) -> StreamedAnswer | None:
@@ -61,10 +69,13 @@ class ActionStream:
         return [shown for piece in self._reader.feed(text) for shown in self._read(piece)]
 
     def finish(self) -> tuple[list[DecisionPiece], Action | ActionRefusal]:
-        """End the channel."""
+        """End the channel. A valid object, alone or in a list, can be an action in another form."""
+        ended = self._reader.is_over
         pieces, action = self._reader.finish()
-        if isinstance(action, ActionRefusal) and (others := find_json_actions(self._reader.text, self._names)):
-            action = others[0]
+        if isinstance(action, ActionRefusal):
+            self._is_broken = ended and action.kind in UNREADABLE
+            others = find_json_actions(self._reader.text, self._names) if action.kind in FORM_PROBLEMS else ()
+            action = others[0] if len(others) == 1 else action
         return [shown for piece in pieces for shown in self._read(piece)], action
 
     def _read(self, piece: FieldPiece) -> list[DecisionPiece]:
@@ -97,7 +108,8 @@ class ActionStream:
 
 
 class GatedAction:
-    """The gate of one action while it is written: its texts are shown only once the judge has accepted it.
+    """The gate of one action while it is written: its texts are shown only once the judge has accepted it. An action in
+    another form than that of a channel is judged at its end.
 
     Used like an ActionStream. The first action follows no other, so its notes need not wait for its tool.
     """
@@ -112,6 +124,11 @@ class GatedAction:
         self._held: list[DecisionPiece] = []
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the object is invalid."""
+        return self._stream.is_broken
+
+    @property
     def answer(self) -> StreamedAnswer | None:
         """The streamed part of the answer."""
         return self._stream.answer if self._is_judged and self._refusal is None else None
@@ -123,14 +140,14 @@ class GatedAction:
     def finish(self) -> tuple[list[DecisionPiece], Action | ActionRefusal]:
         """End the channel. An action that was not accepted is a refusal, even if it is valid."""
         pieces, reading = self._stream.finish()
+        if self._stream.head is None and isinstance(reading, Action):
+            self._judge_head(reading.head)
         shown = self._let_pass(pieces)
         return shown, reading if self._refusal is None or isinstance(reading, ActionRefusal) else self._refusal
 
     def _let_pass(self, pieces: list[DecisionPiece]) -> list[DecisionPiece]:
-        head = None if self._is_judged else self._stream.head
-        if head is not None:
-            self._is_judged = True
-            self._refusal = self._judge.judge(head)
+        if not self._is_judged and self._stream.head is not None:
+            self._judge_head(self._stream.head)
         if self._refusal is not None:
             return []
         if self._waits and not self._is_judged:
@@ -138,6 +155,10 @@ class GatedAction:
             return []
         passing, self._held = [*self._held, *pieces], []
         return [piece for piece in passing if self._may_show(piece, self._stream.head)]
+
+    def _judge_head(self, head: ActionHead) -> None:
+        self._is_judged = True
+        self._refusal = self._judge.judge(head)
 
     def _may_show(self, piece: DecisionPiece, head: ActionHead | None) -> bool:
         if not isinstance(piece, ContentText):

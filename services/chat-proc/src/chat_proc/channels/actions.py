@@ -82,6 +82,13 @@ _JSON_SENTENCES: Mapping[JsonFault, str] = {
     "too_deep": "The action is nested too deeply ({detail}). Reduce the nesting of its parameters.",
 }
 
+UNREADABLE: frozenset[ProblemKind] = frozenset(
+    {"not_json", "duplicate_key", "not_a_number", "number_too_large", "too_deep"}
+)
+"""The object is not valid, so an answer that was read from it may be only a part of what the model meant."""
+FORM_PROBLEMS: frozenset[ProblemKind] = frozenset({"not_an_object", "missing_field", "wrong_type", "unknown_action"})
+"""The text is JSON, but not an action in the form of a channel: it may be one in another form."""
+
 MAX_ACTIONS = 4
 """Maximum per reply. They can't depend on each other's results, so more of them would be guesses."""
 _TURN_FOLDER = re.compile(r"(?:fi:)?(?:turn_[^/.]*[./])?")
@@ -109,6 +116,11 @@ class Action:
     final_answer: str | None = None
     suggested_followups: tuple[str, ...] | None = None
     dropped_answer: bool = False
+
+    @property
+    def head(self) -> "ActionHead":
+        """What it is judged by."""
+        return ActionHead(None if self.tool_call is None else self.tool_call.tool_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +221,11 @@ class ActionReader:
     def text(self) -> str:
         """What was fed so far."""
         return "".join(self._written)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the object has ended, or is found to be invalid."""
+        return self._fields.is_over
 
 
 def read_action(text: str) -> Action | ActionRefusal:

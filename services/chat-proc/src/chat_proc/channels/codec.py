@@ -69,14 +69,14 @@ class Codec:
     def open_reader(
         self, limits: DecisionLimits, sources: Iterable[Source] = (), *, closing: bool = False
     ) -> CodecReader:
-        """A reader of one reply. The calls of a `closing` reply are ignored where they have a form of their own."""
+        """A reader of one reply. Of a `closing` reply, only the answer counts."""
         match self.name:
             case "channels":
                 return DecisionStream(names=self.tool_ids, sources=sources, limits=limits)
             case "native":
                 return NativeStream(names=self.tool_ids, sources=sources, limits=limits, ignores_calls=closing)
             case "json":
-                return JsonStream(names=self.tool_ids, sources=sources, limits=limits)
+                return JsonStream(names=self.tool_ids, sources=sources, limits=limits, ignores_calls=closing)
 
 
 def build_native_names(tool_ids: Collection[str]) -> dict[str, str]:

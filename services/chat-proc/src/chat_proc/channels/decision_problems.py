@@ -30,6 +30,16 @@ _NO_CHANNEL = Problem(
     'then <channel:action>{"action": ...}</channel:action>.',
 )
 
+_ANSWER_WITH_CALL = Problem(
+    "answer_with_call", "A final_answer next to a tool call was dropped. Answer in a later round.", fatal=False
+)
+_AFTER_ANSWER = Problem(
+    "two_actions",
+    "The reply has more than one action. It begins with an answer, so the others were not run.",
+    fatal=False,
+    action_instance=1,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimits:
@@ -188,7 +198,7 @@ def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
 
 def _problems_of_the_rest(facts: ReplyFacts) -> Iterator[Problem]:
     if any(action.dropped_answer for action in _actions(facts)):
-        yield _remark("answer_with_call", "A final_answer next to a tool call was dropped. Answer in a later round.")
+        yield _ANSWER_WITH_CALL
     if facts.summary and not any(action.action != "call_tool" for action in _actions(facts)):
         yield _remark("summary_without_final", "The summary was dropped. Write it only with the final action.")
 
@@ -203,6 +213,36 @@ def _takes_program(action: Action, limits: DecisionLimits) -> bool:
 
 def _remark(kind: ProblemKind, sentence: str) -> Problem:
     return Problem(kind, sentence, fatal=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The actions of a reply that count, as indexes of its valid ones, and what the model learns about the others."""
+
+    indexes: Sequence[int]
+    problems: tuple[Problem, ...] = ()
+
+
+def choose_actions(readings: Sequence[Action | ActionRefusal], *, ignores_calls: bool = False) -> Chosen:
+    """The actions of a reply in a form that has no rules for several: its answer if that comes first, otherwise all its
+    calls up to MAX_CALLS. An answer never comes with a call."""
+    actions = [reading for reading in readings if isinstance(reading, Action)]
+    answers = [index for index, action in enumerate(actions) if action.tool_call is None]
+    calls = [index for index, action in enumerate(actions) if action.tool_call is not None]
+    if ignores_calls:
+        return Chosen(answers[:1])
+    if answers[:1] == [0]:
+        return Chosen(answers[:1], (_AFTER_ANSWER,) if len(readings) > 1 else ())
+    problems = [
+        Problem(reading.kind, reading.sentence, fatal=False, action_instance=instance)
+        for instance, reading in enumerate(readings)
+        if isinstance(reading, ActionRefusal)
+    ]
+    if answers or any(action.dropped_answer for action in actions):
+        problems.append(_ANSWER_WITH_CALL)
+    if len(calls) > MAX_CALLS:
+        problems.append(build_calls_problem(len(calls) - MAX_CALLS))
+    return Chosen(calls[:MAX_CALLS], tuple(problems))
 
 
 def build_calls_problem(refused: int) -> Problem:

@@ -1,6 +1,7 @@
 """Parses one reply of the deciding model: pieces to show while it is written, and the `Decision` at its end."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
@@ -27,7 +28,7 @@ from chat_proc.channels.parser import (
     Piece,
     TagTable,
 )
-from chat_proc.channels.pieces import CodeText, DecisionPiece, ThinkingText
+from chat_proc.channels.pieces import AnswerWithdrawn, CodeText, DecisionPiece, ThinkingText
 from chat_proc.channels.prose import has_own_keys, read_usable_text, unfence
 from chat_proc.channels.reply_parts import ProseAnswer, ReplyText, cite_answer, clean_program, show_whole
 from everturn.models.port import FinishReason
@@ -74,6 +75,7 @@ class DecisionStream:
         self._thinking_capped = False
         self._outside_chars_left = limits.max_outside_chars
         self._is_refused = False
+        self._is_cut = False
         self._outside: list[str] = []
         self._prose: ProseAnswer | None = ProseAnswer(CitationReplacer(self._sources))
         self._texts: list[str] = []
@@ -99,6 +101,11 @@ class DecisionStream:
         refused = self._is_refused and self._limits.stops_early
         return self._text.is_capped or refused or self._outside_chars_left < 0
 
+    @property
+    def readings(self) -> Sequence[Action | ActionRefusal]:
+        """The actions so far, valid or not, in order."""
+        return self._readings
+
     def feed(self, text: str) -> list[DecisionPiece]:
         """Return the pieces that `text` adds; nothing once the reply is over."""
         if self.is_over:
@@ -115,10 +122,10 @@ class DecisionStream:
 
         `interrupted` means that the reply did not come to its end: a person stopped it, or its provider failed.
         """
-        cut = interrupted or reason != "stop" or self.is_over
-        pieces = self._read_all(self._parser.finish(cut=cut))
+        self._is_cut = interrupted or reason != "stop" or self.is_over
+        pieces = self._read_all(self._parser.finish(cut=self._is_cut))
         if not self._readings:
-            pieces += self._read_without_action(complete=not cut)
+            pieces += self._read_without_action(complete=not self._is_cut)
         return pieces, self._build_decision(reason)
 
     def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:
@@ -162,8 +169,8 @@ class DecisionStream:
         outside, prose = "".join(self._outside), self._prose
         if prose is None:
             return []
-        if not self._in_answer_channel and (actions := find_json_actions(outside, self._names)):
-            return self._take_actions(actions)
+        if not self._in_answer_channel and (readings := find_json_actions(outside, self._names)):
+            return self._take_readings(readings)
         pieces, self._answer = prose.finish(complete=complete)
         written = "".join(self._answer_texts) if self._in_answer_channel else outside
         if self._answer is None and not prose.is_settled and (usable := read_usable_text(written)):
@@ -173,18 +180,28 @@ class DecisionStream:
             self._take_refused_action(unfence(outside))
         return pieces
 
-    def _take_actions(self, actions: Iterable[Action]) -> list[DecisionPiece]:
+    def _take_readings(self, readings: Iterable[Action | ActionRefusal]) -> list[DecisionPiece]:
+        """Take the actions that a text has as JSON. The rules for several are those of channels."""
         pieces = self._withdraw_prose()
         self._any_channel = True
         self._outside.clear()
-        for index, action in enumerate(actions):
-            if action.final_answer is not None:
-                self._answer = cite_answer(self._sources, action.final_answer)
-                pieces += show_whole(self._answer)
-            bare, code = take_program(action, self._limits.code_tools)
-            self._programs += [] if code is None else [Program(clean_program(code), index)]
-            self._readings.append(bare)
+        for written in readings:
+            reading = written
+            if self._judge is not None and isinstance(written, Action):
+                reading = self._judge.judge(written.head) or written
+            if isinstance(reading, Action):
+                reading, code = take_program(reading, self._limits.code_tools)
+                self._programs += [] if code is None else [Program(clean_program(code), len(self._actions()))]
+                pieces += self._show_answer(reading, len(self._readings))
+            self._readings.append(reading)
         return pieces
+
+    def _show_answer(self, action: Action, instance: int) -> list[DecisionPiece]:
+        """The answer of an action in another form than that of a channel, which is known only at its end."""
+        if self._answer is not None or action.final_answer is None or not self._may_stream(instance):
+            return []
+        self._answer = cite_answer(self._sources, action.final_answer)
+        return show_whole(self._answer, instance)
 
     def _take_refused_action(self, text: str) -> None:
         """Read a reply that is an invalid action without its channel, so that the model learns what is wrong with
@@ -264,16 +281,17 @@ class DecisionStream:
         if self._action is None:
             return ()
         pieces, reading = self._action.finish()
+        answer, is_broken = self._action.answer, self._action.is_broken
         self._readings.append(reading)
-        self._answer = self._answer or self._action.answer
         self._action = None
         if not self._may_stream(instance):
             return ()
-        if self._answer is None and isinstance(reading, Action) and reading.final_answer is not None:
-            # In another form than that of a channel, the answer is known only now.
-            self._answer = cite_answer(self._sources, reading.final_answer)
-            return [*pieces, *show_whole(self._answer, instance)]
-        return pieces
+        if answer is not None and is_broken:
+            if not self._is_cut:
+                return [*pieces, AnswerWithdrawn()]
+            answer = replace(answer, complete=False)
+        self._answer = self._answer or answer
+        return [*pieces, *(self._show_answer(reading, instance) if isinstance(reading, Action) else ())]
 
     def _close_code(self, text: str, *, complete: bool) -> None:
         program = clean_program(text)

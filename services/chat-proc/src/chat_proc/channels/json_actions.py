@@ -5,23 +5,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from chat_proc.channels.actions import Action, ToolCall, read_params, try_build_action
+from chat_proc.channels.actions import Action, ActionRefusal, ToolCall, read_params, try_build_action
 from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
-from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, extract_json, read_json
+from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_objects
 from chat_proc.models.think_tags import drop_reasoning
 from everturn.timeline.forms import CODE_PARAM
 
 FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})
+"""What models write as the kind of a final action, in any form."""
 CALL_KINDS = frozenset({"tool_call", "call_tool", "tool"})
 TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
 
-_BEGINS_AS_ACTION = re.compile(r"[{\[<]|`{3}|`[^`]*`\Z")
-"""JSON, a tag or a fence at the beginning of a text, or code that is all of it: an action in it is not quoted."""
+_BEGINS_AS_ACTION = re.compile(r"(?>(?:<[\w:|-]{1,32}>\s*+)?)(?>(?:`{3,}+[\w+.-]*+\s*+)?)\[?\s*+\{|`[^`]*`\Z")
+"""An object at the beginning of a text, bare or in a tag, a fence or a list, or code that is all of it: an action in it
+is not quoted."""
 _BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
-_ENDS_WITH_OBJECT = re.compile(r"\}\]?(?P<closers>(?>(?:\s|`{3}|</[\w:]{1,32}>)*))\Z")
+_CLOSERS = re.compile(r"(?>(?:[\s}\]]|`{3}|</[\w:]{1,32}>)*)\Z")
+"""What may follow the last object of a reply."""
 
 
 def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> Action | None:
@@ -35,9 +38,9 @@ def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> 
     if tool is None and kind and kind not in FINAL_KINDS | CALL_KINDS:
         tool = written_kind
     answers = (*ANSWER_KEYS, "action_input") if kind in FINAL_KINDS else ANSWER_KEYS
-    answer = next((fields[name] for name in answers if isinstance(fields.get(name), str)), None)
-    if isinstance(answer, str) and answer.strip() and (kind in FINAL_KINDS or tool is None):
-        return Action("complete", final_answer=answer)
+    written = [each for name in answers if isinstance(each := fields.get(name), str) and each.strip()]
+    if written and (kind in FINAL_KINDS or tool is None):
+        return Action("complete", final_answer=written[0])
     if not isinstance(tool, str) or kind in FINAL_KINDS:
         return None
     given = [call[name] for name in ARGUMENT_KEYS if name in call]
@@ -47,27 +50,36 @@ def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> 
     return None if params is None else _resolve(Action("call_tool", tool_call=ToolCall(tool, params)), names)
 
 
-def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action, ...]:
-    """The actions that a reply contains as JSON: its calls, or else its final action. JSON that may be meant as part of
-    an answer is not an action.
+def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | ActionRefusal, ...]:
+    """The actions that a reply contains as JSON, in order; empty if it has none. JSON that may be meant as part of an
+    answer is not an action, nor is anything inside or after an object that can't be read; why it can't comes last.
 
     A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply: a
     model may quote one that it has read. An example in a code fence at the end counts only with that key.
     """
-    text, is_example = drop_reasoning(text).strip(), False
-    if not _BEGINS_AS_ACTION.match(text) and not has_own_markup(text):
-        begin, end = _BEGINS_OBJECT.search(text), _ENDS_WITH_OBJECT.search(text)
-        if begin is None or end is None:
-            return ()
-        text, is_example = text[begin.start() :], "```" in end["closers"]
+    text = drop_reasoning(text).strip()
+    in_prose = not _BEGINS_AS_ACTION.match(text) and not has_own_markup(text)
+    if in_prose:
+        begin = _BEGINS_OBJECT.search(text)
+        text = text[begin.start() :] if begin else ""
+    found, refused, end = list[Mapping[str, object]](), list[ActionRefusal](), 0
+    for each in read_objects(text):
+        if isinstance(each, JsonRefusal):
+            refused.append(_refuse(each))
+        else:
+            found.append(each[0])
+            end = each[1]
+    closers = _CLOSERS.match(text, end)
+    if in_prose and (refused or not closers):
+        return ()
+    is_example = in_prose and closers is not None and "```" in closers[0]
     actions = [
         action
-        for fields in _find_objects(text)
+        for fields in found
         if (action := read_json_action(fields, names)) is not None
         and _is_meant(fields, action, names, is_example=is_example)
     ]
-    calls = tuple(action for action in actions if action.tool_call is not None)
-    return calls or tuple(actions[:1])
+    return (*actions, *refused) if actions else ()
 
 
 def read_text_before_actions(text: str) -> str:
@@ -85,11 +97,9 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
     return replace(action, tool_call=ToolCall(call.tool_id, params)), code
 
 
-def _find_objects(text: str) -> list[Mapping[str, object]]:
-    read = read_json(text)
-    if not isinstance(read, JsonRefusal) and (fields := as_object(read.value)) is not None:
-        return [fields]
-    return list(extract_json(text))
+def _refuse(refusal: JsonRefusal) -> ActionRefusal:
+    sentence = f"A further JSON object of the reply can't be read ({refusal.detail}). Write it again, as valid JSON."
+    return ActionRefusal(refusal.fault, sentence)
 
 
 def _is_meant(fields: Mapping[str, object], action: Action, names: Mapping[str, str], *, is_example: bool) -> bool:

@@ -4,12 +4,13 @@ The codec `json` is for models that can neither write channels nor make native t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
-from chat_proc.channels.actions import Action, Decision, Problem, Program
+from chat_proc.channels.actions import Action, ActionRefusal, Decision, Problem, Program
 from chat_proc.channels.citations import CitationReplacer
-from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.decision_problems import DecisionLimits, choose_actions
 from chat_proc.channels.json_actions import (
     ARGUMENT_KEYS,
     FINAL_KINDS,
@@ -21,7 +22,7 @@ from chat_proc.channels.json_actions import (
 )
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, JsonFieldReader, Path
 from chat_proc.channels.other_forms import TextReply, decide_answer
-from chat_proc.channels.pieces import DecisionPiece, ThinkingText
+from chat_proc.channels.pieces import AnswerWithdrawn, DecisionPiece, ThinkingText
 from chat_proc.channels.prose import ANSWER_KEYS, read_usable_text
 from chat_proc.channels.reply_parts import (
     MAX_KNOWN_CHARS,
@@ -48,7 +49,8 @@ class JsonStream:
         {"action": "tool_call", "tool": "react.read", "args": {"paths": ["fi:..."]}, "reasoning": "..."}
         {"action": "final_answer", "answer": "...", "reasoning": "..."}
 
-    A reply that holds no object is the answer. One with text before its object is a reply with an object.
+    A reply that holds no object is the answer. One with text before its object is a reply with an object. Of several
+    actions, those count that `choose_actions` names; with `ignores_calls`, only an answer does.
     """
 
     def __init__(
@@ -57,13 +59,24 @@ class JsonStream:
         names: Mapping[str, str] = MappingProxyType({}),
         sources: Iterable[Source] = (),
         limits: DecisionLimits,
+        ignores_calls: bool = False,
     ) -> None:
         self._names = names
         self._limits = limits
-        self._reply = TextReply(names, sources, limits, unusable=_UNUSABLE, wanted=f"Reply with {_SHAPE}.")
+        self._ignores_calls = ignores_calls
+        self._reply = TextReply(
+            names,
+            sources,
+            limits,
+            unusable=_UNUSABLE,
+            wanted=f"Reply with {_SHAPE}.",
+            ignores_calls=ignores_calls,
+        )
         self._fields = JsonFieldReader(_is_streamed, strings_only=True)
         self._call = CallFields(0, code_tools=limits.code_tools)
         self._answer = AnswerField(CitationReplacer(self._reply.sources))
+        self._answer_key = ""
+        """The first key of an answer that has a text; another one would double it."""
         self._kind = ""
         self._tools: dict[str, str] = {}
         self._reasoning: list[str] = []
@@ -85,26 +98,27 @@ class JsonStream:
 
         `interrupted` means that the reply did not come to its end: a person stopped it, or its provider failed.
         """
-        raw, pieces = self._reply.text.raw, self._read_fields(self._fields.finish())
+        raw, is_over = self._reply.text.raw, self._fields.is_over
+        pieces = self._read_fields(self._fields.finish())
         is_object = _OBJECT_BEGINS.match(raw) is not None
-        action = self._find_action(raw) if is_object or not _CHANNEL.search(raw) else None
-        if action is not None:
+        readings = self._find_actions(raw) if is_object or not _CHANNEL.search(raw) else ()
+        if readings:
             pieces += [] if is_object else self._withdraw_prose(raw)
-            last, decision = self._decide(raw, action, self._reply.text.find_stop(reason))
+            last, decision = self._decide(raw, readings, self._reply.text.find_stop(reason))
         elif is_object:
-            last, decision = [], self._decide_without_action(raw, reason)
+            last, decision = self._decide_without_action(raw, reason, interrupted=interrupted, is_over=is_over)
         else:
             last, decision = self._reply.finish(reason, interrupted=interrupted)
         return [*pieces, *last], decision
 
-    def _find_action(self, text: str) -> Action | None:
-        """The action of a reply that is one object, in a fence or not, or that ends with one. Any other object may be
-        quoted."""
+    def _find_actions(self, text: str) -> Sequence[Action | ActionRefusal]:
+        """The action of a reply that is one object, in a fence or not, or else those that `find_json_actions` finds."""
         read = read_json(text)
-        if not isinstance(read, JsonRefusal):
-            fields = as_object(read.value)
-            return None if fields is None else read_json_action(fields, self._names)
-        return next(iter(find_json_actions(text, self._names)), None)
+        if isinstance(read, JsonRefusal):
+            return find_json_actions(text, self._names)
+        fields = as_object(read.value)
+        action = None if fields is None else read_json_action(fields, self._names)
+        return () if action is None else (action,)
 
     def _withdraw_prose(self, raw: str) -> list[DecisionPiece]:
         """What was written before the object is thinking."""
@@ -120,12 +134,13 @@ class JsonStream:
         if isinstance(piece, FieldEnd):
             if name == "action":
                 return self._answer.release() if piece.complete and self._kind in FINAL_KINDS else []
-            return self._answer.end(complete=piece.complete) if name in ANSWER_KEYS else []
+            return self._answer.end(complete=piece.complete) if name == self._answer_key else []
         if name == "reasoning":
             self._reasoning.append(piece.text)
             return [ThinkingText(piece.text, 0)]
         if name in ANSWER_KEYS:
-            return self._answer.feed(piece.text)
+            self._answer_key = self._answer_key or name
+            return self._answer.feed(piece.text) if name == self._answer_key else []
         if name == "action":
             self._kind = (self._kind + piece.text)[:MAX_KNOWN_CHARS]
         if name in TOOL_KEYS:
@@ -133,24 +148,53 @@ class JsonStream:
             self._call.tool_id = next(filter(None, map(self._tools.get, TOOL_KEYS)))
         return []
 
-    def _decide(self, raw: str, action: Action, stopped_by: CutReason | None) -> tuple[list[DecisionPiece], Decision]:
-        """The decision of a reply with an action, which is whole even if the reply was cut after it."""
+    def _decide(
+        self, raw: str, readings: Sequence[Action | ActionRefusal], stopped_by: CutReason | None
+    ) -> tuple[list[DecisionPiece], Decision]:
+        """The decision of a reply with actions, which are whole even if the reply was cut after them."""
         beside = "".join(self._reasoning)
-        if action.final_answer is not None:
-            pieces: list[DecisionPiece] = []
-            if (answer := self._answer.answer) is None:
-                answer = cite_answer(self._reply.sources, action.final_answer)
-                pieces = show_whole(answer)
-            return pieces, decide_answer(raw, answer, stopped_by, beside)
-        action, code = take_program(action, self._limits.code_tools)
-        programs = () if code is None else (Program(clean_program(code), 0),)
-        return [], Decision(raw, actions=(action,), programs=programs, beside=beside, stopped_by=stopped_by)
+        chosen = choose_actions(readings, ignores_calls=self._ignores_calls)
+        actions = [reading for reading in readings if isinstance(reading, Action)]
+        programs: list[Program] = []
+        calls: list[Action] = []
+        for action in (actions[index] for index in chosen.indexes):
+            if action.final_answer is not None:
+                return self._decide_final(raw, action.final_answer, stopped_by, beside, chosen.problems)
+            call, code = take_program(action, self._limits.code_tools)
+            programs += [] if code is None else [Program(clean_program(code), len(calls))]
+            calls.append(call)
+        # What looked like an answer was followed by the closing tag of thinking.
+        withdrawn: list[DecisionPiece] = [AnswerWithdrawn()] if calls and self._answer.answer else []
+        return withdrawn, Decision(
+            raw, tuple(calls), tuple(programs), beside=beside, problems=chosen.problems, stopped_by=stopped_by
+        )
 
-    def _decide_without_action(self, raw: str, reason: FinishReason) -> Decision:
-        """An object that can't be read. Its answer, as far as it was shown, counts."""
+    def _decide_final(
+        self, raw: str, written: str, stopped_by: CutReason | None, beside: str, problems: tuple[Problem, ...]
+    ) -> tuple[list[DecisionPiece], Decision]:
+        pieces: list[DecisionPiece] = []
         if (answer := self._answer.answer) is None:
-            return self._reply.decide_nothing(reason)
-        return decide_answer(raw, answer, self._reply.text.find_stop(reason), "".join(self._reasoning))
+            answer = cite_answer(self._reply.sources, written)
+            pieces = show_whole(answer)
+        return pieces, decide_answer(raw, answer, stopped_by, beside=beside, problems=problems)
+
+    def _decide_without_action(
+        self, raw: str, reason: FinishReason, *, interrupted: bool, is_over: bool
+    ) -> tuple[list[DecisionPiece], Decision]:
+        """An object that can't be read. If the reply ended inside it, its answer counts as far as it was shown; if the
+        object `is_over` and invalid, that may be only a part of what the model meant."""
+        answer, stopped_by, read = self._answer.answer, self._reply.text.find_stop(reason), read_json(raw)
+        is_broken = is_over and not interrupted and stopped_by is None
+        if answer is None or is_broken:
+            unusable = _explain(read) if isinstance(read, JsonRefusal) else None
+            return [AnswerWithdrawn()] if answer else [], self._reply.decide_nothing(reason, unusable)
+        answer = replace(answer, complete=answer.complete and not is_over)
+        return [], decide_answer(raw, answer, stopped_by, beside="".join(self._reasoning))
+
+
+def _explain(refusal: JsonRefusal) -> Problem:
+    sentence = f"The reply is not one valid JSON object ({refusal.detail}). Reply with {_SHAPE}, and nothing else."
+    return Problem("not_json", sentence)
 
 
 def _is_streamed(path: Path) -> bool:

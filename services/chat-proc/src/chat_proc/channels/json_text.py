@@ -132,6 +132,11 @@ class JsonFieldReader:
         self._seen: set[Path] = set()
         self._pieces: list[FieldPiece] = []
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the object has ended, or is found to be invalid."""
+        return self._state is _State.OVER
+
     def feed(self, text: str) -> list[FieldPiece]:
         """Return what `text` adds to the watched fields."""
         if self._state is _State.OVER:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chat_proc.channels.actions import Action, Decision, Problem, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, index_sources
-from chat_proc.channels.decision_problems import MAX_CALLS, DecisionLimits, build_calls_problem, explain_nothing
+from chat_proc.channels.decision_problems import DecisionLimits, choose_actions, explain_nothing
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.pieces import DecisionPiece
@@ -49,19 +49,22 @@ class TextReply:
         """End a reply whose actions, if any, are in the form of another codec."""
         raw, stopped_by = self.text.raw, self.text.find_stop(reason)
         cut = interrupted or stopped_by is not None
-        if not find_json_actions(raw, self._names):
+        has_actions = bool(find_json_actions(raw, self._names))
+        if not has_actions:
             pieces, answer = self.prose.finish(complete=not cut)
             if answer is not None:
                 return pieces, decide_answer(raw, answer, stopped_by)
         other = self._read_other_form(raw, reason, interrupted=cut)
         if other is None:
-            return [], self.decide_nothing(reason)
+            nothing = self.decide_nothing(reason)
+            return [], replace(nothing, outside="") if has_actions else nothing
         return [*self.prose.withdraw(), *other[0]], replace(other[1], stopped_by=stopped_by)
 
-    def decide_nothing(self, reason: FinishReason) -> Decision:
-        """The decision of a reply that has neither an action nor an answer."""
+    def decide_nothing(self, reason: FinishReason, unusable: Problem | None = None) -> Decision:
+        """The decision of a reply that has neither an action nor an answer. `unusable` says more than that of all."""
         raw, stopped_by = self.text.raw, self.text.find_stop(reason)
-        problem = explain_nothing(raw, stopped_by, self._limits, unusable=self._unusable, wanted=self._wanted)
+        unusable = unusable or self._unusable
+        problem = explain_nothing(raw, stopped_by, self._limits, unusable=unusable, wanted=self._wanted)
         return Decision(raw, outside=raw, problems=(problem,), stopped_by=stopped_by)
 
     def _read_other_form(
@@ -69,7 +72,7 @@ class TextReply:
     ) -> tuple[list[DecisionPiece], Decision] | None:
         """The pieces of a whole reply, and its decision; None if it has neither an action nor an answer.
 
-        All calls up to MAX_CALLS count, whatever a codec allows in one reply; without calls, the answer does.
+        Which of several actions count does not depend on what a codec allows in one reply.
         """
         limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         stream = DecisionStream(names=self._names, sources=self._rows, limits=limits)
@@ -77,30 +80,32 @@ class TextReply:
         last, decision = stream.finish(reason, interrupted=interrupted)
         if any(problem.kind != "two_actions" for problem in decision.fatal_problems):
             return None
-        # As in channels, an answer that was shown ends the turn; otherwise calls come first.
-        takes_calls = decision.answer is None and not self._ignores_calls
-        indexes = [
-            index for index, action in enumerate(decision.actions) if (action.tool_call is not None) == takes_calls
-        ]
-        if not indexes:
+        chosen = choose_actions(stream.readings or decision.actions, ignores_calls=self._ignores_calls)
+        if not chosen.indexes:
             return None
-        refused, indexes = len(indexes) - MAX_CALLS, indexes[:MAX_CALLS]
         programs = [
-            replace(program, for_action=indexes.index(program.for_action))
+            replace(program, for_action=chosen.indexes.index(program.for_action))
             for program in decision.programs
-            if program.for_action in indexes
+            if program.for_action in chosen.indexes
         ]
         decision = replace(
             decision,
-            actions=tuple(decision.actions[index] for index in indexes),
+            actions=tuple(decision.actions[index] for index in chosen.indexes),
             programs=tuple(programs),
             outside="",
-            problems=(build_calls_problem(refused),) if refused > 0 else (),
+            problems=chosen.problems,
         )
         return [*pieces, *last], decision
 
 
-def decide_answer(raw: str, answer: StreamedAnswer, stopped_by: CutReason | None, beside: str = "") -> Decision:
+def decide_answer(
+    raw: str,
+    answer: StreamedAnswer,
+    stopped_by: CutReason | None,
+    *,
+    beside: str = "",
+    problems: tuple[Problem, ...] = (),
+) -> Decision:
     """The decision of a reply that is an answer."""
     actions = (Action("complete", final_answer=answer.raw),)
-    return Decision(raw, actions=actions, answer=answer, beside=beside, stopped_by=stopped_by)
+    return Decision(raw, actions, answer=answer, beside=beside, problems=problems, stopped_by=stopped_by)

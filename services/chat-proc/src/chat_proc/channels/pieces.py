@@ -32,7 +32,8 @@ class AnswerText:
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithdrawn:
-    """What was streamed as the answer so far is not an answer, because the reply goes on with an action."""
+    """What was streamed as the answer so far is not an answer, because the reply goes on with an action, or the JSON
+    that it was read from is broken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,17 @@ _EXAMPLE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 ANSWER_KEYS = ("answer", "final_answer")
 """Keys that models use for the answer, ours first."""
+_FINAL_BEGINS = re.compile(
+    rf"(?:\A|<channel:action>)\s*+(?>(?:{FENCE_START}\s*+)?)"
+    r'\{\s*+"action"\s*+:\s*+"(?:final_answer|complete|exit)"\s*+,\s*+(?:"(?:notes|reasoning)"\s*+:\s*+"(?>(?:[^"\\]|\\.)*)"\s*+,\s*+)?"(?:final_)?answer"\s*+:\s*+"',
+    re.IGNORECASE | re.DOTALL,
+)
+_FINAL_ENDS = re.compile(
+    r'"\s*+(?:,\s*+"(?:notes|reasoning|suggested_followups|tool_call)"\s*+:'
+    r"|\}\s*+(?>(?:`{3}\s*+)?)(?:</channel:action>|\Z))",
+    re.IGNORECASE,
+)
+_ESCAPE_OR_BARE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|["\\]')
 
 
 def judge_beginning(text: str, settled_after: int) -> Literal["open", "settled", "other"]:
@@ -87,6 +98,24 @@ def read_usable_text(text: str) -> str:
         return _read_answer_field(inner, otherwise=text)
     is_marked = has_own_markup(text) or (text.startswith("<") and has_own_keys(text))
     return "" if is_marked or _breaks_off_in_action(text) else text
+
+
+def recover_answer(text: str) -> str:
+    """The answer in a final action that is invalid only because of quotes or backslashes that are not escaped, the most
+    common mistake in JSON; empty if the text is anything else. It is a last resort, since the end of the answer is
+    guessed."""
+    text = drop_reasoning(text)
+    begin = _FINAL_BEGINS.search(text)
+    end = _FINAL_ENDS.search(text, begin.end()) if begin else None
+    if begin is None or end is None:
+        return ""
+    written = text[begin.end() : end.start()]
+    read = read_json(f'"{_ESCAPE_OR_BARE.sub(_escape, written)}"')
+    return read.value.strip() if isinstance(read, JsonValue) and isinstance(read.value, str) else ""
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0] if len(found[0]) > 1 else f"\\{found[0]}"
 
 
 def has_own_markup(text: str) -> bool:

@@ -53,21 +53,19 @@ class JsonRefusal:
     detail: str
 
 
+_TOO_DEEP = JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
+
+
 def read_json(text: str) -> JsonValue | JsonRefusal:
     """Parse one value, with or without a surrounding code fence. Never raises."""
     lead = _LEAD.match(text)
     start = lead.end() if lead else 0
-    if text.count("{") + text.count("[") > MAX_DEPTH:
-        depth = JsonDepth()
-        depth.advance(text)
-        if depth.deepest > MAX_DEPTH:
-            return JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except _Refused as refused:
-        return JsonRefusal(refused.fault, refused.detail)
-    except json.JSONDecodeError as error:
-        return JsonRefusal("not_json", f"{error.msg} at line {error.lineno} column {error.colno}")
+    if _is_too_deep(text):
+        return _TOO_DEEP
+    decoded = _decode(text, start)
+    if isinstance(decoded, JsonRefusal):
+        return decoded
+    value, end = decoded
     rest = text[end:]
     if _TRAIL.fullmatch(rest):
         return JsonValue(_storable_value(value))
@@ -75,9 +73,27 @@ def read_json(text: str) -> JsonValue | JsonRefusal:
     return JsonRefusal("two_objects" if rest[0] in "{[" else "text_after_object", _shortened(rest))
 
 
+def read_objects(text: str) -> Iterator[tuple[Mapping[str, object], int] | JsonRefusal]:
+    """The JSON objects in a text, in order, each with the index after it, up to the first brace that begins none. Why
+    that can't be read comes last: what looks like an object after it may be quoted in one of its strings. Never
+    raises."""
+    start = text.find("{")
+    while start >= 0:
+        decoded = _decode(text, start)
+        if isinstance(decoded, JsonRefusal):
+            yield decoded
+            return
+        value, end = decoded
+        if _is_too_deep(text[start:end]):
+            yield _TOO_DEEP
+            return
+        yield cast("dict[str, object]", value), end
+        start = text.find("{", end)
+
+
 def extract_json(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, in order, without those inside another valid one. Never raises. The search ends
-    early in a text that only resembles JSON."""
+    """The JSON objects in a text, in order, without those inside another valid one, or one that is too deep. Never
+    raises. The search ends early in a text that only resembles JSON."""
     start = _OBJECT_START.search(text)
     failures, read_chars = 0, 0
     while start is not None and failures < _MAX_FAILURES and read_chars <= _MAX_REREADINGS * len(text):
@@ -91,7 +107,8 @@ def extract_json(text: str) -> Iterator[dict[str, Any]]:
             read_chars += (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - start.start()
             end = start.start() + 1
         else:
-            yield cast("dict[str, Any]", value)
+            if not _is_too_deep(text[start.start() : end]):
+                yield cast("dict[str, Any]", value)
         start = _OBJECT_START.search(text, end)
 
 
@@ -114,6 +131,26 @@ def replace_unstorable(text: str) -> str:
     if text.isascii() and "\x00" not in text:
         return text
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _decode(text: str, start: int) -> tuple[object, int] | JsonRefusal:
+    """The value that begins at `start`, and the index after it."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except _Refused as refused:
+        return JsonRefusal(refused.fault, refused.detail)
+    except json.JSONDecodeError as error:
+        return JsonRefusal("not_json", f"{error.msg} at line {error.lineno} column {error.colno}")
+    except RecursionError:
+        return _TOO_DEEP
+
+
+def _is_too_deep(text: str) -> bool:
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return False
+    depth = JsonDepth()
+    depth.advance(text)
+    return depth.deepest > MAX_DEPTH
 
 
 class _Refused(ValueError):
