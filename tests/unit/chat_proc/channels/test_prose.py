@@ -125,6 +125,7 @@ def test_an_action_that_breaks_off_after_prose_is_not_an_answer() -> None:
         ('{"action": "complete", "notes": "Done.", "final_answer": "Press "Save"."}', 'Press "Save".'),
         ('{"action": "final_answer", "answer": "Press "Save".", "reasoning": "It is"}', 'Press "Save".'),
         ('<channel:action>{"action": "exit", "final_answer": "A "b"."}</channel:action>', 'A "b".'),
+        ('{"action": "final_answer", "answer": "It is \\"4\\"."} Hm.', 'It is "4".'),
         ('{"action": "tool_call", "tool": "say", "args": {"answer": "Press "Save"."}}', ""),
         ('I would send {"action": "final_answer", "answer": "Press "Save"."}', ""),
         ('{"action": "final_answer", "answer": "Press "Save', ""),

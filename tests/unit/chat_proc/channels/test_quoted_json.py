@@ -85,6 +85,13 @@ def test_json_in_a_reply(text: str, kind: str, codec: CodecName, outcome: str) -
         assert bool(decision.fatal_problems) == (outcome == N)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_braces_in_an_example_do_not_hide_the_call_after_it(codec: CodecName) -> None:
+    _, decision = read(codec, ["The file is:\n```js\n{ a: 1 }\n```\nI read it:\n", KINDS["our call"]])
+
+    assert [bool(action.tool_call) for action in decision.actions] == [True]
+
+
 UNESCAPED = 'To delete it, I would send {"tool": "react.read", "args": {}} as the action.'
 
 

@@ -80,6 +80,15 @@ def test_an_answer_is_shown_with_its_citations_in_any_form(codec: CodecName, tex
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("rest", ["}", " That is it.", ' {"action": "exit"}'])
+def test_an_answer_in_a_channel_counts_whatever_follows_it(codec: CodecName, rest: str) -> None:
+    text = f'<channel:action>{{"action": "complete", "final_answer": "It is 4."}}{rest}</channel:action>'
+    shown, decision = read(codec, text)
+
+    assert shown == "It is 4." and decision.answer is not None
+
+
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("text", ["It is 4.", json.dumps({"action": "final_answer", "answer": "It is 4."})])
 def test_an_answer_that_can_go_on_is_cut_with_its_reply(codec: CodecName, text: str) -> None:
     _, cut = read(codec, text, "length")

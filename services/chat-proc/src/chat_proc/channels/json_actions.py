@@ -21,7 +21,7 @@ ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "i
 _BEGINS_AS_ACTION = re.compile(r"(?>(?:<[\w:|-]{1,32}>\s*+)?)(?>(?:`{3,}+[\w+.-]*+\s*+)?)\[?\s*+\{|`[^`]*`\Z")
 """An object at the beginning of a text, bare or in a tag, a fence or a list, or code that is all of it: an action in it
 is not quoted."""
-_BEGINS_OBJECT = re.compile(r"^[ \t]*+\[?\{", re.MULTILINE)
+_BEGINS_OBJECT = re.compile(r'^[ \t]*+\[?\{\s*+["}]', re.MULTILINE)
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _CLOSERS = re.compile(r"(?>(?:[\s}\]]|`{3}|</[\w:]{1,32}>)*)\Z")
 """What may follow the last object of a reply."""

@@ -79,7 +79,8 @@ class TextReply:
         pieces = stream.feed(text)
         last, decision = stream.finish(reason, interrupted=interrupted)
         if any(problem.kind != "two_actions" for problem in decision.fatal_problems):
-            return None
+            # As in channels, an answer that can be read counts, whatever else is wrong with the reply.
+            return ([*pieces, *last], decide_answer(text, decision.answer, None)) if decision.answer else None
         chosen = choose_actions(stream.readings or decision.actions, ignores_calls=self._ignores_calls)
         if not chosen.indexes:
             return None

@@ -1,9 +1,18 @@
 """Distinguishes the prose of a reply, which a person can read, from our own markup and JSON."""
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
-from chat_proc.models.json_values import FENCE_START, JsonValue, as_object, is_whole, read_json
+from chat_proc.models.json_values import (
+    FENCE_START,
+    JsonRefusal,
+    JsonValue,
+    as_object,
+    is_whole,
+    read_json,
+    read_objects,
+)
 from chat_proc.models.think_tags import drop_reasoning
 
 SETTLED_CHARS = 16
@@ -38,7 +47,8 @@ ANSWER_KEYS = ("answer", "final_answer")
 """Keys that models use for the answer, ours first."""
 _FINAL_BEGINS = re.compile(
     rf"(?:\A|<channel:action>)\s*+(?>(?:{FENCE_START}\s*+)?)"
-    r'\{\s*+"action"\s*+:\s*+"(?:final_answer|complete|exit)"\s*+,\s*+(?:"(?:notes|reasoning)"\s*+:\s*+"(?>(?:[^"\\]|\\.)*)"\s*+,\s*+)?"(?:final_)?answer"\s*+:\s*+"',
+    r'(?P<object>\{)\s*+"action"\s*+:\s*+"(?:final_answer|complete|exit)"\s*+,\s*+'
+    r'(?:"(?:notes|reasoning)"\s*+:\s*+"(?>(?:[^"\\]|\\.)*)"\s*+,\s*+)?"(?:final_)?answer"\s*+:\s*+"',
     re.IGNORECASE | re.DOTALL,
 )
 _FINAL_ENDS = re.compile(
@@ -101,11 +111,13 @@ def read_usable_text(text: str) -> str:
 
 
 def recover_answer(text: str) -> str:
-    """The answer in a final action that is invalid only because of quotes or backslashes that are not escaped, the most
-    common mistake in JSON; empty if the text is anything else. It is a last resort, since the end of the answer is
-    guessed."""
+    """The answer in a final action that is refused only because of what follows it, or of quotes and backslashes that
+    are not escaped, the most common mistake in JSON; empty if the text is anything else. It is a last resort: the end
+    of an answer in invalid JSON is guessed."""
     text = drop_reasoning(text)
     begin = _FINAL_BEGINS.search(text)
+    if begin and not isinstance(read := next(read_objects(text[begin.start("object") :])), JsonRefusal):
+        return (_find_answer(read[0]) or "").strip()
     end = _FINAL_ENDS.search(text, begin.end()) if begin else None
     if begin is None or end is None:
         return ""
@@ -141,7 +153,11 @@ def _read_answer_field(text: str, *, otherwise: str) -> str:
     """The answer in an object; a JSON text without one is an answer itself, unless it has keys of an action."""
     read = read_json(text)
     fields = as_object(read.value) if isinstance(read, JsonValue) else None
-    answer = next((each for key in ANSWER_KEYS if isinstance(each := (fields or {}).get(key), str)), None)
+    answer = None if fields is None else _find_answer(fields)
     if answer is not None:
         return answer.strip()
     return "" if has_own_keys(text) else otherwise
+
+
+def _find_answer(fields: Mapping[str, object]) -> str | None:
+    return next((each for key in ANSWER_KEYS if isinstance(each := fields.get(key), str)), None)
