@@ -46,8 +46,8 @@ async def test_canvas_content_is_shown_in_the_format_of_its_path() -> None:
     [("path", "channel", "content", "kind"), ("path", "channel", "kind", "content"), ("channel", "path", "content")],
 )
 async def test_a_file_streams_if_its_content_follows_path_and_channel(order: tuple[str, ...]) -> None:
-    values = {"path": "files/a.md", "channel": "canvas", "kind": "file", "content": "0123456789" * 5}
-    bench = Bench(call("react.write", {name: values[name] for name in order}), answer("Done."), chunk_chars=4)
+    values = {"path": "files/a.md", "channel": "canvas", "kind": "file", "content": "0123456789" * 2_000}
+    bench = Bench(call("react.write", {name: values[name] for name in order}), answer("Done."), chunk_chars=1_000)
 
     deltas = await run(bench)
 
