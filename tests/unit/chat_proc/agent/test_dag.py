@@ -326,6 +326,21 @@ async def test_a_planned_turn_keeps_its_rounds_when_the_setting_changes() -> Non
     await check_turn(bench)
 
 
+async def test_a_step_with_another_model_keeps_the_rounds_of_its_turn() -> None:
+    planned = plan({"a": "", "b": "a", "c": "b"}, c={"model_hint": "fast"})
+    bench = build(planned=planned, limits=TurnLimits(rounds=40))
+    bench.hinted = {"fast": bench.model}
+    await bench.say("Do all of it.")
+    await bench.hire(failpoint="turn.before_c2:1:raise").work()
+    bench.expire_lease()
+    bench.workflow, bench.limits = "loop", TurnLimits(rounds=3)
+
+    await asyncio.wait_for(bench.work(), 10)
+
+    assert results(bench) == dict.fromkeys("abc", "ok")
+    await check_turn(bench)
+
+
 async def test_a_planning_call_that_died_with_its_worker_is_recorded() -> None:
     replies = iter([[Pause(asyncio.Event())], plan({"a": ""})])
     bench = build(planned=lambda _step, _text: next(replies))

@@ -177,12 +177,17 @@ class DagLoop(AgentLoop):
                     step, takeovers=takeovers if is_taken_over else 0, resumed=resumed and is_taken_over
                 )
 
+        committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
         if StepStop.HANDED_OVER in stops:
             return HandedOver()
         if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
             turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
             return Parked()
+        if len(turn.blocks) == committed and set(stops) == {StepStop.ENDED}:
+            # No step could begin. Without a cap that ends the turn, the same wave would follow forever.
+            if self._cap(turn, self._context(turn, turn.progress.last_round + 1)) is None:
+                raise AssertionError("no step of a wave could begin, although the turn has not reached a cap")
         # If others ran meanwhile, a question may have been answered: those that wait for a person are tried again.
         return None
 

@@ -63,13 +63,15 @@ class StepStop(Enum):
 
 def build_step_kit(kit: TurnKit, model_hint: str | None, tools: tuple[str, ...]) -> TurnKit:
     """The kit of a step: of the model that the plan names, with the tools that it lists (all if it lists none) and
-    those of the loop itself. The answer of a step is its result as it is, without synthesis and notes."""
+    those of the loop itself. Rounds are numbered in the whole turn, so their limit is that of the turn. The answer of a
+    step is its result as it is, without synthesis and notes."""
     base = kit.hinted.get(model_hint or "", kit)
     offered = {spec.tool_id for spec in kit.catalog.specs} - NOT_IN_STEPS
     if tools:
         offered = {tool_id for tool_id in offered if tool_id.startswith(LOOP_TOOLS) or tool_id in tools}
     dropped = {spec.tool_id for spec in base.catalog.specs} - offered
-    return replace(base.without(dropped), synthesis="off", summary_model=None)
+    limits = replace(base.limits, rounds=kit.limits.rounds)
+    return replace(base.without(dropped), limits=limits, synthesis="off", summary_model=None)
 
 
 def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]:
