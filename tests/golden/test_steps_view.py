@@ -240,6 +240,16 @@ async def test_a_reset_in_a_plan_of_steps_shows_the_same_as_the_events() -> None
         assert show_steps([reset, *later]) == live
 
 
+async def test_the_state_of_a_whole_plan_shows_the_same_as_its_events() -> None:
+    bench = build_dag_bench()
+    await bench.say("Do all of it.")
+    await bench.work()
+
+    shown = without_progress(render(await follow(bench, None)))
+    # Rounds of several steps have no order among each other.
+    assert Counter(shown) == Counter(without_progress(render(await follow(bench, ORIGIN))))
+
+
 def show_steps(envelopes: list[Envelope]) -> tuple[set[str], Counter[str]]:
     """The calls and the thinking of steps of plans. Rounds of several steps have no order among each other, and a call,
     which has a key, may be shown again."""

@@ -33,7 +33,6 @@ from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
-    AttemptBody,
     CompletionBody,
     DeferralBody,
     RoundStartBody,
@@ -49,7 +48,7 @@ from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.timeline.workflow import fold_workflow
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import Effect
-from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 
 
 def decisions(bench: Bench) -> list[str]:
@@ -487,6 +486,30 @@ async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(sc
     await check_conversation(bench)
 
 
+@pytest.mark.parametrize("reason", ["refusal", "content_filter"])
+async def test_an_answer_that_was_declined_halfway_is_replaced_by_an_account(reason: Any) -> None:
+    bench = build(planned=plan({"a": ""}), answered=lambda _step, _text: [Say("All"), Finish(reason)])
+    await bench.say("Do a.")
+
+    await bench.work()
+
+    (text,) = bench.texts(CompletionBody)
+    assert "**a** (done): Result of a." in text
+    assert (bench.exits[-1].outcome, bench.exits[-1].cut_reason) == (Outcome.CAPPED, None)
+    await check_conversation(bench)
+
+
+async def test_an_answer_that_ends_at_its_length_is_better_than_an_account() -> None:
+    bench = build(planned=plan({"a": ""}), answered=lambda _step, _text: [Say("All is"), Finish("length")])
+    await bench.say("Do a.")
+
+    await bench.work()
+
+    assert bench.texts(CompletionBody) == ["All is"]
+    assert (bench.exits[-1].outcome, bench.exits[-1].cut_reason) == (Outcome.CUT, "length")
+    await check_conversation(bench)
+
+
 async def test_a_synthesis_may_write_what_the_account_says() -> None:
     bench = build(answered=lambda _step, _text: build_step_account(fold_workflow(bench.blocks)))
     await bench.say("Do all of it.")
@@ -559,10 +582,7 @@ async def test_the_input_of_each_model_call_of_a_plan_can_be_read_back() -> None
 
     stored = {key.rpartition(".")[2]: data for key, data in bench.objects.stored.items()}
     inputs = {int(name): Manifest.model_validate_json(data) for name, data in stored.items() if name.isdigit()}
-    (draft,) = (block.round for block in bench.blocks if isinstance(block.body, AttemptBody) and not block.body.shown)
-    assert set(inputs) == set(range(1, max(block.round for block in bench.blocks) + 1)) - {
-        draft
-    }  # a draft is no reply of a model
+    assert set(inputs) == set(range(1, max(block.round for block in bench.blocks) + 1))
     for manifest in inputs.values():
         preamble = Preamble.model_validate_json(stored[manifest.system_sha256[:16]])
         assert manifest.segments[0].sha256 == hash_text(preamble.system)

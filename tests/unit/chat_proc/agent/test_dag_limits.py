@@ -179,6 +179,6 @@ async def test_the_limits_of_the_turn_hold_over_all_lanes() -> None:
 
     assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
     assert "failed" in results(bench).values()
-    # One more round has the draft of the answer, and another the answer itself.
-    assert bench.exits[0].rounds <= 9
+    # One more round has the answer.
+    assert bench.exits[0].rounds <= 8
     await check_turn(bench)

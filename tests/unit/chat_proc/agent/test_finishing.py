@@ -13,7 +13,7 @@ from everturn.events.model import ChatDelta
 from everturn.models.port import ModelFailed, ModelRequest, TextPart
 from everturn.timeline.blocks import CompletionBody, SummaryBody
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind
-from everturn_testing.models.scripted_model import Call, Fail, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import Call, Fail, Finish, Pause, Say, Script, ScriptedModel
 
 CALL: Script = [Call("demo__echo", '{"text": "a"}')]
 NOTES = {"summary": "Goal: to hear a\nOutcome: heard", "followups": ["And b?", " ", "And c?"]}
@@ -54,7 +54,17 @@ async def test_the_synthesis_writes_the_answer_from_the_steps_without_tools() ->
     await check_conversation(bench)
 
 
-@pytest.mark.parametrize("script", [[Fail(ModelFailed("Down."))], [Say("The wh"), Fail(ModelFailed("Down."))], " "])
+@pytest.mark.parametrize(
+    "script",
+    [
+        [Fail(ModelFailed("Down."))],
+        [Say("The wh"), Fail(ModelFailed("Down."))],
+        [Say("The wh"), Finish("length")],
+        [Say("The wh"), Finish("refusal")],
+        [Say("The wh"), Finish("content_filter")],
+        " ",
+    ],
+)
 async def test_if_the_synthesis_fails_the_text_of_the_loop_is_the_answer(script: Script) -> None:
     bench = Bench(CALL, "Draft.", script, tools=[DemoTool()], codec="native", synthesis="on")
 

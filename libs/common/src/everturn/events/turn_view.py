@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any, Literal, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from everturn.conversations.model import Conversation, build_conversation_view
@@ -36,6 +36,7 @@ from everturn.events.views import (
     StepDetail,
     StepRoundView,
     StepView,
+    TextFormat,
     TextView,
     TurnView,
 )
@@ -83,7 +84,6 @@ _LEFT_OUT = frozenset({"content", "code"})
 _CHANNEL_RANK = {"thinking": 0, "notes": 1, "timeline_text": 2, "canvas": 2, "answer": 4}
 _OTHER_RANK = 3
 
-TextFormat = Literal["markdown", "text", "html", "json", "code"]
 _FORMATS: dict[str, TextFormat] = {
     ".md": "markdown",
     ".markdown": "markdown",
@@ -436,7 +436,7 @@ class _Seen:
                 self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
             case CompletionBody() as body:
                 self._add_completion(block, body)
-            case AttemptBody(shown=""):
+            case AttemptBody(is_draft=True):
                 """The draft of an answer that another call writes."""
             case AttemptBody() if block.round in self._step_of:
                 """The answer of a step is its result, not one of the turn."""

@@ -264,6 +264,11 @@ class AttemptBody(TextBody):
     sources_used: tuple[int, ...] = ()
     cut_reason: CutReason | None = None
 
+    @property
+    def is_draft(self) -> bool:
+        """Whether nobody was shown it, because a synthesis writes the answer."""
+        return self.shown == ""
+
 
 class SummaryBody(TextBody):
     """The working summary of a turn, hidden from the person."""

@@ -316,8 +316,8 @@ class TurnProgress:
                 """Does not change how far the turn is."""
 
     def _drop_draft(self) -> None:
-        """A draft that nobody has seen is out of date once a message follows it: the next answer covers both."""
-        if self._answer is not None and isinstance(self._answer.body, AttemptBody) and self._answer.body.shown == "":
+        """A draft is out of date once a message follows it: the next answer covers both."""
+        if self._answer is not None and isinstance(self._answer.body, AttemptBody) and self._answer.body.is_draft:
             self._answer = None
 
 

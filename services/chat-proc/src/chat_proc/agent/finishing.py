@@ -5,7 +5,7 @@ only this. Nothing here can fail the turn: the loop's own text is the answer if 
 left to the rules of compaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -34,7 +34,7 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.inert import is_blank
 from everturn.timeline.progress import FinishTurn
-from everturn.timeline.turns import CONTROL_KINDS, Outcome
+from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome
 
 _log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ class TurnFinisher:
     ) -> TurnEnd:
         """The end of the turn with the answer that waited; if that is a draft, with its synthesis. Signals prevent or
         end these calls: the loop decides what becomes of the answer. `takeovers` workers may have died in its call."""
-        if is_hidden(pending.attempt):
+        if pending.attempt.is_draft:
             sections = _build_call_sections(turn, MAX_CALL_RESULT_CHARS, "DRAFT", pending.attempt.text)
             request = self.build_request(sections)
             self.record_lost_calls(turn, request, takeovers)
@@ -109,9 +109,17 @@ class TurnFinisher:
             turn.record_usage(self._generator.estimate_lost_call(request))
 
     async def synthesize(
-        self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int, request: ModelRequest
+        self,
+        turn: LeasedTurn,
+        codec: Codec,
+        pending: FinishTurn,
+        limit: int,
+        request: ModelRequest,
+        *,
+        usable_cuts: Collection[CutReason] = (),
     ) -> TurnEnd | NotWritten:
-        """The end of the turn with an answer in place of the draft. A part of one is taken back: the draft is whole.
+        """The end of the turn with an answer in place of the draft. A part of one is taken back, because the draft is
+        whole, unless it was cut for one of the reasons `usable_cuts`.
 
         The call is a round of its own, because that of the draft is closed.
         """
@@ -124,8 +132,9 @@ class TurnFinisher:
         except ModelFailed as failure:
             _log.warning("Could not synthesize the answer", turn_id=turn.turn_id, error=failure.detail)
             return NotWritten.FAILED
-        is_partial = generated.stopped or generated.decision.stopped_by == "provider_error"
-        if is_partial or is_blank(generated.texts.text("answer")):
+        cut = generated.decision.stopped_by
+        is_usable = cut is None or cut in usable_cuts
+        if generated.stopped or not is_usable or is_blank(generated.texts.text("answer")):
             turn.record_usage(generated.usage)
             turn.rewind()
             return NotWritten.INTERRUPTED if generated.stopped else NotWritten.FAILED
@@ -169,11 +178,6 @@ class TurnFinisher:
             tracing=self._tracing,
         )
         return notes or TurnNotes()
-
-
-def is_hidden(attempt: AttemptBody) -> bool:
-    """Whether an answer was not shown, because the synthesis writes the one that is."""
-    return attempt.shown == ""
 
 
 def hide(answer: GiveAnswer) -> GiveAnswer:
@@ -252,4 +256,4 @@ def _write(
     if generated is not None:
         return write_round(drafts, generated.texts, generated.usage)
     # Clients have not seen a draft that becomes the answer.
-    return CommitContent(drafts=tuple(drafts), rewind=is_hidden(pending.attempt))
+    return CommitContent(drafts=tuple(drafts), rewind=pending.attempt.is_draft)

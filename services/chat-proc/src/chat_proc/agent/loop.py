@@ -13,14 +13,14 @@ from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
-from chat_proc.agent.finishing import TurnFinisher, is_hidden
+from chat_proc.agent.finishing import TurnFinisher
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit, TurnLimits
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import (
-    Folded,
+    MAX_INBOX_TRIES,
     draft_deferral,
     fold_signals,
     needs_response,
@@ -46,9 +46,6 @@ from everturn.timeline.turns import Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
-
-MAX_TRIES = 20
-"""Retries of a commit because of new signals before the turn is left to another worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +123,13 @@ class AgentLoop:
 
     async def close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
         """End the turn; signals that arrive meanwhile become the next turn."""
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_INBOX_TRIES):
             try:
                 return await self._close_once(turn, end, await _load_new_signals(turn, end))
             except InboxMoved:
                 continue
         raise Conflict(
-            f"The inbox changed during each of {MAX_TRIES} attempts to end the turn. Another worker tries again."
+            f"The inbox changed during each of {MAX_INBOX_TRIES} attempts to end the turn. Another worker tries again."
         )
 
     async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
@@ -163,11 +160,11 @@ class AgentLoop:
 
     async def _fold(self, turn: LeasedTurn, number: int) -> TurnEnd | None:
         """Fold new signals into the round that begins; returns the turn's end if they end it."""
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_INBOX_TRIES):
             signals = await turn.inbox.load_unseen()
             if ending := through_last_end(signals):
                 # No round begins: the signals are recorded in the last one.
-                return _end_with(fold_signals(ending, self._context(turn, number - 1), turn.show_files))
+                return self._end_by_signals(turn, ending, number - 1)
             verdict = try_draft_withdrawn_stop(self._context(turn, number - 1), turn.progress)
             if not signals and verdict is None:
                 return None
@@ -183,12 +180,17 @@ class AgentLoop:
                 # A signal was edited or withdrawn between the read and the commit.
                 continue
             return None
-        raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
+        raise Conflict(f"Signals changed {MAX_INBOX_TRIES} times while they were folded.")
+
+    def _end_by_signals(self, turn: LeasedTurn, ending: Sequence[Signal], number: int) -> TurnEnd:
+        """The end of the turn by its last signals, which are recorded in this round."""
+        folded = fold_signals(ending, self._context(turn, number), turn.show_files)
+        return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, content=folded.content)
 
     async def _replace_draft(self, turn: LeasedTurn, step: FinishTurn) -> bool:
         """Fold messages that arrived before a draft was shown, so that the next round covers them, too. False if there
         are none, or no round is left for them, or they end the turn: then the draft becomes the answer."""
-        if not is_hidden(step.attempt):
+        if not step.attempt.is_draft:
             return False
         signals = await turn.inbox.load_unseen()
         wanted = [signal for signal in signals if needs_response(signal)]
@@ -202,7 +204,7 @@ class AgentLoop:
 
         `ready`, a summary that is part of the end's content, is kept even if the turn continues.
         """
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_INBOX_TRIES):
             new_signals = await _load_new_signals(turn, end)
             final, late_signals = end, new_signals
             if end.error is None and (cancelling := _through_last_cancel(new_signals)):
@@ -223,7 +225,7 @@ class AgentLoop:
                         await turn.commit(ready)
                     return None
         raise Conflict(
-            f"The inbox changed during each of {MAX_TRIES} attempts to end the turn. Another worker tries again."
+            f"The inbox changed during each of {MAX_INBOX_TRIES} attempts to end the turn. Another worker tries again."
         )
 
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, late_signals: tuple[Signal, ...]) -> TurnEnd:
@@ -252,10 +254,6 @@ class AgentLoop:
     def _context(self, turn: LeasedTurn, number: int) -> RoundContext:
         limit = round_limit(self._limits, turn.progress)
         return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=turn.progress.is_finalizing)
-
-
-def _end_with(folded: Folded) -> TurnEnd:
-    return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, content=folded.content)
 
 
 def _last_round(turn: LeasedTurn, end: TurnEnd) -> int:

@@ -42,6 +42,8 @@ MAX_WORDS = 4_000
 """Words compared at the start of a longer answer, by how often each occurs."""
 MAX_ORDERED_WORDS = 200
 """The first words, whose order is compared as well."""
+MAX_INBOX_TRIES = 20
+"""How often signals may change while they are read and committed before the turn is left to another worker."""
 REASON = "external_events_arrived"
 STOP_WITHDRAWN = "stop_withdrawn"
 

@@ -5,7 +5,7 @@ own phases (plan, judgement, answer) are rounds of the turn itself; they never r
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
@@ -25,9 +25,10 @@ from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
 from everturn.events.model import ChatPlan, ConvStatus
+from everturn.models.port import ModelRequest
 from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, RoundStartBody, WorkflowBody
 from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
-from everturn.timeline.turns import Outcome
+from everturn.timeline.turns import CutReason, Outcome
 from everturn.timeline.workflow import Phase, Workflow, fold_workflow
 
 PARALLEL = 3
@@ -35,6 +36,9 @@ PARALLEL = 3
 of one key; plans are seldom wider."""
 MAX_STEP_RESULT_CHARS = 6_000
 """How much of a result the synthesis sees: three times as much as of a tool's result, because it is an answer."""
+USABLE_CUTS: Final[Collection[CutReason]] = ("length", "size_limit")
+"""An answer that ends at a limit of its length says more than an account of the results. One that the model or its
+provider declined to finish does not."""
 _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
 
 
@@ -61,14 +65,11 @@ class DagLoop(AgentLoop):
     ) -> LoopResult:
         resumed = True
         while True:
-            workflow, pending = fold_workflow(turn.turn_blocks), turn.progress.next_step()
+            workflow = fold_workflow(turn.turn_blocks)
             phase, cap = self._find_phase(turn, workflow)
-            if isinstance(pending, FinishTurn) and phase is not Phase.LOOP:
-                end = await self._finish(turn, workflow, pending, cap, takeovers)
-                takeovers = 0
-            elif phase is Phase.LOOP:
+            if phase is Phase.LOOP:
                 return await super()._run(turn, prompts, compaction, takeovers=takeovers)
-            elif phase is Phase.RUN:
+            if phase is Phase.RUN:
                 steps = workflow.due if cap is None else workflow.unfinished
                 stopped = await self._run_wave(turn, steps, workflow.running, takeovers=takeovers, resumed=resumed)
                 resumed, takeovers = False, 0
@@ -76,18 +77,28 @@ class DagLoop(AgentLoop):
                     return stopped
                 end = await self._settle_interruption(turn)
             else:
-                if phase in (Phase.PLAN, Phase.ANALYZE):
-                    # Earlier workers may have died in this call. The next commit writes its usage.
-                    for _ in range(takeovers):
-                        turn.record_usage(self._planner.estimate_lost_call(turn, workflow))
+                end = await self._take_over(turn, workflow, phase, takeovers)
                 takeovers = 0
-                end = await self._fold(turn, _next_round(turn))
+                if end is None:
+                    end = await self._fold(turn, _next_round(turn))
                 if end is None and turn.handover:
                     return HandedOver()
                 if end is None:
-                    await self._run_own_phase(turn)
+                    end = await self._run_own_phase(turn)
             if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                 return closed
+
+    async def _take_over(self, turn: LeasedTurn, workflow: Workflow, phase: Phase, takeovers: int) -> TurnEnd | None:
+        """Record the call of this phase for each earlier worker, which may have died in it; the next commit writes its
+        usage. Returns the turn's end if the person has ended it since an answer was begun."""
+        if not takeovers:
+            return None
+        if phase is not Phase.ANSWER:
+            for _ in range(takeovers):
+                turn.record_usage(self._planner.estimate_lost_call(turn, workflow))
+            return None
+        self._finisher.record_lost_calls(turn, self._build_synthesis(turn, workflow), takeovers)
+        return await self._try_end_answer(turn, workflow)
 
     def _find_phase(self, turn: LeasedTurn, workflow: Workflow) -> tuple[Phase, str | None]:
         """What comes next, and the cap that the turn has reached, in words. At a cap no more steps begin and none are
@@ -101,21 +112,23 @@ class DagLoop(AgentLoop):
             return Phase.LOOP, cap
         return Phase.RUN if workflow.running else Phase.ANSWER, cap
 
-    async def _run_own_phase(self, turn: LeasedTurn) -> None:
-        """One phase of the turn itself, after the signals were folded."""
+    async def _run_own_phase(self, turn: LeasedTurn) -> TurnEnd | None:
+        """One phase of the turn itself, after the signals were folded. Returns the turn's end if it is answered."""
         workflow, number = fold_workflow(turn.turn_blocks), _next_round(turn)
+        phase, cap = self._find_phase(turn, workflow)
         decided: WorkflowBody | None = None
-        match self._find_phase(turn, workflow)[0]:
+        match phase:
             case Phase.PLAN:
                 decided = await self._planner.plan(turn, number)
             case Phase.ANALYZE:
                 decided = await self._planner.judge(turn, number, workflow)
             case Phase.ANSWER:
-                await self._commit_draft(turn, workflow, number)
+                return await self._answer(turn, workflow, cap)
             case Phase.RUN | Phase.LOOP:
                 """The signals that were folded have changed what comes next."""
         if decided is not None:
             await self._commit_decision(turn, workflow, number, decided)
+        return None
 
     async def _commit_decision(self, turn: LeasedTurn, workflow: Workflow, number: int, decided: WorkflowBody) -> None:
         context = self._context(turn, number)
@@ -127,41 +140,43 @@ class DagLoop(AgentLoop):
         await turn.commit(CommitContent(drafts=drafts, after=((ChatPlan(plan=plan), number),) if plan else ()))
         self._failpoints.hit("turn.after_plan")
 
-    async def _commit_draft(self, turn: LeasedTurn, workflow: Workflow, number: int) -> None:
-        """Commit what the results say as the draft of the answer, so that no crash loses it."""
-        context = self._context(turn, number)
-        body = AttemptBody(text=build_step_account(workflow), shown="", reason=PENDING)
-        attempt = context.draft(BlockType.COMPLETION_ATTEMPT, round_ref(turn.turn_id, number, "attempt"), body)
-        await turn.commit(CommitContent(drafts=(*draft_missing_start(context, turn.progress), attempt)))
-
-    async def _finish(
-        self, turn: LeasedTurn, workflow: Workflow, pending: FinishTurn, cap: str | None, takeovers: int
-    ) -> TurnEnd | None:
-        """Write the answer from the results. Its draft, an account of them, is the answer only if that fails or the
-        person ends the turn. None if the turn goes on, because a message came first."""
-        request = self._finisher.build_request(build_step_sections(turn, workflow))
-        self._finisher.record_lost_calls(turn, request, takeovers)
-        if await self._replace_draft(turn, pending):
-            return None
-        limit = round_limit(self._limits, turn.progress)
-        if through_last_end(await turn.inbox.load_unseen()):
-            stop = await self._fold(turn, _next_round(turn))
-            if stop is None:
-                return None
-            account = await self._finisher.keep_answer(turn, PROSE, pending, limit)
-            return replace(stop, content=account.content.plus(stop.content))
-        end = await self._finisher.synthesize(turn, PROSE, pending, limit, request)
+    async def _answer(self, turn: LeasedTurn, workflow: Workflow, cap: str | None) -> TurnEnd | None:
+        """Write the answer from the results. An account of them is the answer only if that fails or the person ends the
+        turn. None if the turn goes on, because a message came first."""
+        draft, limit = build_draft(turn, workflow), round_limit(self._limits, turn.progress)
+        request = self._build_synthesis(turn, workflow)
+        end = await self._finisher.synthesize(turn, PROSE, draft, limit, request, usable_cuts=USABLE_CUTS)
         if isinstance(end, NotWritten):
+            if (ended := await self._try_end_answer(turn, workflow)) is not None:
+                return ended
             # At the upper bound of rounds no steer has room any more, so it becomes the next turn.
             is_over = end is NotWritten.FAILED or turn.progress.sealed_round >= max_rounds(self._limits)
-            if not is_over or await self._replace_draft(turn, pending):
+            if not is_over or await self._replace_draft(turn, draft):
                 return None
-            account = await self._finisher.keep_answer(turn, PROSE, pending, limit)
-            return replace(account, outcome=Outcome.CAPPED)
+            return replace(await self._build_account_end(turn, workflow), outcome=Outcome.CAPPED)
         if cap is None:
             return end
         # As in the loop: a turn limited by a steer was ended by the person, not by a cap.
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
+
+    async def _try_end_answer(self, turn: LeasedTurn, workflow: Workflow) -> TurnEnd | None:
+        """The end of a turn that the person has ended while the answer was written; None otherwise."""
+        if not (ending := through_last_end(await turn.inbox.load_unseen())):
+            return None
+        account = await self._build_account_end(turn, workflow)
+        stop = self._end_by_signals(turn, ending, _next_round(turn))
+        return replace(stop, content=account.content.plus(stop.content))
+
+    async def _build_account_end(self, turn: LeasedTurn, workflow: Workflow) -> TurnEnd:
+        """The end with the account of the results as the answer, in the round of the synthesis."""
+        number = _next_round(turn)
+        draft = replace(build_draft(turn, workflow), round=number)
+        end = await self._finisher.keep_answer(turn, PROSE, draft, round_limit(self._limits, turn.progress))
+        start = CommitContent(drafts=tuple(draft_missing_start(self._context(turn, number), turn.progress)))
+        return replace(end, content=start.plus(end.content))
+
+    def _build_synthesis(self, turn: LeasedTurn, workflow: Workflow) -> ModelRequest:
+        return self._finisher.build_request(build_step_sections(turn, workflow))
 
     async def _run_wave(
         self, turn: LeasedTurn, steps: Sequence[PlannedStep], begun: Sequence[str], *, takeovers: int, resumed: bool
@@ -184,10 +199,10 @@ class DagLoop(AgentLoop):
         if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
             turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
             return Parked()
-        if len(turn.blocks) == committed and set(stops) == {StepStop.ENDED}:
-            # No step could begin. Without a cap that ends the turn, the same wave would follow forever.
-            if self._cap(turn, self._context(turn, turn.progress.last_round + 1)) is None:
-                raise AssertionError("no step of a wave could begin, although the turn has not reached a cap")
+        did_nothing = len(turn.blocks) == committed and set(stops) == {StepStop.ENDED}
+        if did_nothing and self._cap(turn, self._context(turn, turn.progress.last_round + 1)) is None:
+            # The same wave would follow forever.
+            raise AssertionError("no step of a wave could begin, although the turn has not reached a cap")
         # If others ran meanwhile, a question may have been answered: those that wait for a person are tried again.
         return None
 
@@ -227,6 +242,12 @@ def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:
     steps = "\n".join(f"- {step.id}: {step.task}" for step in workflow.steps)
     results = build_results(workflow, result_chars=MAX_STEP_RESULT_CHARS)
     return {"MESSAGE": build_question(turn.turn_blocks), "STEPS": steps, "RESULTS": results}
+
+
+def build_draft(turn: LeasedTurn, workflow: Workflow) -> FinishTurn:
+    """What a synthesis replaces: the account of the results. It follows from the blocks, so it is not committed."""
+    attempt = AttemptBody(text=build_step_account(workflow), shown="", reason=PENDING)
+    return FinishTurn(turn.progress.sealed_round, attempt, None)
 
 
 def build_step_account(workflow: Workflow) -> str:
