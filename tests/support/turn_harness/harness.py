@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits, Workflow
+from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits, WorkflowKind
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
@@ -85,7 +85,7 @@ class Bench:
         synthesis: Synthesis = "off",
         selectable: Iterable[str] = (),
         selection_threshold: int = 12,
-        workflow: Workflow = "loop",
+        workflow: WorkflowKind = "loop",
         hotset: Hotset | None = None,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
@@ -113,7 +113,7 @@ class Bench:
         self.synthesis: Synthesis = synthesis
         self.selectable = frozenset(selectable)
         self.selection_threshold = selection_threshold
-        self.workflow: Workflow = workflow
+        self.workflow: WorkflowKind = workflow
         self.hinted: dict[str, ScriptedModel] = {}
         """The models that a plan can give its steps to."""
         self.limits = limits or TurnLimits()

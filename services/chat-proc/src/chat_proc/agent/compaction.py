@@ -59,7 +59,7 @@ from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)
 
-MAX_TRIES = 2
+MAX_SUMMARY_TRIES = 2
 CALL_S = 60.0
 """Time limit of one summary call."""
 MIN_OUTPUT_TOKENS = 1_024
@@ -115,7 +115,7 @@ class SummaryWriter:
         if self._model is not None:
             context_tokens = self._model.traits.context_tokens
             request = await asyncio.to_thread(build_summary_request, snapshot, cut, context_tokens=context_tokens)
-            for _ in range(MAX_TRIES):
+            for _ in range(MAX_SUMMARY_TRIES):
                 reply = await self._try_write(self._model, request, snapshot)
                 if reply is None:
                     continue

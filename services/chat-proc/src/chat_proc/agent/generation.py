@@ -1,4 +1,4 @@
-"""One model call of a round: streams the reply through the channel codec to the clients and reads the decision.
+"""One model call of a round: streams the reply through the codec of the turn to the clients and reads the decision.
 
 `RoundTexts` holds the texts as they were streamed. While a provider is silent or a call is retried, clients are
 notified.
@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
@@ -44,6 +44,7 @@ from everturn.core.cancellation import Stopped, run_until
 from everturn.core.threads import call_sized
 from everturn.events.model import AnyEvent, ChatDelta, ChatPhase
 from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path, join_thinking
+from everturn.events.views import TextFormat
 from everturn.models.port import (
     ContextLimitExceeded,
     FinishReason,
@@ -71,7 +72,6 @@ REASONING_INSTANCE = 1000
 """Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
 
 
-TextFormat = Literal["markdown", "text", "html", "json", "code"]
 Emit = Callable[[AnyEvent, int | None], None]
 
 

@@ -31,7 +31,7 @@ from everturn.timeline.progress import TurnProgress
 Synthesis = Literal["auto", "on", "off"]
 """Whether a separate call writes the answer of a turn that called tools; `auto` does it with the codec json only."""
 
-Workflow = Literal["loop", "dag"]
+WorkflowKind = Literal["loop", "dag"]
 """How a turn is run: as one loop of rounds, or as a plan of steps that run side by side."""
 
 MAX_KEPT_KITS = 64
@@ -90,7 +90,7 @@ class TurnKit:
     synthesis: Synthesis = "auto"
     synthesis_model: LanguageModel | None = None
     """Writes answers from the steps of a turn; None means the deciding model."""
-    workflow: Workflow = "loop"
+    workflow: WorkflowKind = "loop"
     hinted: Mapping[str, "TurnKit"] = field(default_factory=lambda: {})
     """The kits of steps that a plan gives to another model, by the role of that model."""
     title_model: LanguageModel | None = None

@@ -31,6 +31,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.finishing import hide
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.prompt.system import PLAN_TOOL
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.agent.tool_calls import effect_change
@@ -47,8 +48,6 @@ from everturn.models.port import ContextLimitExceeded, ModelFailed
 from everturn.timeline.blocks import BlockDraft, ToolCallBody, ToolCodeBody
 from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
 from everturn.timeline.turns import CutReason, Outcome
-
-PLAN_TOOL = "react.plan"
 
 
 class RoundRunner:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.signal_folding import MAX_INBOX_TRIES
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.errors import Conflict
@@ -16,8 +17,6 @@ from everturn.turns.ports import InboxMoved
 
 MAX_BESIDE = 8
 """How many calls of a round run at the same time."""
-MAX_TRIES = 20
-"""Readings of an approval that keeps changing before the turn is left to another worker."""
 
 
 class RoundCalls:
@@ -121,7 +120,7 @@ class RoundCalls:
     ) -> bool:
         """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
-        for _ in range(MAX_TRIES):
+        for _ in range(MAX_INBOX_TRIES):
             context = _context(turn, number)
             # A call whose answer was settled just now has not begun on any worker.
             fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
@@ -143,7 +142,7 @@ class RoundCalls:
                     with suppress(InboxMoved):
                         await self._commit(turn, content)
                         return True
-        raise Conflict(f"An approval changed {MAX_TRIES} times while it was being read.")
+        raise Conflict(f"An approval changed {MAX_INBOX_TRIES} times while it was being read.")
 
     async def _commit(self, turn: LeasedTurn, content: CommitContent) -> None:
         self._failpoints.hit("turn.before_c2")

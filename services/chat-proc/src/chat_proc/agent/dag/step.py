@@ -14,7 +14,7 @@ from chat_proc.agent.finishing import TurnFinisher, render_calls
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import reached_cap, round_limit
-from chat_proc.agent.prompt.system import load_topic
+from chat_proc.agent.prompt.system import PLAN_TOOL, load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
@@ -42,7 +42,7 @@ MAX_FOUND_CHARS = 500
 """How much of a result a step that has failed passes on: later steps can read the rest by its ref."""
 MAX_STEP_ROUNDS = 15
 """Rounds of one step, as many as a whole turn has with the codec channels: no step can use up those of the others."""
-NOT_IN_STEPS: Final = frozenset({"react.plan", "react.hide"})
+NOT_IN_STEPS: Final = frozenset({PLAN_TOOL, "react.hide"})
 """The plan is the workflow's own, and later turns would not see what a step hides, although others may have used it."""
 
 _NOTHING: Final = CommitContent()
