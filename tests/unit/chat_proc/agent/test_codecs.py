@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from turn_harness.checks import check_conversation, flatten
 from turn_harness.harness import Bench, until
-from turn_harness.replies import answer_in, call_in
+from turn_harness.replies import answer_in, call, call_in
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.channels.codec import DEFAULT_ROUNDS
+from chat_proc.channels.decision_problems import DecisionLimits
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import CodecName, PromptMessage, TextPart, ToolCallPart, ToolResultPart
 from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody, ToolCallBody, ToolResultBody
 from everturn.timeline.progress import CALLS_NATIVELY
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.model import Effect
-from everturn_testing.models.scripted_model import Call, Say, Script
+from everturn_testing.models.scripted_model import Call, Say, Script, Think
 
 CODECS: tuple[CodecName, ...] = ("channels", "native", "json")
 
@@ -44,6 +45,27 @@ def roles(messages: Sequence[PromptMessage]) -> list[str]:
 
 def results(bench: Bench) -> list[str]:
     return [block.body.text for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+
+
+@pytest.mark.parametrize(
+    ("codec", "script"),
+    [
+        ("native", [Think("x" * 90_000), *calls_of("a")]),
+        ("channels", [Think("x" * 90_000), Say(call("demo.echo", {"text": "a"}))]),
+        ("json", json.dumps({"reasoning": "x" * 90_000, "action": "tool_call", "tool": "demo.echo", "args": {}})),
+    ],
+)
+async def test_thinking_is_kept_up_to_the_same_limit_in_every_form(codec: CodecName, script: Script) -> None:
+    bench = Bench(script, answer_in(codec, "It is a."), tools=[DemoTool()], codec=codec, chunk_chars=10_000)
+
+    await bench.say("Echo a.")
+    await bench.work()
+
+    limit = DecisionLimits().max_thinking_chars
+    assert sum(map(len, bench.texts(ThinkingBody))) == limit
+    (notice,) = bench.texts(NoticeBody)
+    assert f"Keep your thinking under {limit} characters." in notice
+    await check_conversation(bench)
 
 
 @pytest.mark.parametrize("codec", CODECS)

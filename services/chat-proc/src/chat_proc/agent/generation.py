@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.channels.actions import Decision
+from chat_proc.channels.actions import Decision, Problem
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -89,15 +89,20 @@ class _Growing:
 class RoundTexts:
     """The texts of one round as streamed to clients; the round's blocks must contain exactly these texts.
 
-    Owned by one round. A text is identified by its channel and instance.
+    Owned by one round. A text is identified by its channel and instance. `max_thinking_chars` limits all thinking of
+    the round together, wherever it comes from; the rest is dropped.
     """
 
-    def __init__(self, emit: Emit, round_number: int, now: Callable[[], str]) -> None:
+    def __init__(
+        self, emit: Emit, round_number: int, now: Callable[[], str], *, max_thinking_chars: int | None = None
+    ) -> None:
         self._emit = emit
         self._round = round_number
         self._now = now
         self._texts: dict[tuple[str, int], _Growing] = {}
         self._is_thinking = False
+        self._max_thinking_chars = max_thinking_chars
+        self._thinking_chars = 0
 
     def begin(self) -> None:
         """Announce the model call."""
@@ -122,6 +127,8 @@ class RoundTexts:
         """
         if trim_start and (channel, instance) not in self._texts:
             text = text.lstrip()
+        if channel == "thinking":
+            text = self._limit_thinking(text)
         if not text and not raw:
             return
         if channel == "answer":
@@ -133,6 +140,16 @@ class RoundTexts:
         if text:
             self._send(channel, instance, growing, text, completed=False)
             growing.pieces.append(text)
+
+    def _limit_thinking(self, text: str) -> str:
+        left = None if self._max_thinking_chars is None else max(0, self._max_thinking_chars - self._thinking_chars)
+        self._thinking_chars += len(text)
+        return text[:left]
+
+    @property
+    def has_cut_thinking(self) -> bool:
+        """Whether the model has thought more than is kept."""
+        return self._max_thinking_chars is not None and self._thinking_chars > self._max_thinking_chars
 
     def complete(self) -> None:
         """Mark the thinking and all texts as completed."""
@@ -449,7 +466,7 @@ class _Reply:
         self._reader = call.codec.open_reader(call.limits, turn.pool.rows, closing=call.closing)
         self._sources = index_sources(turn.pool.rows)
         self._written: dict[int, _Written] = {}
-        self.texts = RoundTexts(turn.emit, call.round, turn.now)
+        self.texts = RoundTexts(turn.emit, call.round, turn.now, max_thinking_chars=call.limits.max_thinking_chars)
         self.switched = False
         self.usage: ModelUsage | None = None
         self.reason: FinishReason = "stop"
@@ -495,6 +512,10 @@ class _Reply:
         pieces, decision = await call_sized(self.chars, end)
         for piece in pieces:
             self._show(piece)
+        if self.texts.has_cut_thinking:
+            sentence = f"Keep your thinking under {self._call.limits.max_thinking_chars} characters."
+            remark = Problem("thinking_too_long", sentence, fatal=False)
+            return replace(decision, problems=(*decision.problems, remark))
         return decision
 
     def _show(self, piece: DecisionPiece) -> None:
