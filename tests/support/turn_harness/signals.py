@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from chat_proc.turn.inbox import TurnInbox
 from everturn.timeline.turns import SignalKind, SignalState
 from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Pause, Say, Script
@@ -30,6 +33,18 @@ async def interrupt(
     for kind, text in signals:
         await bench.signal(kind, text)
     await task
+
+
+def withdraw_when_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Withdraw each steer and cancel as soon as it has ended a call."""
+    wait = TurnInbox.wait_for_control
+
+    async def wait_and_withdraw(inbox: TurnInbox) -> None:
+        await wait(inbox)
+        for waiting in bench.waiting_signals():
+            await bench.retract(waiting)
+
+    monkeypatch.setattr(TurnInbox, "wait_for_control", wait_and_withdraw)
 
 
 def say_before_close(bench: Bench, worker: BenchWorker, *signals: tuple[SignalKind, str]) -> None:

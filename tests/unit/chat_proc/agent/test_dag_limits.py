@@ -19,7 +19,7 @@ from turn_harness.plans import (
     work_on,
 )
 from turn_harness.replies import NONSENSE, answer, call
-from turn_harness.signals import STEER
+from turn_harness.signals import STEER, withdraw_when_read
 
 from chat_proc.agent.dag import step as step_module
 from chat_proc.agent.kit import TurnLimits
@@ -147,6 +147,24 @@ async def test_a_steer_ends_the_last_call_of_a_step(monkeypatch: pytest.MonkeyPa
     await asyncio.wait_for(task, 10)
 
     assert results(bench) == {"b": "cancelled"}
+    await check_conversation(bench)
+
+
+async def test_a_step_repeats_its_last_call_after_a_steer_that_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_module, "MAX_STEP_ROUNDS", 2)
+    closings = iter([hang("b", ""), answer("What I have.")])
+    bench = build(
+        planned=plan({"b": ""}), of_step=lambda _step, text: next(closings) if "[CLOSING]" in text else call_on(text)
+    )
+    withdraw_when_read(bench, monkeypatch)
+    await bench.say("Do b.")
+    _, task = await interrupt_steps(bench, when=1)
+
+    await bench.signal(STEER, "Only say what you know.")
+    await asyncio.wait_for(task, 10)
+
+    assert results(bench) == {"b": "ok"}
+    assert result_text(bench, "b").startswith("What I have.")
     await check_conversation(bench)
 
 

@@ -6,7 +6,7 @@ import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
-from turn_harness.signals import FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
+from turn_harness.signals import FOLLOWUP, STEER, hanging, interrupt, say_before_close, states, withdraw_when_read
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
@@ -176,6 +176,24 @@ async def test_a_steer_that_cuts_off_the_closing_call_gets_its_rounds_too() -> N
 
     assert bench.state().turns[0].answer == "Steered."
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_the_closing_call_is_repeated_after_a_steer_that_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(
+        call("demo.echo", {}),
+        hanging("<channel:thinking>Let me"),
+        answer("All I have."),
+        tools=[DemoTool()],
+        limits=TurnLimits(rounds=1),
+    )
+    withdraw_when_read(bench, monkeypatch)
+    await bench.say("Hello.")
+
+    await interrupt(bench, (STEER, "shorter"), when=2)
+
+    assert bench.state().turns[0].answer == "All I have."
+    assert bench.exits[0].outcome is Outcome.CAPPED
     await check_conversation(bench)
 
 

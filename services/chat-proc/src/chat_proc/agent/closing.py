@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from chat_proc.agent.compaction import TurnCompaction
+from chat_proc.agent.compaction import RequestRoom
 from chat_proc.agent.drafting import (
     GiveAnswer,
     RoundContext,
@@ -49,13 +49,16 @@ class ClosingCall:
         self,
         turn: LeasedTurn,
         prompts: TurnPrompts,
-        compaction: TurnCompaction,
+        room: RequestRoom,
         context: RoundContext,
         cap: str,
         *,
         has_last_resort: bool = True,
-    ) -> TurnEnd:
-        """`cap` names the reached limit in words. Without a last resort, only a text of this call is an answer."""
+    ) -> TurnEnd | None:
+        """`cap` names the reached limit in words. Without a last resort, only a text of this call is an answer, and a
+        part of one is none. Returns None if a steer or a cancel has ended the call before there was an answer: the turn
+        goes on, even if that signal is withdrawn meanwhile.
+        """
         last_resort = _find_last_resort(turn, cap) if has_last_resort else GiveAnswer("", "")
 
         async def generate() -> Generated:
@@ -63,14 +66,18 @@ class ClosingCall:
             return await self._generator.generate(turn, request, prompts.codec, context.round, closing=True)
 
         try:
-            generated = await compaction.run_fitting(context, generate, allow_model=False)
+            generated = await room.run_fitting(context, generate, allow_model=False)
         except ModelFailed as failure:
             return _end_without_call(
                 turn, context.at(turn.now()), last_resort, f"The turn reached {cap}. {failure.detail}"
             )
         context = context.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
-        if is_blank(answer.text) and not generated.stopped:
+        if generated.stopped and (is_blank(answer.text) or not has_last_resort):
+            turn.record_usage(generated.usage)
+            turn.rewind()
+            return None
+        if is_blank(answer.text):
             answer = last_resort
             if is_blank(answer.text):
                 why = _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}.")

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -204,6 +204,17 @@ class _Work:
     task: asyncio.Task[Shrunk]
 
 
+class RequestRoom(Protocol):
+    """Makes model calls whose requests have to fit into the context of the model."""
+
+    async def run_fitting(
+        self, context: RoundContext, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
+    ) -> _Reply:
+        """Make one model call. Raises ContextLimitExceeded if its request is too long and can't be shortened; without
+        `allow_model` no model is called to shorten it."""
+        ...
+
+
 class TurnCompaction:
     """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
 
@@ -250,10 +261,7 @@ class TurnCompaction:
     async def run_fitting(
         self, context: RoundContext, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
     ) -> _Reply:
-        """Make one model call. If the provider rejects the request as too long, shorten it and send it once more.
-
-        `allow_model` as in `make_room`. Raises ContextLimitExceeded if it can't be shortened, or is still too long.
-        """
+        """As in `RequestRoom`: if the provider rejects the request as too long, it is shortened and sent once more."""
         try:
             return await generate()
         except ContextLimitExceeded:

@@ -146,6 +146,8 @@ class AgentLoop:
         if cap is None:
             return await self._rounds.run(turn, prompts, compaction, context)
         closed = await self._closing.run(turn, prompts, compaction, context, cap)
+        if closed is None:
+            return None
         # A turn limited by a steer was ended by the person, not by a cap.
         return replace(closed, outcome=Outcome.STOPPED) if context.finalize and closed.outcome else closed
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import build_failure_end, build_refusal_problem
-from chat_proc.agent.compaction import TurnCompaction
+from chat_proc.agent.compaction import RequestRoom
 from chat_proc.agent.drafting import (
     GiveAnswer,
     Repair,
@@ -63,16 +63,16 @@ class RoundRunner:
         self._failpoints = parts.failpoints
 
     async def run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
+        self, turn: LeasedTurn, prompts: TurnPrompts, room: RequestRoom, context: RoundContext
     ) -> TurnEnd | None:
         """Return the end of the turn if the model answered or can't answer; None if the turn continues."""
         with ROUND_SECONDS.time():
-            return await self._run(turn, prompts, compaction, context)
+            return await self._run(turn, prompts, room, context)
 
     async def _run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
+        self, turn: LeasedTurn, prompts: TurnPrompts, room: RequestRoom, context: RoundContext
     ) -> TurnEnd | None:
-        generated = await self._generate(turn, prompts, compaction, context)
+        generated = await self._generate(turn, prompts, room, context)
         if isinstance(generated, TurnEnd):
             return generated
         ROUNDS.inc()
@@ -124,7 +124,7 @@ class RoundRunner:
             turn.record_usage(lost)
 
     async def _generate(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
+        self, turn: LeasedTurn, prompts: TurnPrompts, room: RequestRoom, context: RoundContext
     ) -> Generated | TurnEnd:
 
         async def generate() -> Generated:
@@ -135,7 +135,7 @@ class RoundRunner:
             )
 
         try:
-            return await compaction.run_fitting(context, generate)
+            return await room.run_fitting(context, generate)
         except ContextLimitExceeded as failure:
             return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
         except ModelFailed as failure:

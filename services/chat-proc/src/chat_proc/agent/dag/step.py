@@ -8,7 +8,6 @@ from typing import Final, Literal, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall, find_usable_text
-from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.finishing import TurnFinisher, render_calls
 from chat_proc.agent.generation import Generator
@@ -122,12 +121,17 @@ def _report_plan(lane: LeasedTurn, content: CommitContent, number: int) -> Commi
     return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
 
 
-class _StepRoom(TurnCompaction):
-    """A step is never summarized: summaries cover ranges of the timeline, in which other lanes have blocks, too."""
+@dataclass(frozen=True, slots=True)
+class _StepRoom:
+    """The room of a step, which is never summarized: summaries cover ranges of the timeline, in which other lanes have
+    blocks, too. `max_tokens` is the length that a request must stay below."""
+
+    prompts: TurnPrompts
+    max_tokens: int
 
     async def is_full(self, context: RoundContext) -> bool:
         """Whether the next request is longer than allowed."""
-        return await self._prompts.measure(context) >= self._limits.hard
+        return await self.prompts.measure(context) >= self.max_tokens
 
     async def run_fitting(
         self, context: RoundContext, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
@@ -198,7 +202,7 @@ class StepRunner:
         turn = self._whole.open_lane(step.id, shown)
         media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
         prompts = TurnPrompts(self._kit, turn, media)
-        return _Lane(step, turn, prompts, _StepRoom(self._kit, self._parts, turn, prompts))
+        return _Lane(step, turn, prompts, _StepRoom(prompts, self._kit.context.hard))
 
     async def _run_round(self, lane: _Lane, number: int) -> None:
         """Run one round. A cap of the turn ends the step, unless it has not begun; at one of its own the model has a
@@ -253,15 +257,13 @@ class StepRunner:
         await self._close(seen, context, "the length limit of one request", unread)
 
     async def _close(self, lane: _Lane, context: RoundContext, cap: str, unread: str = "") -> None:
-        """Let the model write the result from what it has, without tools. If it does not, the step fails. `unread` are
-        calls whose results it does not see."""
-        turn = lane.turn
-        end = await self._closing.run(turn, lane.prompts, lane.room, context, cap, has_last_resort=False)
-        if await turn.inbox.has_control():
-            # The call may have been cut off. If the step goes on, the call is made again.
-            for usage in end.content.usage:
-                turn.record_usage(usage)
-        elif end.error is not None:
+        """Let the model write the result from what it has, without tools. If it does not, the step fails. If a signal
+        has ended the call, it is made again in case the step goes on. `unread` are calls whose results it does not
+        see."""
+        end = await self._closing.run(lane.turn, lane.prompts, lane.room, context, cap, has_last_resort=False)
+        if end is None:
+            return
+        if end.error is not None:
             await self._fail(lane, f"The step reached {cap}.", end.content)
         else:
             await self._end(lane, end, cap=cap, unread=unread)
