@@ -644,9 +644,7 @@ async def test_a_step_that_waits_for_a_person_does_not_hold_up_the_others() -> N
     await bench.work()
     waiting, ended = bench.turn_rows[0].status, results(bench)
 
-    (asked,) = [row.approval.id for row in bench.platform.approvals.values()]
-    approval = IncomingSignal(bench.ids.signal(), SignalKind.APPROVE, "", approval_id=asked)
-    await bench.inbox.accept_signal(ANN, bench.conversation_id, approval, None)
+    await approve(bench)
     await bench.work()
 
     approvals = [event.data for event in await bench.published() if isinstance(event.data, ChatApproval)]
@@ -654,6 +652,41 @@ async def test_a_step_that_waits_for_a_person_does_not_hold_up_the_others() -> N
     assert (waiting, ended) == (TurnStatus.WAITING, {"p": "ok"})
     assert results(bench) == {"p": "ok", "q": "ok"}
     await check_turn(bench)
+
+
+async def test_an_approved_call_does_not_wait_for_the_other_steps() -> None:
+    slow, asked = DemoTool(strategy="exploration"), DemoTool("demo.ask", requires_approval=True)
+    slow.go_on.clear()
+
+    def of_step(step: str, text: str) -> Script:
+        if step == "p":
+            return work_on(step, text)
+        return answer("Result of q.") if "echo: q" in text else call("demo.ask", {"text": "q"})
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=(slow, asked))
+    await bench.say("Do both.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: slow.started.is_set() and bool(bench.platform.approvals))
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+    await approve(bench)
+    await until(lambda: bool(results(bench)))
+    early = results(bench)
+    slow.go_on.set()
+    await asyncio.wait_for(task, 10)
+
+    assert early == {"q": "ok"}
+    assert results(bench) == {"p": "ok", "q": "ok"}
+    await check_turn(bench)
+
+
+async def approve(bench: Bench) -> None:
+    (asked,) = [row.approval.id for row in bench.platform.approvals.values()]
+    approval = IncomingSignal(bench.ids.signal(), SignalKind.APPROVE, "", approval_id=asked)
+    await bench.inbox.accept_signal(ANN, bench.conversation_id, approval, None)
+    for worker in bench.workers:
+        worker.ring()
 
 
 async def test_a_plan_chooses_model_and_tools_of_a_step() -> None:

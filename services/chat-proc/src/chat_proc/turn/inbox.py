@@ -46,6 +46,7 @@ class TurnInbox:
         self._rings_answered = 0
         """A read answers the rings before it, not those that come during it."""
         self._rung = asyncio.Event()
+        self._next_ring = asyncio.Event()
         self.seen_seq = inbox_seq
         if has_signals:
             self.ring()
@@ -55,10 +56,17 @@ class TurnInbox:
         """The signals of the turn that this worker has read."""
         return tuple(self._known.values())
 
+    @property
+    def next_ring(self) -> asyncio.Event:
+        """Set by the next ring. Any number of tasks can wait for it."""
+        return self._next_ring
+
     def ring(self) -> None:
         """A signal may have arrived; the ring does not say which."""
         self._rings += 1
         self._rung.set()
+        self._next_ring.set()
+        self._next_ring = asyncio.Event()
 
     def notice_seq(self, inbox_seq: int) -> None:
         """The database's inbox_seq is at least this."""

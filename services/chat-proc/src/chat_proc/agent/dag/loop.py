@@ -21,6 +21,7 @@ from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, max_
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
+from everturn.core.cancellation import Ran, run_until
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
@@ -181,16 +182,27 @@ class DagLoop(AgentLoop):
     async def _run_wave(
         self, turn: LeasedTurn, steps: Sequence[PlannedStep], begun: Sequence[str], *, takeovers: int, resumed: bool
     ) -> HandedOver | Parked | None:
-        """Run steps, at most PARALLEL at a time. Returns None if all have stopped and there is more to do."""
+        """Run steps, at most PARALLEL at a time. Returns None if all have stopped and there is more to do.
+
+        A step that waits for a person tries again at each ring of the inbox, as long as another one runs.
+        """
         slots, writing = asyncio.Semaphore(PARALLEL), asyncio.Lock()
+        unstopped, all_stopped = len(steps), asyncio.Event()
 
         async def run(step: PlannedStep) -> StepStop:
-            async with slots:
-                runner = StepRunner(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
-                is_taken_over = step.id in begun
-                return await runner.run(
-                    step, takeovers=takeovers if is_taken_over else 0, resumed=resumed and is_taken_over
-                )
+            nonlocal unstopped
+            runner = StepRunner(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
+            lost, again = (takeovers, resumed) if step.id in begun else (0, False)
+            while True:
+                ring = turn.inbox.next_ring
+                async with slots:
+                    stop = await runner.run(step, takeovers=lost, resumed=again)
+                unstopped -= 1
+                if not unstopped:
+                    all_stopped.set()
+                if stop is not StepStop.PARKED or isinstance(await run_until(ring.wait(), all_stopped.wait()), Ran):
+                    return stop
+                unstopped, lost, again = unstopped + 1, 0, False
 
         committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
