@@ -843,6 +843,25 @@ async def test_a_turn_that_is_ended_during_the_answer_shows_the_account(kind: Si
     await check_conversation(bench)
 
 
+async def test_a_turn_that_is_ended_between_two_workers_of_its_answer_shows_the_account() -> None:
+    bench = build(answered=lambda _step, _text: [Say("All"), Pause(asyncio.Event())])
+    await bench.say("Do all of it.")
+    first = bench.hire()
+    task = asyncio.create_task(first.work())
+    await until(lambda: bool(bench.model.requests) and read(bench.model.requests[-1]).startswith("You write"))
+    first.gate.dead.set()
+    await task
+
+    await bench.signal(STEER)
+    bench.expire_lease()
+    await bench.work()
+
+    (text,) = bench.texts(CompletionBody)
+    assert "**d** (done): Result of d." in text
+    assert [exit.outcome for exit in bench.exits] == [Outcome.STOPPED]
+    await check_conversation(bench)
+
+
 async def test_a_followup_during_an_answer_that_fails_is_covered_by_another_one() -> None:
     said = asyncio.Event()
     answers = iter([[Say("All"), Pause(said), DOWN], "All of it, with x."])

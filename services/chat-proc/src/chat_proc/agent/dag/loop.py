@@ -64,7 +64,7 @@ class DagLoop(AgentLoop):
     async def _run(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
     ) -> LoopResult:
-        resumed = True
+        resumed, is_answering = True, False
         while True:
             workflow = fold_workflow(turn.turn_blocks)
             phase, cap = self._find_phase(turn, workflow)
@@ -78,28 +78,28 @@ class DagLoop(AgentLoop):
                     return stopped
                 end = await self._settle_interruption(turn)
             else:
-                end = await self._take_over(turn, workflow, phase, takeovers)
+                self._record_lost_calls(turn, workflow, phase, takeovers)
+                is_answering = phase is Phase.ANSWER and (is_answering or takeovers > 0)
                 takeovers = 0
+                end = await self._try_end_answer(turn, workflow) if is_answering else None
                 if end is None:
                     end = await self._fold(turn, _next_round(turn))
                 if end is None and turn.handover:
                     return HandedOver()
                 if end is None:
+                    is_answering = phase is Phase.ANSWER
                     end = await self._run_own_phase(turn)
             if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                 return closed
 
-    async def _take_over(self, turn: LeasedTurn, workflow: Workflow, phase: Phase, takeovers: int) -> TurnEnd | None:
-        """Record the call of this phase for each earlier worker, which may have died in it; the next commit writes its
-        usage. Returns the turn's end if the person has ended it since an answer was begun."""
-        if not takeovers:
-            return None
-        if phase is not Phase.ANSWER:
+    def _record_lost_calls(self, turn: LeasedTurn, workflow: Workflow, phase: Phase, takeovers: int) -> None:
+        """Record the call of this phase for each earlier worker, which may have died in it. The next commit writes its
+        usage."""
+        if takeovers and phase is Phase.ANSWER:
+            self._finisher.record_lost_calls(turn, self._build_synthesis(turn, workflow), takeovers)
+        elif takeovers:
             for _ in range(takeovers):
                 turn.record_usage(self._planner.estimate_lost_call(turn, workflow))
-            return None
-        self._finisher.record_lost_calls(turn, self._build_synthesis(turn, workflow), takeovers)
-        return await self._try_end_answer(turn, workflow)
 
     def _find_phase(self, turn: LeasedTurn, workflow: Workflow) -> tuple[Phase, str | None]:
         """What comes next, and the cap that the turn has reached, in words. At a cap no more steps begin and none are
@@ -161,7 +161,7 @@ class DagLoop(AgentLoop):
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
 
     async def _try_end_answer(self, turn: LeasedTurn, workflow: Workflow) -> TurnEnd | None:
-        """The end of a turn that the person has ended while the answer was written; None otherwise."""
+        """The end of a turn that the person has ended since an answer was begun; None otherwise."""
         if not (ending := through_last_end(await turn.inbox.load_unseen())):
             return None
         account = await self._build_account_end(turn, workflow)
