@@ -405,16 +405,20 @@ async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> 
     await check_conversation(bench)
 
 
-async def test_a_cancel_ends_all_lanes() -> None:
+@pytest.mark.parametrize(("kind", "status"), [(CANCEL, TurnStatus.CANCELLED), (STEER, TurnStatus.COMPLETED)])
+async def test_a_signal_that_ends_the_turn_ends_all_steps(kind: SignalKind, status: TurnStatus) -> None:
     bench = build(of_step=hang)
     await bench.say("Do all of it.")
     _, task = await interrupt_steps(bench)
 
-    await bench.signal(CANCEL)
+    await bench.signal(kind)
     await asyncio.wait_for(task, 10)
 
-    assert bench.turn_rows[0].status is TurnStatus.CANCELLED
-    assert results(bench) == {}
+    assert bench.turn_rows[0].status is status
+    assert results(bench) == {"a": "cancelled", "e": "cancelled"}
+    shown = {step.step_id: step.status for step in bench.state().turns[0].plans[0].steps}
+    assert {shown[step_id] for step_id in "ae"} == {StepStatus.FAILED}
+    assert {shown[step_id] for step_id in "bcdf"} == {StepStatus.PENDING}
     await check_conversation(bench)
 
 

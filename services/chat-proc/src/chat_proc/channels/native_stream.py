@@ -132,9 +132,9 @@ class NativeStream:
         for call in self._calls.values():
             params = call.read_params()
             if isinstance(params, str):
-                sentence = f"The call of {call.tool_id[:80]!a} was not made. {params}"
-                kind = cut.kind if cut is not None else "not_json"
-                problems.append(Problem(kind, sentence, fatal=False, action_instance=call.instance))
+                why = Problem("not_json", params) if cut is None else cut
+                sentence = f"The call of {call.tool_id[:80]!a} was not made. {why.sentence}"
+                problems.append(Problem(why.kind, sentence, fatal=False, action_instance=call.instance))
                 continue
             action = Action("call_tool", tool_call=ToolCall(call.tool_id, params))
             action, code = take_program(action, self._limits.code_tools)

@@ -236,16 +236,15 @@ class DagLoop(AgentLoop):
             await self._parts.stragglers.end(*lanes)
 
     async def _settle_interruption(self, turn: LeasedTurn) -> TurnEnd | None:
-        """Fold a steer or a cancel that has stopped a wave; returns the turn's end if it ends with it. After a steer,
-        steps that have begun do not go on."""
+        """Fold a steer or a cancel that has stopped a wave; returns the turn's end if it ends with it. Steps that have
+        begun do not go on."""
         running = fold_workflow(turn.turn_blocks).running
         has_calls = any(isinstance(turn.progress.next_step(step_id), ExecuteCalls) for step_id in running)
         # Calls that wait for a person are settled first, by their lanes.
         if has_calls or not await turn.inbox.has_control():
             return None
-        if not through_last_end(await turn.inbox.load_unseen()):
-            for step_id in running:
-                await cancel_step(turn, step_id, self._failpoints)
+        for step_id in running:
+            await cancel_step(turn, step_id, self._failpoints)
         return await self._fold(turn, _next_round(turn))
 
 

@@ -94,9 +94,9 @@ def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]
 
 
 async def cancel_step(turn: LeasedTurn, step_id: str, failpoints: Failpoints) -> None:
-    """Record that a step that has begun does not go on because of a steer."""
+    """Record that a step that has begun does not go on because of a steer or a cancel."""
     lane = turn.open_lane(step_id, ())
-    why = "The step was stopped because a new message from the user changes the work."
+    why = "The step was stopped because the user changed the work or ended the turn."
     await _commit_result(lane, "cancelled", why, failpoints)
 
 
