@@ -12,7 +12,7 @@ from PIL import Image
 
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.model_check.command import run_check
-from chat_proc.model_check.playing import CODECS, Judgement, Outcome, build_request, play_tasks
+from chat_proc.model_check.playing import CODECS, MAX_TIMEOUTS, Judgement, Outcome, build_request, play_tasks
 from chat_proc.model_check.report import CheckReport, clean, render_report
 from chat_proc.model_check.tasks import CATALOG, DOCUMENT, PROGRAM, RED_PNG, TASKS
 from chat_proc.models.roles import ModelChoice
@@ -194,6 +194,14 @@ async def test_a_silent_model_ends_a_task_and_not_the_check() -> None:
 
     assert failed(report) == {(8, "json"): "No complete reply arrived within 0.5 s."}
     assert len(report.outcomes) == len(TASKS) * len(CODECS) + 1
+
+
+async def test_a_model_that_never_answers_ends_the_check() -> None:
+    report = await play(build_model(lambda _codec, _number: [Pause(60)]), limit_s=0.02)
+
+    assert len(report.outcomes) == MAX_TIMEOUTS
+    assert not report.is_whole and report.recommend() is None
+    assert report.outcomes[-1].judgement.reason.endswith("That is the 5th time in a row.")
 
 
 async def test_the_structured_call_says_at_which_level_it_succeeded() -> None:

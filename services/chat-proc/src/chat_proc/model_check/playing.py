@@ -41,6 +41,8 @@ from everturn.timeline.blocks import GENESIS_HASH, chain_blocks
 
 CODECS: Final[tuple[CodecName, ...]] = ("channels", "native", "json")
 TASK_LIMIT_S: Final = 60.0
+MAX_TIMEOUTS: Final = 5
+"""Tasks in a row without a complete reply, after which the check ends: all of them would take half an hour."""
 MAX_OUTPUT_TOKENS: Final = 4_096
 """For one reply, the reasoning before it included."""
 STRUCTURED: Final = 10
@@ -93,11 +95,17 @@ class Outcome:
 
 
 async def play_tasks(model: LanguageModel, *, limit_s: float = TASK_LIMIT_S) -> AsyncGenerator[Outcome, None]:
-    """Play all tasks with each codec, then the structured call; a failure that would be repeated ends the check."""
+    """Run all tasks with each codec, then the structured call. A failure that would be repeated ends the check, and so
+    do MAX_TIMEOUTS in a row."""
+    timeouts = 0
     for name in CODECS:
         codec = build_codec(name, CATALOG.specs)
         for task in TASKS:
             outcome = await _play(model, codec, task, limit_s)
+            timeouts = timeouts + 1 if outcome.judgement.failure == "timeout" else 0
+            if timeouts == MAX_TIMEOUTS:
+                reason = f"{outcome.judgement.reason} That is the {MAX_TIMEOUTS}th time in a row."
+                outcome = replace(outcome, judgement=replace(outcome.judgement, reason=reason, is_lasting=True))
             yield outcome
             if outcome.judgement.is_lasting:
                 return
