@@ -866,6 +866,24 @@ async def test_a_turn_that_is_ended_between_two_workers_of_its_answer_shows_the_
     await check_conversation(bench)
 
 
+@pytest.mark.parametrize(("kind", "outcome"), [(CANCEL, Outcome.CANCELLED), (STEER, Outcome.STOPPED)])
+async def test_a_person_who_ends_a_second_answer_keeps_the_first(kind: SignalKind, outcome: Outcome) -> None:
+    said = asyncio.Event()
+    answers = iter([[Say("All"), Pause(said), Say(" is done.")], [Say("And"), Pause(asyncio.Event())]])
+    bench = build(judged=judge("done"), answered=lambda _step, _text: next(answers), chunk_chars=4)
+    task = await begin_answer(bench)
+    await bench.say("And x.", FOLLOWUP)
+    said.set()
+    await until(lambda: "And x." in read(bench.model.requests[-1]) and bench.model.unfinished == 1)
+
+    await bench.signal(kind)
+    await asyncio.wait_for(task, 10)
+
+    assert bench.texts(CompletionBody) == ["All is done."]
+    assert [exit.outcome for exit in bench.exits] == [outcome]
+    await check_conversation(bench)
+
+
 async def test_a_followup_during_an_answer_that_fails_is_covered_by_another_one() -> None:
     said = asyncio.Event()
     answers = iter([[Say("All"), Pause(said), DOWN], "All of it, with x."])

@@ -35,7 +35,10 @@ async def test_a_step_whose_replies_can_not_be_used_fails_and_says_so() -> None:
     await bench.work()
 
     assert results(bench) == dict.fromkeys("abcdef", "ok") | {"b": "failed"}
-    assert result_text(bench, "b") == "The step reached the limit on replies that could not be used."
+    assert (
+        result_text(bench, "b")
+        == "The step reached the limit on replies that could not be used. The model returned no usable answer."
+    )
     assert "The step reached the limit" in step_requests(bench, "d")[0]
     await check_turn(bench)
 
@@ -72,7 +75,9 @@ async def test_a_step_can_not_use_up_the_rounds_of_the_others() -> None:
 
     # One more round has the last call, which does not give a text.
     assert sum(isinstance(block.body, RoundStartBody) for block in lane_blocks(bench, "b")) == count + 1
-    assert result_text(bench, "b").startswith(f"The step reached the limit of {count} rounds. It made these calls:\n")
+    assert result_text(bench, "b").startswith(
+        f"The step reached the limit of {count} rounds. The model returned no usable answer. It made these calls:\n"
+    )
     assert "demo.echo (ok): echo: on" in result_text(bench, "b")
     assert results(bench)["b"] == "failed"
     await check_turn(bench)

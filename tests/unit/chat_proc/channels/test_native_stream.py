@@ -96,7 +96,12 @@ def test_written_content_is_streamed_with_its_path() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "reason", "kind"),
-    [('{"path": ', "stop", "not_json"), ("[1]", "stop", "not_json"), ('{"path": ', "length", "cut_by_length")],
+    [
+        ('{"path": ', "stop", "not_json"),
+        ("[1]", "stop", "not_json"),
+        ('{"path": ', "length", "cut_by_length"),
+        ("", "length", "cut_by_length"),
+    ],
 )
 def test_a_call_without_valid_arguments_is_not_made(arguments: str, reason: FinishReason, kind: str) -> None:
     broken = [ToolCallDelta(1, name="react__read"), ToolCallDelta(1, arguments=arguments)]
@@ -107,6 +112,7 @@ def test_a_call_without_valid_arguments_is_not_made(arguments: str, reason: Fini
     assert [problem.kind for problem in alone.fatal_problems] == [kind]
     assert calls_of(beside) == [("react.read", {})] and beside.fatal_problems == ()
     assert [problem.kind for problem in beside.problems] == [kind]
+    assert reason != "length" or "Write less" in beside.problems[0].sentence
 
 
 def test_the_calls_of_a_reply_are_bounded() -> None:

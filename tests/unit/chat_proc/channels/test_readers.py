@@ -28,6 +28,23 @@ def read(
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In Haskell, a <|> b tries a first, and then b.",
+        "In Elm you write f <| x for f(x).",
+        "It prints <function f at 0x7f00>, the function itself.",
+        'An intent filter has an element <action android:name="android.intent.action.MAIN" />.',
+    ],
+)
+def test_operators_and_tags_of_other_languages_are_text(codec: CodecName, text: str) -> None:
+    shown, decision = read(codec, text)
+
+    assert shown == text
+    assert decision.problems == ()
+
+
+@pytest.mark.parametrize("codec", CODECS)
 def test_characters_are_bounded_and_can_be_stored(codec: CodecName) -> None:
     shown, decision = read(codec, "It is 4.\x00 " + "la " * 100, max_chars=50)
 

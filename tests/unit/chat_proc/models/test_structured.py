@@ -1,6 +1,7 @@
 """Structured calls: which requests they send to a model, when they stop, and what they return."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -145,6 +146,17 @@ async def test_a_model_that_gives_no_object_is_asked_at_most_5_4_or_2_times(
         await ask(model)
 
     assert [describe(request) for request in model.requests] == sent
+
+
+async def test_a_closing_think_tag_in_a_string_ends_no_thinking() -> None:
+    reply = json.dumps({"n": 4, "why": "Cut everything up to </think> from the log."})
+    model = build_model(reply, abilities=())
+
+    result = await structured_call(
+        model, MESSAGES, {"type": "object"}, parse_fn=dict, tracker=CallTracker(model.traits, "summary")
+    )
+
+    assert result.raw == json.loads(reply)
 
 
 async def test_only_a_second_request_of_a_form_shows_a_reply_without_an_object() -> None:

@@ -39,6 +39,18 @@ def test_a_reply_that_begins_with_a_tag_begins_with_thinking(text: str, thought:
     assert drop_reasoning(text) == (reply or text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'In Python:\n\n```python\nbody = text.split("</think>")[-1]\n```\nThat is all.',
+        "```\nCut up to </think> here.\n```\nThat is all.",
+        '{"answer": "Split at </think> to get the rest."}',
+    ],
+)
+def test_a_quoted_closing_tag_without_an_opening_one_is_text(text: str) -> None:
+    assert drop_reasoning(text) == text
+
+
 @given(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.integers(1, 9))
 def test_what_is_read_does_not_depend_on_the_pieces(text: str, size: int) -> None:
     assert read(*(text[at : at + size] for at in range(0, len(text), size))) == read(text)

@@ -123,6 +123,18 @@ async def test_a_changed_system_text_is_stored_again() -> None:
     assert len(objects.stored) == 2
 
 
+async def test_an_equal_preamble_is_queued_once() -> None:
+    objects = MemoryObjects()
+    keeper = open_keeper(objects)
+    tools = [(ToolDeclaration("read", "Reads.", {"type": "object"}),) for _ in range(3)]
+
+    kept = {keeper.keep_preamble("".join(["Be ", "brief."]), each) for each in tools}
+    keeper.close()
+    await keeper.run()
+
+    assert len(kept) == len(objects.stored) == 1
+
+
 async def test_a_system_text_is_not_stored_again_after_another_one() -> None:
     objects, preambles = MemoryObjects(), StoredPreambles()
 

@@ -75,9 +75,8 @@ class RoundCalls:
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, resumed: bool, stopped: bool
     ) -> bool:
         """Run a call while no other one writes. Returns whether a signal has stopped the round's calls."""
-        waits = self._writing.locked()
         async with self._writing:
-            stopped = stopped or (waits and not resumed and await turn.inbox.has_control())
+            stopped = stopped or (not resumed and await turn.inbox.has_control())
             await self._commit(turn, await self._run_or_skip(turn, pending, number, resumed=resumed, stopped=stopped))
         return stopped
 

@@ -36,11 +36,11 @@ class _Call:
     def finish(self) -> list[DecisionPiece]:
         return [shown for piece in self._reader.finish() for shown in self._fields.read(piece)]
 
-    def read_params(self) -> Mapping[str, object] | str:
-        """The parameters; a call without any may have no text. A string says why they can't be read."""
+    def read_params(self, *, is_cut: bool) -> Mapping[str, object] | str:
+        """The parameters; a whole call without any may have no text. A string says why they can't be read."""
         text = "".join(self._written)
         if not text.strip():
-            return {}
+            return "It has no arguments." if is_cut else {}
         read = read_json(text)
         if isinstance(read, JsonRefusal):
             return f"Its arguments are not one JSON object ({read.detail})."
@@ -130,7 +130,7 @@ class NativeStream:
         problems: list[Problem] = []
         cut = explain_cut(stopped_by, self._limits)
         for call in self._calls.values():
-            params = call.read_params()
+            params = call.read_params(is_cut=cut is not None and call.instance == len(self._calls) - 1)
             if isinstance(params, str):
                 why = Problem("not_json", params) if cut is None else cut
                 sentence = f"The call of {call.tool_id[:80]!a} was not made. {why.sentence}"

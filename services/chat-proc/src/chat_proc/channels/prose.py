@@ -20,10 +20,11 @@ SETTLED_CHARS = 16
 _FENCE = "```"
 _FENCE_START = re.compile(rf"{FENCE_START}\s*+")
 _OWN_MARKUP = re.compile(
-    r"(?<!`)</?(?:channel:|tool_calls?\b|function\b|function_calls?\b|invoke\b|think(?:ing)?\b|action\b|\|)",
+    r"(?<!`)</?(?:channel:|tool_calls?\b|function(?:_calls?\b|[=>]|\s++name\b)|invoke\b|think(?:ing)?\b"
+    r"|action(?:>|\s++(?:name|type|tool)\b)|\|[a-z])",
     re.IGNORECASE,
 )
-"""An answer that names a tag puts it into backticks."""
+"""An answer that names a tag puts it into backticks. Operators such as `<|>`, and tags of other languages, are text."""
 _OWN_ACTION = re.compile(
     r'\n[ \t]{0,64}+(?P<object>\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"'
     r'|"tool_call"\s*+:\s*+\{))'

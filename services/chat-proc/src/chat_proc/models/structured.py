@@ -252,7 +252,9 @@ class _StructuredCall(Generic[T]):
 
     def _find_matching(self, text: str) -> tuple[list[Mapping[str, Any]], str]:
         """The objects that match the schema, and what is wrong with the first one if it does not."""
-        objects = list(islice(extract_json(drop_reasoning(text)), MAX_OBJECTS))
+        objects = list(
+            islice(extract_json(text if text.lstrip().startswith("{") else drop_reasoning(text)), MAX_OBJECTS)
+        )
         problems = [self._try_find_problem(each) for each in objects]
         matching = [each for each, problem in zip(objects, problems, strict=True) if not problem]
         return list(matching), problems[0] if problems else ""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal
 
+from chat_proc.models.json_values import JsonDepth
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
 _BEGINS = ("<think>", "<thinking>")
@@ -19,17 +20,30 @@ _END_TAG = re.compile(_END, re.IGNORECASE)
 _MAX_HELD_BLANKS = 256
 """So many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
 _REASONING = re.compile(
-    rf"\s*+(?P<opened>{_BEGIN})?[^<]*+(?>(?:(?:<(?!/?think)|(?<=`)<)[^<]*+)*){_END}\s*+", re.IGNORECASE
+    rf"\s*+(?P<opened>{_BEGIN})?(?P<thought>[^<]*+(?>(?:(?:<(?!/?think)|(?<=`)<)[^<]*+)*)){_END}\s*+", re.IGNORECASE
 )
 
 
 def drop_reasoning(text: str) -> str:
     """The text of a whole reply after what the model thought. The opening tag may be missing, since some templates
-    write it; then a closing tag at the very end is a stray one."""
+    write it. Then a closing tag at the very end is a stray one, and one inside a string or a code fence is quoted."""
     reasoning = _REASONING.match(text)
-    if reasoning is None or (reasoning.end() == len(text) and not reasoning["opened"]):
+    if reasoning is None:
         return text
-    return text[reasoning.end() :]
+    rest = text[reasoning.end() :]
+    if reasoning["opened"]:
+        return rest
+    return rest if rest and not _ends_in_quote(reasoning["thought"]) else text
+
+
+def _ends_in_quote(text: str) -> bool:
+    """Whether what follows this text would be inside a string, a fence or an object."""
+    if text.endswith(('"', "'", "(")) or text.count("```") % 2 == 1:
+        return True
+    depth = JsonDepth()
+    if text.lstrip().startswith("{"):
+        depth.advance(text)
+    return depth.depth > 0
 
 
 class ThinkTagReader:

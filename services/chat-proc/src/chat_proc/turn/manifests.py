@@ -282,7 +282,7 @@ class ManifestKeeper:
         """Where this system text and these tools are stored: by an earlier turn, or by this one, which then queues them
         for saving."""
         for text, declared, stored in self._kept:
-            if text is system_prompt and declared is tools:
+            if text == system_prompt and declared == tools:
                 return stored
         stored = self._store_preamble(build_preamble(system_prompt, tools))
         self._kept.append((system_prompt, tools, stored))

@@ -161,11 +161,14 @@ class DagLoop(AgentLoop):
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)
 
     async def _try_end_answer(self, turn: LeasedTurn, workflow: Workflow) -> TurnEnd | None:
-        """The end of a turn that the person has ended since an answer was begun; None otherwise."""
+        """The end of a turn that the person has ended since an answer was begun; None otherwise. An answer that they
+        have seen before a message came remains the last one."""
         if not (ending := through_last_end(await turn.inbox.load_unseen())):
             return None
-        account = await self._build_account_end(turn, workflow)
         stop = self._end_by_signals(turn, ending, _next_round(turn))
+        if turn.progress.completions:
+            return stop
+        account = await self._build_account_end(turn, workflow)
         return replace(stop, content=account.content.plus(stop.content))
 
     async def _build_account_end(self, turn: LeasedTurn, workflow: Workflow) -> TurnEnd:

@@ -264,7 +264,7 @@ class StepRunner:
         if end is None:
             return
         if end.error is not None:
-            await self._fail(lane, f"The step reached {cap}.", end.content)
+            await self._fail(lane, f"The step reached {cap}. {end.error.title}.", end.content)
         else:
             await self._end(lane, end, cap=cap, unread=unread)
 
