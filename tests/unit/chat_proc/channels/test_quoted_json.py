@@ -52,6 +52,8 @@ TABLE: dict[str, tuple[Cell, Cell, Cell, Cell, Cell, Cell]] = {
     "Send this:\n@\nto the server.": (T, T, T, T, T, T),
     "Send this:\n```json\n@\n```\nto the server.": (T, T, T, T, T, T),
     "Send this:\n```\n@\n```\nThe server replies:\n```\nOK\n```": (T, T, T, T, T, T),
+    'Send this:\n@\nThe server replies:\n{"ok": true}': (T, T, T, T, T, T),
+    'Send this:\n```json\n@\n```\nThe server replies:\n```json\n{"ok": true}\n```': (T, T, T, T, T, T),
     "Send `@` to the server.": (T, T, T, T, T, T),
     "Send `@`": (T, T, T, T, T, T),
     "`@` is what you send.": (T, T, T, T, T, T),

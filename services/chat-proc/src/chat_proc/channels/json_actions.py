@@ -25,6 +25,8 @@ _BEGINS_OBJECT = re.compile(r'^[ \t]*+\[?\{\s*+["}]', re.MULTILINE)
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _CLOSERS = re.compile(r"(?>(?:[\s}\]]|`{3}|</[\w:]{1,32}>)*)\Z")
 """What may follow the last object of a reply."""
+_BETWEEN = re.compile(r"(?>(?:[\s,}\]\[]|`{3,}+[\w+.-]*+|</?[\w:|-]{1,32}>)*)")
+"""What may be between two objects that belong together."""
 
 
 def read_json_action(fields: Mapping[str, object], names: Mapping[str, str]) -> Action | None:
@@ -54,8 +56,9 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | Act
     """The actions that a reply contains as JSON, in order; empty if it has none. JSON that may be meant as part of an
     answer is not an action, nor is anything inside or after an object that can't be read; why it can't comes last.
 
-    A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply: a
-    model may quote one that it has read. An example in a code fence at the end counts only with that key.
+    A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply,
+    without other text between them: a model may quote one that it has read. An example in a code fence at the end
+    counts only with that key.
     """
     text = drop_reasoning(text).strip()
     in_prose = not _BEGINS_AS_ACTION.match(text) and not has_own_markup(text)
@@ -67,6 +70,8 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | Act
         if isinstance(each, JsonRefusal):
             refused.append(_refuse(each))
         else:
+            if in_prose and not _BETWEEN.fullmatch(text, end, text.index("{", end)):
+                found.clear()
             found.append(each[0])
             end = each[1]
     closers = _CLOSERS.match(text, end)
