@@ -393,16 +393,21 @@ async def test_done_leaves_the_other_steps_undone() -> None:
     await check_turn(bench)
 
 
+async def check_account(bench: Bench, outcome: Outcome) -> None:
+    """The turn ended like this, with the account of the results as its answer."""
+    (text,) = bench.texts(CompletionBody)
+    assert "**d** (done): Result of d." in text
+    assert [exit.outcome for exit in bench.exits] == [outcome]
+    await check_conversation(bench)
+
+
 async def test_without_a_synthesis_the_answer_is_an_account_of_the_results() -> None:
     bench = build(answered="")
     await bench.say("Do all of it.")
 
     await bench.work()
 
-    (text,) = bench.texts(CompletionBody)
-    assert "**d** (done): Result of d." in text
-    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
-    await check_conversation(bench)
+    await check_account(bench, Outcome.CAPPED)
 
 
 @pytest.mark.parametrize(("kind", "status"), [(CANCEL, TurnStatus.CANCELLED), (STEER, TurnStatus.COMPLETED)])
@@ -484,10 +489,7 @@ async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(sc
 
     await bench.work()
 
-    (text,) = bench.texts(CompletionBody)
-    assert "**d** (done): Result of d." in text
-    assert [exit.outcome for exit in bench.exits] == [Outcome.CAPPED]
-    await check_conversation(bench)
+    await check_account(bench, Outcome.CAPPED)
 
 
 @pytest.mark.parametrize("reason", ["refusal", "content_filter"])
@@ -841,10 +843,7 @@ async def test_a_turn_that_is_ended_during_the_answer_shows_the_account(kind: Si
     await bench.signal(kind)
     await asyncio.wait_for(task, 10)
 
-    (text,) = bench.texts(CompletionBody)
-    assert "**d** (done): Result of d." in text
-    assert [exit.outcome for exit in bench.exits] == [outcome]
-    await check_conversation(bench)
+    await check_account(bench, outcome)
 
 
 async def test_a_turn_that_is_ended_between_two_workers_of_its_answer_shows_the_account() -> None:
@@ -860,10 +859,7 @@ async def test_a_turn_that_is_ended_between_two_workers_of_its_answer_shows_the_
     bench.expire_lease()
     await bench.work()
 
-    (text,) = bench.texts(CompletionBody)
-    assert "**d** (done): Result of d." in text
-    assert [exit.outcome for exit in bench.exits] == [Outcome.STOPPED]
-    await check_conversation(bench)
+    await check_account(bench, Outcome.STOPPED)
 
 
 @pytest.mark.parametrize(("kind", "outcome"), [(CANCEL, Outcome.CANCELLED), (STEER, Outcome.STOPPED)])
