@@ -72,7 +72,7 @@ migrate: setup ## Run the pending migrations on the local database
 operate: setup ## Run an operator command against what `make run` started, while it runs: DO="keys list --tenant default"; without DO, list the commands
 	@$(LOCAL) operate $(DO)
 
-models: setup ## Check a model with twelve small tasks: DO="check openai:<name>", or DO="check" for that of `make run`; DO="list" lists models
+models: setup ## Check a model with twelve small tasks: DO="check openai:<name>", or DO="check" for the model that `make run` would use; DO="list" lists the models
 	@$(LOCAL) models $(DO)
 
 doctor: setup ## Check what works on this machine and say how to fix the rest

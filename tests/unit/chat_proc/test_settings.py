@@ -116,7 +116,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
     [
         ("[ai.react]\nmax_iterations = 0", "ai.react.max_iterations: Input should be greater than or equal to 1"),
         ("[ai.react]\ncodec = 'xml'", "ai.react.codec: Input should be 'channels', 'native', 'json' or 'auto'"),
-        ("[ai.react]\nmax_iteration = 3", "ai.react.max_iteration: Extra inputs are not permitted"),
+        ("[ai.react]\nmax_iteration = 3", "ai.react.max_iteration: Unknown key"),
         ("[bundles.b.config.react]\nmax_iterations = 'x'", "bundles.b.config.react.max_iterations: Input should be a"),
         ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),
         ("[models.roles", "end of a table declaration"),
@@ -133,7 +133,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ),
         (f"[models.endpoints.openai]\nprotocol = 'openai'\n{URL}", "An endpoint can't be named openai"),
         (f"[models.endpoints.'a:b']\nprotocol = 'openai'\n{URL}", "Name an endpoint with 1 to 40 characters of a-z"),
-        ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Extra inputs are not permitted"),
+        ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Unknown key"),
         ("[models.cards.m]\nabilities = ['magic']", "abilities.0: Input should be 'tool_call', 'parallel_tool_calls'"),
         ("[models.cards.m]\nprice = 'free'", "models.cards.m.price: Write prices such as { input = 1.0"),
         ("[models.cards.m]\nprice = 3", "models.cards.m.price: Write prices such as { input = 1.0"),

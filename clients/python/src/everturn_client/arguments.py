@@ -68,7 +68,12 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
     models = commands.add_parser("models", help="check or list models, where Everturn itself is installed")
-    models.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="such as: check openai:<name>")
+    models.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="`check [NAME] [--json]` or `list`; `everturn models check --help` says more",
+    )
 
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")

@@ -11,7 +11,7 @@ from turn_harness.checks import check_conversation
 from everturn.models.port import CodecName
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "models.md"
-BEGIN, END = "## What models do, and what comes of it\n", "## Tried together\n"
+BEGIN, END = "## What models do, and what happens then\n", "## Tried together\n"
 INTRODUCTION = """Generated from `tests/support/turn_harness/behaviours.py`; each row is tested with each
 [codec](how-to/configure.md#codecs). If the reply needs a form, it is written in the form of that codec; otherwise, it
 is the same for all. No turn ends with an error if the model wrote usable text. Tokens are those of all replies / all

@@ -70,7 +70,7 @@ async def test_a_model_that_only_calls_natively_is_for_that_codec() -> None:
     wrong = failed(report)
     assert passed(report) == [7, 12, 7]
     assert {number for number, codec in wrong if codec == "channels"} == {3, 4, 6, 7, 9}
-    assert "it called a tool in the provider's form" in wrong[3, "channels"]
+    assert "It called a tool in the provider's form" in wrong[3, "channels"]
     best = report.recommend()
     assert best is not None and best.codec == "native" and report.is_usable
 
@@ -83,7 +83,7 @@ async def test_a_model_that_writes_prose_only_is_usable_with_no_codec() -> None:
 
     assert passed(report) == [6, 6, 6]
     wrong = failed(report)
-    assert wrong[3, "native"] == 'it answered instead of calling a tool: "I would look that up."'
+    assert wrong[3, "native"] == 'It answered instead of calling a tool: "I would look that up."'
     assert wrong[10, None] == "The model gave no usable reply (model calls: 2)."
     best = report.recommend()
     assert best is not None and best.codec == "native" and not report.is_usable
@@ -109,7 +109,7 @@ async def test_a_codec_with_all_required_tasks_is_better_than_one_with_more_task
         (3, Meant(calls=[order(4711)]), "but it called orders.find(order=4711, with_items=False)"),
         (3, Meant(calls=[("orders.find", {"order": "unknown"})]), "The parameters of orders.find are invalid"),
         (4, Meant(calls=[order(1001)]), "expected calls for both orders"),
-        (5, Meant(calls=[order(4711)]), "it called orders.find instead of answering"),
+        (5, Meant(calls=[order(4711)]), "It called orders.find instead of answering"),
         (6, Meant(calls=RIGHT[6].calls, code=PROGRAM.replace("\\t", "\t")), "line 1 of the program"),
         (7, Meant(calls=[order(4711)]), "expected react.write"),
         (
@@ -117,7 +117,7 @@ async def test_a_codec_with_all_required_tasks_is_better_than_one_with_more_task
             Meant(calls=[("react.write", {"path": "files/deploy.md", "content": f"{DOCUMENT}\n\nDone."})]),
             "the text goes on",
         ),
-        (8, Meant(calls=RIGHT[6].calls, code="print('bonjour')"), "it called exec_tools.execute_code_python"),
+        (8, Meant(calls=RIGHT[6].calls, code="print('bonjour')"), "It called exec_tools.execute_code_python"),
     ],
 )
 async def test_a_wrong_reply_is_explained(number: int, meant: Meant, reason: str) -> None:
@@ -163,7 +163,10 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
     model = ScriptedModel([[Fail(failure)]], traits=replace(SCRIPTED_TRAITS, server_address="10.0.0.5"))
 
     assert failed(await play(model)) == {
-        (1, "channels"): "connection: The connection failed. Check the address 10.0.0.5."
+        (
+            1,
+            "channels",
+        ): "connection: The connection failed. Check that a server runs on 10.0.0.5, and its port and path."
     }
 
 
@@ -260,7 +263,7 @@ async def test_people_read_a_table_and_the_recommendation(capsys: pytest.Capture
     assert status == 0
     assert lines[0] == "Model: local:m, with a context of 200,000 tokens"
     assert [line.split()[-3:] for line in lines if line.startswith(" 6 program")] == [["ok", "ok", "wrong"]]
-    assert any(line.startswith('6 json: wrong: it answered instead of calling a tool: "I can') for line in lines)
+    assert any(line.startswith('6 json: wrong: It answered instead of calling a tool: "I can') for line in lines)
     assert lines[-1] == "Recommended codec: native. Configured: channels."
     assert len(printed.err.splitlines()) == 34
 

@@ -10,7 +10,7 @@ const MARKS = {
   pending: { Icon: Circle, word: "to do" },
   in_progress: { Icon: CircleDot, word: "in progress" },
   done: { Icon: CircleCheck, word: "done" },
-  failed: { Icon: CircleX, word: "failed" },
+  failed: { Icon: CircleX, word: "failed or stopped" },
 } as const;
 type Mark = (typeof MARKS)[keyof typeof MARKS];
 const ENDS = { open: "", complete: "finished", closed: "closed", superseded: "replaced by a new plan" } as const;

@@ -30,7 +30,7 @@ class Credentials(Protocol):
     """Queries before the caller is authenticated; so they take no Principal, and answer about one credential."""
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        """A key, also if it is revoked or expired; saves today as the day of its last use."""
+        """A key, even if it is revoked or expired; saves today as the day of its last use."""
         ...
 
     async def find_cutoff(self, principal: Principal) -> datetime | None:

@@ -71,7 +71,7 @@ WORKFLOW_DECISIONS = Counter(
     ["kind"],
 )
 WORKFLOW_STEPS = Counter(
-    "everturn_workflow_steps", "Steps that ended, by outcome: ok, failed or cancelled.", ["outcome"]
+    "everturn_workflow_steps", "Plan steps (workflow dag) that ended, by outcome: ok, failed or cancelled.", ["outcome"]
 )
 NO_TOOL: Final = "none"
 """The label of a tool that is not offered, whatever its name."""
@@ -152,7 +152,7 @@ TURNS_ENDED = Counter("everturn_turns_ended", "Turns that reached their terminal
 ROUNDS = Counter("everturn_rounds", "Model replies that were read to the end.")
 CODEC_SWITCHES = Counter(
     "everturn_codec_switches",
-    "Replies with a provider's own tool calls, of models whose prompt has another form.",
+    "Replies in which a model made native tool calls although its codec is channels or json.",
 )
 TOKENS = Counter("everturn_tokens", "Tokens by model and kind: input and output.", ["model", "kind"])
 PROMPT_BREAKS = Counter(

@@ -213,6 +213,8 @@ def explain_errors(error: ValidationError) -> list[str]:
     lines: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
         place, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            message = "Unknown key. Remove it or correct its name"
         lines.append(f"{place}: {message}" if place else message)
     return lines
 

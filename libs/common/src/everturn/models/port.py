@@ -244,6 +244,8 @@ class ModelTraits:
     abilities: frozenset[Ability] = frozenset()
     price: Price | None = None
     """None if it is unknown."""
+    context_assumed: bool = False
+    """Whether neither a card nor the server states `context_tokens`."""
 
     @property
     def ledger_name(self) -> str:

@@ -247,5 +247,5 @@ def _texts(block: Block, form: str) -> Iterator[str]:
 
 
 def render_full(block: Block) -> str:
-    """The whole block, also if it is a summary."""
+    """The whole block, even if it is a summary."""
     return render_memory(block, block.body) if isinstance(block.body, RangeSummaryBody) else render_block(block)

@@ -125,7 +125,7 @@ class SummaryWriter:
         return await asyncio.to_thread(build_summary, snapshot, cut)
 
     async def _try_write(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
-        """Return the reply, or None. Its cost is recorded in any case, also if it fails or is cancelled."""
+        """Return the reply, or None. Its cost is recorded even if it fails or is cancelled."""
         reply = _SummaryReply()
         try:
             with open_call(self._tracing, model.traits, request, role=SUMMARY, turn=self._turn) as span:

@@ -34,8 +34,8 @@ SELECTION_SCHEMA: Final[Mapping[str, object]] = {
 
 
 async def select_tools(kit: TurnKit, turn: LeasedTurn, tracing: Tracing) -> tuple[str, ...] | None:
-    """The ids of the selectable tools that a new turn offers; None for all of them, also if the model fails or chooses
-    none.
+    """The ids of the selectable tools that a new turn offers. None means all of them, as when the model fails or
+    chooses none.
 
     The tools of the turn before are kept if they include all that the model chooses: a request with the same tools
     repeats the beginning of earlier ones, which the provider has cached. A cancel or a steer ends the call.

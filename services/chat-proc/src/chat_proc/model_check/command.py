@@ -12,7 +12,7 @@ from chat_proc.channels.codec import choose_codec
 from chat_proc.model_check.playing import Outcome, play_tasks
 from chat_proc.model_check.report import CheckReport, build_json, render_progress, render_report
 from chat_proc.models.endpoints import Endpoint
-from chat_proc.models.roles import DECISION, ROLES, ModelChoice, ModelRoles, narrow_traits
+from chat_proc.models.roles import DECISION, HINTS, ROLES, ModelChoice, ModelRoles, narrow_traits
 from chat_proc.settings import ModelSettings, OperatorConfig
 from everturn.core.logging import Redactor
 from everturn.models.port import LanguageModel, ModelTraits
@@ -22,14 +22,19 @@ NOT_USABLE: Final = 1
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what follows `models`. Exits with 2 if it is invalid."""
-    parser = argparse.ArgumentParser(prog="models", description="Check the models of this installation.")
+    parser = argparse.ArgumentParser(
+        prog="everturn models", description="Check or list the models of this installation."
+    )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    commands.add_parser("list", help="list models by role, endpoints, and what is known of the models")
+    commands.add_parser(
+        "list", help="list the model of each role, the codecs, the endpoints, and the limits and prices of the models"
+    )
     check = commands.add_parser(
         "check",
         help="give a model twelve small tasks with each codec",
         description="Give a model twelve small tasks with each codec, and recommend one. The calls cost money. Exit "
-        "status: 0 if the recommended codec passes all required tasks, 1 if not, 2 if a setting is invalid.",
+        "status: 0 if the recommended codec passes all required tasks, 1 if it does not or the check ended early, 2 if "
+        "an argument or a setting is invalid, 130 after Ctrl-C.",
     )
     check.add_argument(
         "name",
@@ -83,6 +88,8 @@ def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorCon
 
 
 def _name_role(roles: ModelRoles, role: str) -> str:
+    if role in HINTS and role not in roles.hints:
+        return "not set: plans do not use it"
     choice = roles.choice(role)
     return f"{choice.full_name} ({choice.why})"
 
@@ -99,7 +106,9 @@ def _describe_model(traits: ModelTraits) -> str:
     reply = "replies of unknown length" if traits.max_output_tokens is None else f"{traits.max_output_tokens:,} a reply"
     price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
     per = "" if traits.price is None else " per million input and output tokens"
-    return f"model {traits.ledger_name}: context of {traits.context_tokens:,} tokens, {reply}; {able}; {price}{per}"
+    assumed = " (assumed: set context_tokens in its card)" if traits.context_assumed else ""
+    context = f"context of {traits.context_tokens:,} tokens{assumed}"
+    return f"model {traits.ledger_name}: {context}, {reply}; {able}; {price}{per}"
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -201,7 +201,8 @@ async def _try(judge: Callable[[], Awaitable[None]], traits: ModelTraits, limit_
 
 def _explain(failure: ModelFailed, traits: ModelTraits) -> Judgement:
     if failure.kind == "connection":
-        more = f" Check the address {traits.server_address}." if traits.server_address and not failure.partial else ""
+        host = traits.server_address
+        more = f" Check that a server runs on {host}, and its port and path." if host and not failure.partial else ""
     else:
         more = f" The provider said: {failure.provider_text}" if failure.provider_text else ""
     reason = f"{failure.kind}: {failure.detail}{more}"

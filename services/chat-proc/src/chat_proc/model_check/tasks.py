@@ -128,27 +128,27 @@ class ReadReply:
         """The calls of a reply that only calls tools. Raises Wrong."""
         work = self._read()
         if not work.calls:
-            raise Wrong(f"it answered instead of calling a tool: {quote(work.answer.text if work.answer else '')}")
+            raise Wrong(f"It answered instead of calling a tool: {quote(work.answer.text if work.answer else '')}")
         if work.answer is not None:
-            raise Wrong("it called a tool and also answered")
+            raise Wrong("It called a tool and also answered")
         return work.calls
 
     def read_answer(self) -> str:
         """The text of a reply that only answers. Raises Wrong."""
         work = self._read()
         if work.calls:
-            raise Wrong(f"it called {work.calls[0].spec.tool_id} instead of answering")
+            raise Wrong(f"It called {work.calls[0].spec.tool_id} instead of answering")
         return "" if work.answer is None else work.answer.text
 
     def _read(self) -> Work:
         match self.verdict:
             case Repair(sentences=sentences):
-                native = "it called a tool in the provider's form. " if self.called_natively else ""
-                raise Wrong(f"the reply can't be used. {native}{sentences}")
+                native = "It called a tool in the provider's form. " if self.called_natively else ""
+                raise Wrong(f"The reply can't be used. {native}{sentences}")
             case work if self.called_natively and not work.calls:
-                raise Wrong("it called a tool in the provider's form")
+                raise Wrong("It called a tool in the provider's form")
             case work if work.refused:
-                raise Wrong(f"a call can't be used. {work.refused[0].sentences}")
+                raise Wrong(f"A call can't be used. {work.refused[0].sentences}")
             case work:
                 return work
 

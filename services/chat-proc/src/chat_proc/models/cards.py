@@ -62,6 +62,7 @@ class ModelCard(BaseModel):
         return ModelTraits(
             name,
             self.context_tokens,
+            context_assumed="context_tokens" not in self.model_fields_set,
             images=self.images,
             documents=self.documents,
             provider=provider,

@@ -270,7 +270,7 @@ def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, 
     keys = tuple(provider.keys)
     missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
     raise BadModelSetting(
-        f"It names a model of {prefix}, but {missing}. Set a key, or any value if your server needs none."
+        f"It names a model of {prefix}, but {missing}. Set {keys[0]}, to any text if your server needs no key."
     )
 
 
