@@ -30,12 +30,14 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.kit import TurnLimits
+from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
     CompletionBody,
     DeferralBody,
     RoundStartBody,
+    StepResultBody,
     TitleBody,
     ToolCallBody,
     ToolResultBody,
@@ -47,7 +49,7 @@ from everturn.timeline.plans import StepStatus
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.timeline.workflow import fold_workflow
 from everturn.turns.inbox import IncomingSignal
-from everturn.turns.model import Effect
+from everturn.turns.model import Commit, Effect
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
 
 
@@ -396,7 +398,7 @@ async def test_done_leaves_the_other_steps_undone() -> None:
 async def check_account(bench: Bench, outcome: Outcome) -> None:
     """The turn ended like this, with the account of the results as its answer."""
     (text,) = bench.texts(CompletionBody)
-    assert "**d** (done): Result of d." in text
+    assert "**Do d.** (done): Result of d." in text
     assert [exit.outcome for exit in bench.exits] == [outcome]
     await check_conversation(bench)
 
@@ -500,7 +502,7 @@ async def test_an_answer_that_was_declined_halfway_is_replaced_by_an_account(rea
     await bench.work()
 
     (text,) = bench.texts(CompletionBody)
-    assert "**a** (done): Result of a." in text
+    assert "**Do a.** (done): Result of a." in text
     assert (bench.exits[-1].outcome, bench.exits[-1].cut_reason) == (Outcome.CAPPED, None)
     await check_conversation(bench)
 
@@ -684,6 +686,31 @@ async def test_an_approved_call_does_not_wait_for_the_other_steps() -> None:
 
     assert early == {"q": "ok"}
     assert results(bench) == {"p": "ok", "q": "ok"}
+    await check_turn(bench)
+
+
+async def test_an_approved_call_needs_no_slot() -> None:
+    slow, asked = DemoTool(strategy="exploration"), DemoTool("demo.ask", requires_approval=True)
+    slow.go_on.clear()
+
+    def of_step(step: str, text: str) -> Script:
+        if step != "p":
+            return work_on(step, text)
+        return answer("Result of p.") if "echo: p" in text else call("demo.ask", {"text": "p"})
+
+    bench = build(planned=plan({"p": "", "q": "", "r": "", "s": ""}), of_step=of_step, tools=(slow, asked))
+    await bench.say("Do all four.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: slow.calls.total() == 3 and bool(bench.platform.approvals))
+
+    await approve(bench)
+    await until(lambda: asked.calls.total() == 1)
+    early = results(bench)
+    slow.go_on.set()
+    await asyncio.wait_for(task, 10)
+
+    assert early == {}
+    assert results(bench) == dict.fromkeys("pqrs", "ok")
     await check_turn(bench)
 
 
@@ -894,3 +921,43 @@ async def test_a_followup_during_an_answer_that_fails_is_covered_by_another_one(
     assert bench.texts(CompletionBody) == ["All of it, with x."]
     assert [exit.outcome for exit in bench.exits] == [Outcome.COMPLETED]
     await check_conversation(bench)
+
+
+async def test_a_steer_that_is_withdrawn_before_it_is_applied_stops_no_step() -> None:
+    hangs = iter([True, True])
+    bench = build(of_step=lambda step, text: hang(step, text) if next(hangs, False) else work_on(step, text))
+    await bench.say("Do all of it.")
+    worker, task = await interrupt_steps(bench)
+
+    async def withdraw(commit: Commit) -> None:
+        if any(isinstance(block.body, StepResultBody) and block.body.status == "cancelled" for block in commit.blocks):
+            for waiting in bench.waiting_signals():
+                await bench.retract(waiting)
+
+    worker.timelines.before_commit = withdraw
+    await bench.signal(STEER, "Quickly.")
+    await asyncio.wait_for(task, 10)
+
+    assert results(bench) == dict.fromkeys("abcdef", "ok")
+    await check_turn(bench)
+
+
+async def test_a_crash_of_one_step_ends_the_others_with_the_turn() -> None:
+    def of_step(step: str, text: str) -> Script:
+        return [Fail(ZeroDivisionError("our fault"))] if step == "e" and "echo: e" in text else work_on(step, text)
+
+    slow = DemoTool(strategy="exploration")
+    bench = build(of_step=of_step, tools=(slow,))
+    await bench.say("Do all of it.")
+    for _ in range(MAX_ATTEMPTS):
+        worker = bench.hire()
+        worker.may_crash = True
+        await worker.run_one()
+        bench.expire_lease()
+
+    (turn,) = bench.state().turns
+    assert turn.error is not None
+    assert results(bench)["e"] == "cancelled"
+    assert {step.status for step in turn.plans[0].steps} <= {StepStatus.DONE, StepStatus.FAILED, StepStatus.PENDING}
+    assert all(each.sealed for each in turn.step_rounds)
+    await check_conversation(bench, ends_may_repeat=True)

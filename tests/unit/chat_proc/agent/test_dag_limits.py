@@ -23,9 +23,10 @@ from turn_harness.signals import STEER, withdraw_when_read
 
 from chat_proc.agent.dag import step as step_module
 from chat_proc.agent.kit import TurnLimits
+from everturn.models.port import ContextLimitExceeded
 from everturn.timeline.blocks import RoundStartBody
 from everturn.timeline.turns import Outcome
-from everturn_testing.models.scripted_model import Script
+from everturn_testing.models.scripted_model import Fail, Script
 
 
 async def test_a_step_whose_replies_can_not_be_used_fails_and_says_so() -> None:
@@ -191,6 +192,26 @@ async def test_a_step_closes_without_the_results_that_do_not_fit() -> None:
         "What I have.\n\n(This result is incomplete: the step reached the length limit of one request.)"
     )
     assert "does not consider the last calls of the step:\n- demo.echo (ok): echo: long long" in text
+    await check_conversation(bench)
+
+
+async def test_a_step_closes_without_the_results_that_its_provider_counts_as_too_long() -> None:
+    too_long: Script = [Fail(ContextLimitExceeded("too long"))]
+
+    def read_more(text: str) -> Script:
+        if "echo: second" in text:
+            return too_long
+        return call("demo.echo", {"text": "second" if "echo: first" in text else "first"})
+
+    bench = build(planned=plan({"b": ""}), of_step=close_with(read_more))
+    await bench.say("Do b.")
+
+    await bench.work()
+
+    closing = step_requests(bench, "b")[-1]
+    assert "echo: first" in closing and "echo: second" not in closing
+    assert results(bench) == {"b": "ok"}
+    assert "does not consider the last calls of the step:\n- demo.echo (ok): echo: second" in result_text(bench, "b")
     await check_conversation(bench)
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -10,8 +11,10 @@ from turn_harness.misbehaviours import ECHO, FREE, RUN, TABLE, Misbehaviour, ren
 from turn_harness.replies import answer, cut_answer
 from turn_harness.tools import DemoTool, FreeParams
 
+from chat_proc.agent.drafting import CUT_WORDS
 from everturn.events.model import TERMINAL_TYPES, ChatComplete
 from everturn.timeline.blocks import NoticeBody, ToolCallBody
+from everturn.timeline.turns import CutReason
 from everturn_testing.models.scripted_model import Finish, Say, Script
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
@@ -74,7 +77,7 @@ async def test_a_cut_answer_has_a_reason_and_can_be_continued(script: Script, re
     assert (first.outcome, first.cut_reason) == ("cut", reason)
     assert (second.outcome, second.cut_reason) == ("completed", None)
     prompt = "".join(part.text for message in bench.model.requests[-1].messages for part in message.parts)
-    assert f"Your answer above is incomplete ({reason})" in prompt
+    assert f"Your answer above is incomplete: {CUT_WORDS[cast(CutReason, reason)]}." in prompt
 
 
 async def test_an_answer_that_ends_before_the_limit_cuts_its_summary_is_whole() -> None:

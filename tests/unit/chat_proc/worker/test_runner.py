@@ -118,7 +118,7 @@ async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown
         assert (end.outcome, end.cut_reason) == (Outcome.CUT, "server_error")
         assert bench.state().turns[0].answer == "Half of it"
         assert end.rounds == 1
-        assert "(server_error)" in bench.texts(NoticeBody)[-1]
+        assert "the server failed" in bench.texts(NoticeBody)[-1]
         await check_conversation(bench, ends_may_repeat=True)
     else:
         assert end.error is not None

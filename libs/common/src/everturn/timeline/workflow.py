@@ -1,7 +1,7 @@
 """The steps of a turn whose workflow is `dag`: what is planned, what has begun, what has ended, and what comes next.
 
 All of it is folded from the turn's blocks, so any worker continues where another stopped. Steps run in waves: a wave
-has all steps whose dependencies had ended when it was decided on.
+consists of the steps whose dependencies had results when the previous judgement was made.
 """
 
 from collections.abc import Iterable, Mapping
@@ -116,7 +116,7 @@ class Workflow:
         return PlanSnapshot(
             plan_id=PlanId("plan_" + turn_id.removeprefix("turn_")),
             steps=tuple(
-                PlanStep(n=n, label=_build_label(step), status=self._find_status(step.id), step_id=step.id)
+                PlanStep(n=n, label=build_label(step), status=self._find_status(step.id), step_id=step.id)
                 for n, step in enumerate(self.steps, start=1)
             ),
             status=PlanStatus.COMPLETE if is_complete else PlanStatus.OPEN,
@@ -183,6 +183,7 @@ def order_steps(steps: Iterable[PlannedStep], ended: Mapping[str, StepResultBody
     return tuple(ordered)
 
 
-def _build_label(step: PlannedStep) -> str:
+def build_label(step: PlannedStep) -> str:
+    """The task of a step in one line."""
     label = " ".join(step.task.split())
     return label if len(label) <= MAX_LABEL_CHARS else f"{label[: MAX_LABEL_CHARS - 1]}…"

@@ -1,10 +1,10 @@
 """Checks the model's decision, and builds the blocks of a round from it. Pure: the order here is the order on the
 timeline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
@@ -78,6 +78,18 @@ class GiveAnswer:
     summary: str | None = None
     notes: str = ""
     cut_reason: CutReason | None = None
+
+
+CUT_WORDS: Final[Mapping[CutReason, str]] = {
+    "length": "it reached the token limit of one reply",
+    "size_limit": "it reached the size limit of one reply",
+    "content_filter": "the provider's content filter ended it",
+    "refusal": "you declined to go on",
+    "incomplete": "your reply ended in the middle of it",
+    "provider_error": "the connection to the model was lost",
+    "server_error": "the server failed",
+}
+"""Why an answer is incomplete, in words for its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +346,8 @@ def draft_cut_notice(context: RoundContext, reason: CutReason | None) -> list[Bl
     if reason is None:
         return []
     text = (
-        f"Your answer above is incomplete ({reason}). If the user asks you to continue, continue exactly where it"
-        " stops, without repeating anything."
+        f"Your answer above is incomplete: {CUT_WORDS[reason]}. If the user asks you to continue, continue exactly"
+        " where it stops, without repeating anything."
     )
     notice = NoticeBody(code="answer_cut", text=text)
     return [context.draft(BlockType.NOTICE, round_ref(context.turn_id, context.round, "notice.cut"), notice)]

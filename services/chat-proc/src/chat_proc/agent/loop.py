@@ -32,8 +32,9 @@ from chat_proc.agent.signal_folding import (
 )
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import CommitContent, LeasedTurn, Spent, TurnEnd
-from everturn.core.errors import Conflict
+from everturn.core.errors import Conflict, problem
 from everturn.events.model import ConvStatus
+from everturn.models.port import ContextLimitExceeded
 from everturn.timeline.progress import (
     BeginTurn,
     ExecuteCalls,
@@ -42,7 +43,7 @@ from everturn.timeline.progress import (
     TurnEnded,
     TurnProgress,
 )
-from everturn.timeline.turns import Outcome, Signal, SignalKind
+from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
@@ -144,7 +145,10 @@ class AgentLoop:
         cap = self._cap(turn, context)
         await compaction.make_room(context, allow_model=cap is None)
         if cap is None:
-            return await self._rounds.run(turn, prompts, compaction, context)
+            try:
+                return await self._rounds.run(turn, prompts, compaction, context)
+            except ContextLimitExceeded as failure:
+                return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
         closed = await self._closing.run(turn, prompts, compaction, context, cap)
         if closed is None:
             return None
@@ -160,10 +164,13 @@ class AgentLoop:
             return "the limit on replies that could not be used"
         return reached_cap(self._limits, turn.spent)
 
-    async def _fold(self, turn: LeasedTurn, number: int) -> TurnEnd | None:
-        """Fold new signals into the round that begins; returns the turn's end if they end it."""
+    async def _fold(self, turn: LeasedTurn, number: int, *, ends_steps: bool = False) -> TurnEnd | None:
+        """Fold new signals into the round that begins; returns the turn's end if they end it. With `ends_steps`, only
+        if a steer or a cancel is among them, and the steps that have begun end with it."""
         for _ in range(MAX_INBOX_TRIES):
             signals = await turn.inbox.load_unseen()
+            if ends_steps and not any(signal.kind in CONTROL_KINDS for signal in signals):
+                return None
             if ending := through_last_end(signals):
                 # No round begins: the signals are recorded in the last one.
                 return self._end_by_signals(turn, ending, number - 1)
@@ -173,6 +180,8 @@ class AgentLoop:
             context = self._context(turn, number)
             begin = draft_missing_start(context, turn.progress)
             start = CommitContent(drafts=tuple(begin if verdict is None else [verdict, *begin]))
+            if ends_steps:
+                start = self._build_step_ends(turn).plus(start)
             files = [artifact for signal in signals for artifact in signal.attachments]
             previews = await self._parts.attachments.load_previews(files)
             folded = fold_signals(signals, context, turn.show_files, previews)
@@ -183,6 +192,10 @@ class AgentLoop:
                 continue
             return None
         raise Conflict(f"Signals changed {MAX_INBOX_TRIES} times while they were folded.")
+
+    def _build_step_ends(self, turn: LeasedTurn) -> CommitContent:
+        """The ends of the steps that have begun and do not go on; a loop has none."""
+        return CommitContent()
 
     def _end_by_signals(self, turn: LeasedTurn, ending: Sequence[Signal], number: int) -> TurnEnd:
         """The end of the turn by its last signals, which are recorded in this round."""
@@ -233,7 +246,8 @@ class AgentLoop:
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, late_signals: tuple[Signal, ...]) -> TurnEnd:
         context = self._context(turn, _last_round(turn, end))
         settled = settle_late_signals(late_signals, context, self._parts.next_turn_id, turn.show_files)
-        shown = replace(end.content, rewind=end.content.rewind or shows_deferred_again(turn.progress, end))
+        content = self._build_step_ends(turn).plus(end.content)
+        shown = replace(content, rewind=content.rewind or shows_deferred_again(turn.progress, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.content), end.cut_reason)
         await turn.close(final, promote=settled.promote)
         return final

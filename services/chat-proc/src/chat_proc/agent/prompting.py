@@ -223,7 +223,15 @@ class TurnPrompts:
 
     async def build_closing(self, context: RoundContext, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` names the reached limit in words."""
-        order = "\n" + self.codec.closing_prompt.replace("{cap}", cap)
+        is_step = bool(self._turn.step_id)
+        words = {
+            "{part}": "This step" if is_step else "The turn",
+            "{cap}": cap,
+            "{more}": " and what is not" if is_step else ", what is not, and what the user can do next",
+        }
+        order = "\n" + self.codec.closing_prompt
+        for name, text in words.items():
+            order = order.replace(name, text)
         return await self._request(context, order, max_tokens=self._kit.limits.max_output_tokens)
 
     async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:

@@ -39,7 +39,6 @@ from chat_proc.channels.codec import Codec
 from chat_proc.channels.prose import read_usable_text
 from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
-from everturn.core.errors import problem
 from everturn.core.ids import CallId
 from everturn.core.metrics import CODEC_SWITCHES, ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
@@ -65,7 +64,8 @@ class RoundRunner:
     async def run(
         self, turn: LeasedTurn, prompts: TurnPrompts, room: RequestRoom, context: RoundContext
     ) -> TurnEnd | None:
-        """Return the end of the turn if the model answered or can't answer; None if the turn continues."""
+        """Return the end of the turn if the model answered or can't answer; None if the turn continues. Raises
+        ContextLimitExceeded."""
         with ROUND_SECONDS.time():
             return await self._run(turn, prompts, room, context)
 
@@ -136,8 +136,8 @@ class RoundRunner:
 
         try:
             return await room.run_fitting(context, generate)
-        except ContextLimitExceeded as failure:
-            return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
+        except ContextLimitExceeded:
+            raise
         except ModelFailed as failure:
             return build_failure_end(turn, context.at(turn.now()), failure)
 

@@ -25,6 +25,7 @@ from chat_proc.turn.titling import TurnTitle, draft_gate
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId, TurnId
+from everturn.core.metrics import WORKFLOW_STEPS
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.core.threads import call_sized
@@ -46,6 +47,7 @@ from everturn.timeline.blocks import (
     BlockType,
     ExitBody,
     RangeSummaryBody,
+    StepResultBody,
     chain_blocks,
 )
 from everturn.timeline.progress import TurnProgress, fold_progress
@@ -365,7 +367,7 @@ class LeasedTurn:
         if self.step_id:
             if _is_shown_by_blocks(data):
                 return
-            data = self._name_step(data)
+            data = _name_step(data, self.step_id)
         self._meter.note_event(data)
         self._emitter.emit(data, round_number)
 
@@ -393,12 +395,7 @@ class LeasedTurn:
             if self.step_id:
                 content = self._adapt_to_lane(content)
             blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
-            if self.step_id:
-                # Before the commit, whose cursor covers them: a client with an older snapshot adds them, others skip
-                # them.
-                for data, round_number in build_lane_events(blocks, sealed_round=self.progress.sealed_round):
-                    self._meter.note_event(data)
-                    self._emitter.emit(self._name_step(data), round_number)
+            self._emit_lane_events(blocks)
             commit = self._build_commit(blocks, content)
             await self._write(commit)
             self._apply(commit, content)
@@ -406,10 +403,19 @@ class LeasedTurn:
                 self.shown = [*self.shown, *blocks]
             self._emit_committed(content, blocks)
 
-    def _name_step(self, data: AnyEvent) -> AnyEvent:
-        """The same event with the step of this lane."""
-        has_step = isinstance(data, ChatStep | ChatPhase | ChatApproval)
-        return data.model_copy(update={"step_id": self.step_id}) if has_step else data
+    def _emit_lane_events(self, blocks: Sequence[Block]) -> None:
+        """Show what new blocks say about the model calls of lanes: all blocks of a lane, and the results of steps that
+        end together with their turn or by a signal to it. Before the commit, whose cursor covers these events: a client
+        with an older snapshot adds them, others skip them."""
+        if self.step_id:
+            lanes = {self.step_id: blocks}
+        else:
+            lanes = {block.body.step: [block] for block in blocks if isinstance(block.body, StepResultBody)}
+        for step_id, own in lanes.items():
+            sealed_round = self._turn_progress.lanes[step_id].sealed_round
+            for data, round_number in build_lane_events(own, sealed_round=sealed_round):
+                self._meter.note_event(data)
+                self._emitter.emit(_name_step(data, step_id), round_number)
 
     def _adapt_to_lane(self, content: CommitContent) -> CommitContent:
         """Times never go back on a timeline, but another lane may have committed since these blocks were drafted."""
@@ -418,7 +424,7 @@ class LeasedTurn:
         return replace(
             content,
             drafts=tuple(replace(draft, ts=max(draft.ts, last_ts)) for draft in drafts),
-            after=tuple((self._name_step(data), round_number) for data, round_number in content.after),
+            after=tuple((_name_step(data, self.step_id), round_number) for data, round_number in content.after),
             rewind=False,
         )
 
@@ -442,6 +448,7 @@ class LeasedTurn:
             now=self.now(),
         )
         blocks = self._chain((*self._with_gate(self._sources.accept_drafts(content.drafts), present), exit_draft))
+        self._emit_lane_events(blocks)
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -541,12 +548,21 @@ class LeasedTurn:
 
     def _emit_committed(self, content: CommitContent, blocks: tuple[Block, ...]) -> None:
         count_usage(content.usage)
+        for block in blocks:
+            if isinstance(block.body, StepResultBody):
+                WORKFLOW_STEPS.labels(block.body.status).inc()
         if content.rewind:
             self._emitter.rewind()
         for data in build_answer_events(blocks):
             self._emitter.emit(data, last_round(blocks), is_committed=True)
         for data, round_number in content.after:
             self._emitter.emit(data, round_number, is_committed=True)
+
+
+def _name_step(data: AnyEvent, step_id: str) -> AnyEvent:
+    """The same event with the step that it belongs to."""
+    has_step = isinstance(data, ChatStep | ChatPhase | ChatApproval)
+    return data.model_copy(update={"step_id": step_id}) if has_step else data
 
 
 def _is_shown_by_blocks(data: AnyEvent) -> bool:

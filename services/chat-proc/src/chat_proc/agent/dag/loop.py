@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.dag.planning import Planner, build_results, cut_result
-from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_kit, cancel_step
+from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_ends, build_step_kit
 from chat_proc.agent.drafting import draft_missing_start
 from chat_proc.agent.extra_calls import build_question
 from chat_proc.agent.finishing import PROSE, NotWritten
@@ -30,7 +30,7 @@ from everturn.models.port import ModelRequest
 from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, RoundStartBody, WorkflowBody
 from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
 from everturn.timeline.turns import CutReason, Outcome
-from everturn.timeline.workflow import Phase, Workflow, fold_workflow
+from everturn.timeline.workflow import Phase, Workflow, build_label, fold_workflow
 
 PARALLEL = 3
 """Steps that run at the same time. Each can have a model call and eight tool calls open, and providers limit the calls
@@ -44,7 +44,8 @@ _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "sto
 
 
 def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
-    """The loop of a turn. One that was planned keeps its workflow and its rounds, whatever is configured now."""
+    """The loop for a turn. A turn that was planned keeps its workflow and its limit of rounds, whatever is configured
+    now."""
     workflow = fold_workflow(turn.turn_blocks)
     if workflow.is_planned and kit.workflow != "dag":
         first = next(block.body for block in turn.turn_blocks if isinstance(block.body, RoundStartBody))
@@ -200,12 +201,19 @@ class DagLoop(AgentLoop):
                 ring = turn.inbox.next_ring
                 async with slots:
                     stop = await runner.run(step, takeovers=lost, resumed=again)
-                unstopped -= 1
-                if not unstopped:
-                    all_stopped.set()
-                if stop is not StepStop.PARKED or isinstance(await run_until(ring.wait(), all_stopped.wait()), Ran):
-                    return stop
-                unstopped, lost, again = unstopped + 1, 0, False
+                waits = stop is StepStop.PARKED
+                while True:
+                    unstopped -= 1
+                    if not unstopped:
+                        all_stopped.set()
+                    if not waits or isinstance(await run_until(ring.wait(), all_stopped.wait()), Ran):
+                        return stop
+                    unstopped += 1
+                    ring = turn.inbox.next_ring
+                    # Approved calls don't wait for a slot, which other steps may hold for long.
+                    if await runner.make_calls(step):
+                        break
+                lost, again = 0, False
 
         committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
@@ -239,16 +247,15 @@ class DagLoop(AgentLoop):
             await self._parts.stragglers.end(*lanes)
 
     async def _settle_interruption(self, turn: LeasedTurn) -> TurnEnd | None:
-        """Fold a steer or a cancel that has stopped a wave; returns the turn's end if it ends with it. Steps that have
-        begun do not go on."""
+        """Fold a steer or a cancel that has stopped a wave, which ends the steps that have begun; returns the turn's
+        end if it ends with it. If the signal was withdrawn meanwhile, they go on."""
         running = fold_workflow(turn.turn_blocks).running
         has_calls = any(isinstance(turn.progress.next_step(step_id), ExecuteCalls) for step_id in running)
         # Calls that wait for a person are settled first, by their lanes.
-        if has_calls or not await turn.inbox.has_control():
-            return None
-        for step_id in running:
-            await cancel_step(turn, step_id, self._failpoints)
-        return await self._fold(turn, _next_round(turn))
+        return None if has_calls else await self._fold(turn, turn.progress.last_round + 1, ends_steps=True)
+
+    def _build_step_ends(self, turn: LeasedTurn) -> CommitContent:
+        return build_step_ends(turn)
 
 
 def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:
@@ -269,8 +276,11 @@ def build_step_account(workflow: Workflow) -> str:
     lines = ["I could not write a complete answer. These are the results of the steps:"]
     for step in workflow.steps:
         result = workflow.results.get(step.id)
-        text = "not begun" if result is None else cut_result(workflow, result.text, MAX_STEP_RESULT_CHARS)
-        lines.append(f"**{step.id}** ({'open' if result is None else _STEP_STATUS_WORDS[result.status]}): {text}")
+        if result is None:
+            lines.append(f"**{build_label(step)}** (not started)")
+        else:
+            text = cut_result(workflow, result.text, MAX_STEP_RESULT_CHARS)
+            lines.append(f"**{build_label(step)}** ({_STEP_STATUS_WORDS[result.status]}): {text}")
     return "\n\n".join(lines)
 
 

@@ -38,7 +38,7 @@ MAX_SAID_CHARS = 2_000
 """How much of one message the excerpt has."""
 MAX_REASON_CHARS = 2_000
 MAX_JUDGED_RESULT_CHARS = 2_000
-"""How much of a result the analyzer sees, as much as the synthesis of other turns sees of a step."""
+"""How much of a result the judging call sees: as much as a synthesis sees of the result of a tool."""
 MAX_ALL_RESULTS_CHARS = 60_000
 """How much of all results together one request shows: about 15,000 tokens."""
 PLAN_LIMITS = StructuredLimits(limit_s=120.0, max_output_tokens=8_192, max_reply_chars=100_000)

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall, find_usable_text
-from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.drafting import CUT_WORDS, RoundContext
 from chat_proc.agent.finishing import TurnFinisher, render_calls
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
@@ -22,11 +22,12 @@ from chat_proc.agent.tool_selection import LOOP_TOOLS
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
 from everturn.core.failpoints import Failpoints
-from everturn.core.metrics import WORKFLOW_STEPS
 from everturn.core.refs import round_ref
 from everturn.events.model import ChatPlan
+from everturn.models.port import ContextLimitExceeded
 from everturn.timeline.blocks import (
     Block,
+    BlockDraft,
     BlockType,
     CompletionBody,
     PlannedStep,
@@ -93,31 +94,38 @@ def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]
     return shown
 
 
-async def cancel_step(turn: LeasedTurn, step_id: str, failpoints: Failpoints) -> None:
-    """Record that a step that has begun does not go on because of a steer or a cancel."""
-    lane = turn.open_lane(step_id, ())
-    why = "The step was stopped because the user changed the work or ended the turn."
-    await _commit_result(lane, "cancelled", why, failpoints)
+def build_step_ends(turn: LeasedTurn) -> CommitContent:
+    """The results of the steps that have begun and do not go on, because of a new message or the end of the turn."""
+    running = fold_workflow(turn.turn_blocks).running
+    if not running:
+        return CommitContent()
+    why = "The step was stopped because the user sent new instructions or the turn ended."
+    drafts = tuple(_draft_result(turn, turn.progress.lanes[step_id], step_id, "cancelled", why) for step_id in running)
+    return _report_plan(turn, CommitContent(drafts=drafts), turn.progress.last_round)
+
+
+def _draft_result(turn: LeasedTurn, progress: TurnProgress, step_id: str, status: _Status, text: str) -> BlockDraft:
+    """The result of a step, in the last round of its lane."""
+    number = progress.last_round
+    context = RoundContext(turn.turn_id, number, number, turn.now())
+    ref = round_ref(turn.turn_id, number, "step.result")
+    return context.draft(BlockType.STEP_RESULT, ref, StepResultBody(step=step_id, status=status, text=text))
 
 
 async def _commit_result(
     lane: LeasedTurn, status: _Status, text: str, failpoints: Failpoints, content: CommitContent = _NOTHING
 ) -> None:
-    """Commit the result of a step, after the content, in its last round."""
-    number = lane.progress.last_round
-    context = RoundContext(lane.turn_id, number, number, lane.now())
-    result = StepResultBody(step=lane.step_id, status=status, text=text)
-    draft = context.draft(BlockType.STEP_RESULT, round_ref(lane.turn_id, number, "step.result"), result)
+    """Commit the result of a step, after the content."""
+    draft = _draft_result(lane, lane.progress, lane.step_id, status, text)
     whole = content.plus(CommitContent(drafts=(draft,)))
     failpoints.hit("turn.before_step_result")
-    await lane.commit_built(lambda: _report_plan(lane, whole, number))
+    await lane.commit_built(lambda: _report_plan(lane, whole, draft.round))
     failpoints.hit("turn.after_step_result")
-    WORKFLOW_STEPS.labels(status).inc()
 
 
-def _report_plan(lane: LeasedTurn, content: CommitContent, number: int) -> CommitContent:
+def _report_plan(turn: LeasedTurn, content: CommitContent, number: int) -> CommitContent:
     """The same content with the event that shows the plan after it."""
-    plan = fold_workflow((*lane.turn_blocks, *content.drafts)).build_snapshot()
+    plan = fold_workflow((*turn.turn_blocks, *content.drafts)).build_snapshot()
     return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
 
 
@@ -198,6 +206,15 @@ class StepRunner:
                     raise Conflict("A lane can't begin a turn.")
             resumed = False
 
+    async def make_calls(self, step: PlannedStep) -> bool:
+        """Make the calls of a step that has waited for a person. False if it still waits."""
+        match self._whole.progress.next_step(step.id):
+            case ExecuteCalls() as calls:
+                lane = self._open(step, choose_shown(self._whole.turn_blocks, step))
+                return await self._calls.run(lane.turn, calls, resumed=False)
+            case _:
+                return True
+
     def _open(self, step: PlannedStep, shown: Sequence[Block]) -> _Lane:
         turn = self._whole.open_lane(step.id, shown)
         media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
@@ -220,8 +237,15 @@ class StepRunner:
             await self._close(lane, context, cap)
         elif await lane.room.is_full(context):
             await self._close_without_last(lane, context)
-        elif (end := await self._rounds.run(lane.turn, lane.prompts, lane.room, context)) is not None:
-            await self._end(lane, end)
+        else:
+            try:
+                end = await self._rounds.run(lane.turn, lane.prompts, lane.room, context)
+            except ContextLimitExceeded:
+                # The provider counts more tokens than we do.
+                await self._close_without_last(lane, context)
+                return
+            if end is not None:
+                await self._end(lane, end)
 
     async def _begin_round(self, lane: _Lane) -> tuple[int, str | None]:
         """Commit the start of the next round, which gives it its number: lanes begin rounds side by side. The first one
@@ -279,7 +303,8 @@ class StepRunner:
             text = f"The step failed because its model stopped answering. {answer.text}"
             await _commit_result(lane.turn, "failed", text, self._failpoints, end.content)
         else:
-            reasons = "; ".join(filter(None, (f"the step reached {cap}" if cap else "", end.cut_reason)))
+            cut = CUT_WORDS[end.cut_reason] if end.cut_reason else ""
+            reasons = "; ".join(filter(None, (f"the step reached {cap}" if cap else "", cut)))
             notes = [f"(This result is incomplete: {reasons}.)"] if reasons else []
             notes += [f"It does not consider the last calls of the step:\n{unread}"] if unread else []
             text = "\n\n".join((answer.text, *notes))
