@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.citations import FenceTracker
+from chat_proc.channels.markdown_code import FenceTracker
 
 
 def inside(text: str, size: int = 1_000_000) -> bool:

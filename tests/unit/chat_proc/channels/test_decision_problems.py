@@ -44,7 +44,6 @@ def test_a_good_reply_has_no_problem(facts: ReplyFacts) -> None:
         (replace(GOOD, readings=[CALL, CALL]), [("two_actions", True)]),
         (replace(GOOD, outside="Sure!"), [("text_outside_channels", False)]),
         (replace(GOOD, reply_capped=True), [("reply_too_long", True)]),
-        (replace(GOOD, thinking_capped=True), [("thinking_too_long", False)]),
         (replace(GOOD, summary="s"), [("summary_without_final", False)]),
         (replace(GOOD, outside_capped=True), [("reply_too_long", True)]),
         (replace(GOOD, programs=[Program("p", 0)]), [("code_without_call", True)]),

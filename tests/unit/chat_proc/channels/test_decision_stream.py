@@ -215,16 +215,6 @@ def test_a_reply_past_its_cap_is_cut_and_named(size: int) -> None:
     assert "reply_too_long" in problem_kinds(decision)
 
 
-def test_thinking_past_its_cap_is_dropped_but_the_action_counts() -> None:
-    reply = "<channel:thinking>" + "x" * 100 + "</channel:thinking>" + action(action="exit", final_answer="a")
-
-    pieces, decision = read(reply, 3, DecisionLimits(max_thinking_chars=10))
-
-    assert shown(pieces, ThinkingText) == "x" * 10
-    assert decision.actions
-    assert [(problem.kind, problem.fatal) for problem in decision.problems] == [("thinking_too_long", False)]
-
-
 def test_characters_that_cannot_be_stored_are_replaced() -> None:
     pieces, decision = read("<channel:thinking>a\x00b\ud800c</channel:thinking>")
 

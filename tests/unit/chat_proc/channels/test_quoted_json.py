@@ -32,9 +32,9 @@ Cell = str | tuple[str, str, str]
 
 TABLE: dict[str, tuple[Cell, Cell, Cell, Cell, Cell, Cell]] = {
     # @ is the JSON:                        our call, foreign, unknown,  answer, our key,   data
-    "@": (C, C, (T, T, C), A, (N, N, C), (T, T, N)),
-    "\n @\n": (C, C, (T, T, C), A, (N, N, C), (T, T, N)),
-    "```json\n@\n```": (C, C, (T, T, C), A, (N, N, C), (T, T, N)),
+    "@": (C, C, (T, T, C), A, (N, N, C), T),
+    "\n @\n": (C, C, (T, T, C), A, (N, N, C), T),
+    "```json\n@\n```": (C, C, (T, T, C), A, (N, N, C), T),
     "`@`": (C, C, T, A, T, T),
     "@\nThen I answer.": (C, C, (T, T, N), A, N, (T, T, N)),
     "```json\n@\n```\nThen I answer.": (C, C, (T, T, N), A, (T, T, N), (T, T, N)),

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from chat_proc.channels.actions import (
     ACTION_PATH,
     ANSWER_PATH,
+    FINAL_KINDS,
     FORM_PROBLEMS,
     NOTES_PATH,
     PARAMS_PATH,
@@ -23,8 +24,6 @@ from chat_proc.channels.json_actions import find_json_actions
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path
 from chat_proc.channels.pieces import ContentText, DecisionPiece, FieldClosed, NotesText
 from chat_proc.channels.reply_parts import MAX_KNOWN_CHARS, AnswerField, CallFields
-
-_ENDING_ACTIONS = frozenset({"complete", "exit"})
 
 
 class ActionStream:
@@ -58,7 +57,7 @@ class ActionStream:
     def head(self) -> ActionHead | None:
         """Whether the action is final or which tool it calls; None until that is written."""
         kind = self._known.get(ACTION_PATH) if ACTION_PATH in self._ended else None
-        if kind in _ENDING_ACTIONS:
+        if kind in FINAL_KINDS:
             return ActionHead(None)
         if kind == "call_tool" and TOOL_PATH in self._ended:
             return ActionHead(self._known.get(TOOL_PATH, ""))

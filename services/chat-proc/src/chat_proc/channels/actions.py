@@ -57,6 +57,10 @@ ProblemKind = Literal[
     "summary_without_final",
 ]
 
+FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})
+CALL_KINDS = frozenset({"tool_call", "call_tool", "tool"})
+"""What models write as the kind of a final action and of a call, in any form."""
+
 ACTION_PATH: Path = ("action",)
 NOTES_PATH: Path = ("notes",)
 ANSWER_PATH: Path = ("final_answer",)

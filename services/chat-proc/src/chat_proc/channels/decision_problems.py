@@ -31,7 +31,7 @@ _NO_CHANNEL = Problem(
 )
 
 _ANSWER_WITH_CALL = Problem(
-    "answer_with_call", "A final_answer next to a tool call was dropped. Answer in a later round.", fatal=False
+    "answer_with_call", "An answer next to a tool call was dropped. Answer in a later round.", fatal=False
 )
 _AFTER_ANSWER = Problem(
     "two_actions",
@@ -74,8 +74,8 @@ class ReplyFacts:
     summary: str | None
     reply_capped: bool = False
     outside_capped: bool = False
-    thinking_capped: bool = False
     thinking_channels: int = 1
+    has_answer_channel: bool = False
     finish: FinishReason = "stop"
 
 
@@ -152,8 +152,6 @@ def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterato
 
 
 def _problems_of_thinking(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
-    if facts.thinking_capped:
-        yield _remark("thinking_too_long", f"Keep the thinking channel under {limits.max_thinking_chars} characters.")
     if limits.one_thinking and facts.any_channel and facts.thinking_channels != 1:
         yield Problem("thinking_channels", "Write exactly one thinking channel, before the action.")
 
@@ -197,7 +195,8 @@ def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
 
 
 def _problems_of_the_rest(facts: ReplyFacts) -> Iterator[Problem]:
-    if any(action.dropped_answer for action in _actions(facts)):
+    calls = [action for action in _actions(facts) if action.tool_call is not None]
+    if any(call.dropped_answer for call in calls) or (calls and facts.has_answer_channel):
         yield _ANSWER_WITH_CALL
     if facts.summary and not any(action.action != "call_tool" for action in _actions(facts)):
         yield _remark("summary_without_final", "The summary was dropped. Write it only with the final action.")

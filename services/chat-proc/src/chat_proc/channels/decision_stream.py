@@ -17,7 +17,7 @@ from chat_proc.channels.actions import (
 )
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
-from chat_proc.channels.json_actions import find_json_actions, take_program
+from chat_proc.channels.json_actions import find_json_actions, read_text_before_actions, take_program
 from chat_proc.channels.parser import (
     ChannelClosed,
     ChannelOpened,
@@ -71,8 +71,6 @@ class DecisionStream:
         self._limits = limits
         self._parser = ChannelParser(_DECISION_TAGS)
         self._text = ReplyText(limits.max_reply_chars)
-        self._thinking_chars_left = limits.max_thinking_chars
-        self._thinking_capped = False
         self._outside_chars_left = limits.max_outside_chars
         self._is_refused = False
         self._is_cut = False
@@ -81,6 +79,7 @@ class DecisionStream:
         self._texts: list[str] = []
         self._summaries: list[str] = []
         self._programs: list[Program] = []
+        self._beside = ""
         self._judge = ActionJudge(limits.fanout) if limits.fanout else None
         self._action: ActionStream | GatedAction | None = None
         self._readings: list[Action | ActionRefusal] = []
@@ -170,19 +169,22 @@ class DecisionStream:
         if prose is None:
             return []
         if not self._in_answer_channel and (readings := find_json_actions(outside, self._names)):
-            return self._take_readings(readings)
+            return self._take_readings(readings, read_usable_text(read_text_before_actions(outside)))
         pieces, self._answer = prose.finish(complete=complete)
-        written = "".join(self._answer_texts) if self._in_answer_channel else outside
-        if self._answer is None and not prose.is_settled and (usable := read_usable_text(written)):
+        is_declared = self._in_answer_channel
+        written = "".join(self._answer_texts) if is_declared else outside
+        if self._answer is None and (usable := read_usable_text(written, is_declared=is_declared)):
             self._answer = cite_answer(self._sources, usable, complete=complete)
-            pieces = show_whole(self._answer)
+            pieces += show_whole(self._answer)
         if self._answer is None:
             self._take_refused_action(unfence(outside))
         return pieces
 
-    def _take_readings(self, readings: Iterable[Action | ActionRefusal]) -> list[DecisionPiece]:
-        """Take the actions that a text has as JSON. The rules for several are those of channels."""
-        pieces = self._withdraw_prose()
+    def _take_readings(self, readings: Iterable[Action | ActionRefusal], said: str) -> list[DecisionPiece]:
+        """Take the actions that a text has as JSON, and what was `said` before them, which is thinking. The rules for
+        several actions are those of channels."""
+        pieces = [*self._withdraw_prose(), *([ThinkingText(said, self._thinking_channels)] if said else [])]
+        self._beside = said
         self._any_channel = True
         self._outside.clear()
         for written in readings:
@@ -224,13 +226,7 @@ class DecisionStream:
         return (CodeText(piece.text, piece.instance),) if piece.channel == "code" else ()
 
     def _read_thinking(self, text: str) -> list[DecisionPiece]:
-        if len(text) > self._thinking_chars_left:
-            text = text[: self._thinking_chars_left]
-            self._thinking_capped = True
-        if not text:
-            return []
-        self._thinking_chars_left -= len(text)
-        return [ThinkingText(text, self._thinking_channels - 1)]
+        return [ThinkingText(text, self._thinking_channels - 1)] if text else []
 
     def _open(self, piece: ChannelOpened) -> list[DecisionPiece]:
         self._any_channel = True
@@ -247,7 +243,7 @@ class DecisionStream:
             return self._withdraw_prose()
         elif piece.channel == "answer" and not self._readings and not self._in_answer_channel:
             withdrawn = self._withdraw_prose()
-            self._prose = ProseAnswer(CitationReplacer(self._sources), settled_after=1)
+            self._prose = ProseAnswer(CitationReplacer(self._sources), settled_after=1, is_declared=True)
             self._in_answer_channel = True
             return withdrawn
         return []
@@ -320,8 +316,8 @@ class DecisionStream:
             summary=summary,
             reply_capped=self._text.is_capped,
             outside_capped=self._outside_chars_left < 0,
-            thinking_capped=self._thinking_capped,
             thinking_channels=self._thinking_channels,
+            has_answer_channel=bool("".join(self._answer_texts).strip()),
             finish=reason,
         )
         kept = self._sort(facts)
@@ -331,7 +327,8 @@ class DecisionStream:
             kept.programs,
             summary,
             self._answer,
-            outside=facts.outside,
+            outside=facts.outside or self._beside,
+            beside=self._beside,
             problems=kept.problems,
             stopped_by=stopped_by,
         )

@@ -5,15 +5,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from chat_proc.channels.actions import Action, ActionRefusal, ToolCall, read_params, try_build_action
+from chat_proc.channels.actions import (
+    CALL_KINDS,
+    FINAL_KINDS,
+    Action,
+    ActionRefusal,
+    ToolCall,
+    read_params,
+    try_build_action,
+)
 from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
 from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_objects
 from chat_proc.models.think_tags import drop_reasoning
 from everturn.timeline.forms import CODE_PARAM
 
-FINAL_KINDS = frozenset({"final_answer", "answer", "complete", "exit"})
-"""What models write as the kind of a final action, in any form."""
-CALL_KINDS = frozenset({"tool_call", "call_tool", "tool"})
 TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
@@ -22,6 +27,8 @@ _BEGINS_AS_ACTION = re.compile(r"(?>(?:<[\w:|-]{1,32}>\s*+)?)(?>(?:`{3,}+[\w+.-]
 """An object at the beginning of a text, bare or in a tag, a fence or a list, or code that is all of it: an action in it
 is not quoted."""
 _BEGINS_OBJECT = re.compile(r'^[ \t]*+\[?\{\s*+["}]', re.MULTILINE)
+_BEGINS_ACTION = re.compile(r"^[ \t]*+(?:<[\w:|-]{1,32}>\s*+)?\[?\{\s*+[\"}]", re.MULTILINE)
+"""The same, or an object in a tag."""
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _CLOSERS = re.compile(r"(?>(?:[\s}\]]|`{3}|</[\w:]{1,32}>)*)\Z")
 """What may follow the last object of a reply."""
@@ -89,7 +96,7 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | Act
 
 def read_text_before_actions(text: str) -> str:
     """The text of a reply before the line on which its first action begins, without the fence that opens there."""
-    begin = _BEGINS_OBJECT.search(text)
+    begin = _BEGINS_ACTION.search(text)
     return _OPENS_FENCE.sub("", text[: begin.start()] if begin else "").strip()
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from chat_proc.channels.actions import Action, ActionRefusal, Decision, Problem, Program
+from chat_proc.channels.actions import FINAL_KINDS, Action, ActionRefusal, Decision, Problem, Program
 from chat_proc.channels.citations import CitationReplacer
 from chat_proc.channels.decision_problems import DecisionLimits, choose_actions
 from chat_proc.channels.json_actions import (
     ARGUMENT_KEYS,
-    FINAL_KINDS,
     TOOL_KEYS,
     find_json_actions,
     read_json_action,
@@ -23,7 +22,7 @@ from chat_proc.channels.json_actions import (
 from chat_proc.channels.json_text import FieldEnd, FieldPiece, JsonFieldReader, Path
 from chat_proc.channels.other_forms import TextReply, decide_answer
 from chat_proc.channels.pieces import AnswerWithdrawn, DecisionPiece, ThinkingText
-from chat_proc.channels.prose import ANSWER_KEYS, read_usable_text
+from chat_proc.channels.prose import ANSWER_KEYS, has_own_keys, read_usable_text
 from chat_proc.channels.reply_parts import (
     MAX_KNOWN_CHARS,
     AnswerField,
@@ -32,7 +31,7 @@ from chat_proc.channels.reply_parts import (
     clean_program,
     show_whole,
 )
-from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_json
+from chat_proc.models.json_values import FENCE_START, JsonRefusal, JsonValue, as_object, read_json
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
@@ -104,7 +103,7 @@ class JsonStream:
         readings = self._find_actions(raw) if is_object or not _CHANNEL.search(raw) else ()
         if readings:
             pieces += [] if is_object else self._withdraw_prose(raw)
-            last, decision = self._decide(raw, readings, self._reply.text.find_stop(reason))
+            last, decision = self._decide(raw, readings, reason)
         elif is_object:
             last, decision = self._decide_without_action(raw, reason, interrupted=interrupted, is_over=is_over)
         else:
@@ -123,6 +122,8 @@ class JsonStream:
     def _withdraw_prose(self, raw: str) -> list[DecisionPiece]:
         """What was written before the object is thinking."""
         said = read_usable_text(read_text_before_actions(raw))
+        if said:
+            self._reasoning.append(said)
         return [*self._reply.prose.withdraw(), *([ThinkingText(said, 0)] if said else [])]
 
     def _read_fields(self, pieces: Iterable[FieldPiece]) -> list[DecisionPiece]:
@@ -149,11 +150,13 @@ class JsonStream:
         return []
 
     def _decide(
-        self, raw: str, readings: Sequence[Action | ActionRefusal], stopped_by: CutReason | None
+        self, raw: str, readings: Sequence[Action | ActionRefusal], reason: FinishReason
     ) -> tuple[list[DecisionPiece], Decision]:
         """The decision of a reply with actions, which are whole even if the reply was cut after them."""
-        beside = "".join(self._reasoning)
+        beside, stopped_by = "".join(self._reasoning), self._reply.text.find_stop(reason)
         chosen = choose_actions(readings, ignores_calls=self._ignores_calls)
+        if self._ignores_calls and not chosen.indexes and (said := self._reply.answer_before_actions(reason)):
+            return said
         actions = [reading for reading in readings if isinstance(reading, Action)]
         programs: list[Program] = []
         calls: list[Action] = []
@@ -182,8 +185,11 @@ class JsonStream:
         self, raw: str, reason: FinishReason, *, interrupted: bool, is_over: bool
     ) -> tuple[list[DecisionPiece], Decision]:
         """An object that can't be read. If the reply ended inside it, its answer counts as far as it was shown; if the
-        object `is_over` and invalid, that may be only a part of what the model meant."""
+        object `is_over` and invalid, that may be only a part of what the model meant. Other valid JSON is an answer."""
         answer, stopped_by, read = self._answer.answer, self._reply.text.find_stop(reason), read_json(raw)
+        if isinstance(read, JsonValue) and not has_own_keys(raw):
+            answer = cite_answer(self._reply.sources, raw.strip())
+            return show_whole(answer), decide_answer(raw, answer, stopped_by, beside="".join(self._reasoning))
         is_broken = is_over and not interrupted and stopped_by is None
         if answer is None or is_broken:
             unusable = _explain(read) if isinstance(read, JsonRefusal) else None

@@ -2,17 +2,17 @@
 another form, in channels or as JSON. Models write such replies if they imitate an earlier turn under another codec, or
 what they learned."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from chat_proc.channels.actions import Action, Decision, Problem, StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, choose_actions, explain_nothing
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.channels.json_actions import find_json_actions
-from chat_proc.channels.pieces import DecisionPiece
-from chat_proc.channels.prose import SETTLED_CHARS
-from chat_proc.channels.reply_parts import ProseAnswer, ReplyText
+from chat_proc.channels.json_actions import find_json_actions, read_text_before_actions
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece, ThinkingText
+from chat_proc.channels.prose import SETTLED_CHARS, read_usable_text
+from chat_proc.channels.reply_parts import ProseAnswer, ReplyText, cite_answer, show_whole
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
@@ -50,15 +50,27 @@ class TextReply:
         raw, stopped_by = self.text.raw, self.text.find_stop(reason)
         cut = interrupted or stopped_by is not None
         has_actions = bool(find_json_actions(raw, self._names))
-        if not has_actions:
+        if has_actions:
+            pieces = self.prose.withdraw()
+        else:
             pieces, answer = self.prose.finish(complete=not cut)
             if answer is not None:
                 return pieces, decide_answer(raw, answer, stopped_by)
         other = self._read_other_form(raw, reason, interrupted=cut)
         if other is None:
+            other = self.answer_before_actions(reason) if self._ignores_calls else None
+        if other is None:
             nothing = self.decide_nothing(reason)
-            return [], replace(nothing, outside="") if has_actions else nothing
-        return [*self.prose.withdraw(), *other[0]], replace(other[1], stopped_by=stopped_by)
+            return pieces, replace(nothing, outside="") if has_actions else nothing
+        return [*pieces, *other[0]], replace(other[1], stopped_by=stopped_by)
+
+    def answer_before_actions(self, reason: FinishReason) -> tuple[list[DecisionPiece], Decision] | None:
+        """The text before the actions of a reply as its answer, where calls are ignored; None if there is none."""
+        said = read_usable_text(read_text_before_actions(self.text.raw))
+        if not said:
+            return None
+        answer = cite_answer(self.sources, said)
+        return show_whole(answer), decide_answer(self.text.raw, answer, self.text.find_stop(reason))
 
     def decide_nothing(self, reason: FinishReason, unusable: Problem | None = None) -> Decision:
         """The decision of a reply that has neither an action nor an answer. `unusable` says more than that of all."""
@@ -78,9 +90,10 @@ class TextReply:
         stream = DecisionStream(names=self._names, sources=self._rows, limits=limits)
         pieces = stream.feed(text)
         last, decision = stream.finish(reason, interrupted=interrupted)
+        pieces = _drop_withdrawn([*pieces, *last])
         if any(problem.kind != "two_actions" for problem in decision.fatal_problems):
             # As in channels, an answer that can be read counts, whatever else is wrong with the reply.
-            return ([*pieces, *last], decide_answer(text, decision.answer, None)) if decision.answer else None
+            return (pieces, decide_answer(text, decision.answer, None)) if decision.answer else None
         chosen = choose_actions(stream.readings or decision.actions, ignores_calls=self._ignores_calls)
         if not chosen.indexes:
             return None
@@ -89,14 +102,26 @@ class TextReply:
             for program in decision.programs
             if program.for_action in chosen.indexes
         ]
+        beside = decision.beside
+        if decision.outside and not beside and (beside := read_usable_text(decision.outside)):
+            pieces.append(ThinkingText(beside, 0))
+        dropped = [problem for problem in decision.problems if problem.kind == "answer_with_call"]
         decision = replace(
             decision,
             actions=tuple(decision.actions[index] for index in chosen.indexes),
             programs=tuple(programs),
             outside="",
-            problems=chosen.problems,
+            beside=beside,
+            problems=tuple(dict.fromkeys((*chosen.problems, *dropped))),
         )
-        return [*pieces, *last], decision
+        return pieces, decision
+
+
+def _drop_withdrawn(pieces: Sequence[DecisionPiece]) -> list[DecisionPiece]:
+    """The pieces of a whole reply without the parts of an answer that it withdraws."""
+    last = max((index for index, piece in enumerate(pieces) if isinstance(piece, AnswerWithdrawn)), default=-1)
+    before = [piece for piece in pieces[: last + 1] if not isinstance(piece, AnswerText | AnswerWithdrawn)]
+    return [*before, *pieces[last + 1 :]]
 
 
 def decide_answer(

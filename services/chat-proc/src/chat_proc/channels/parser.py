@@ -127,7 +127,8 @@ Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
 class ChannelParser:
     """Feed it text, then call `finish` once.
 
-    A tag in `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
+    An opening tag directly after the backtick that begins inline code is text, except in `code` and `json`. A tag in
+    `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
     counts only outside a value, or at the start of a line if the value never becomes complete. If later text decides
     whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
     """
@@ -137,6 +138,9 @@ class ChannelParser:
         self._max_held_chars = max_held_chars
         self._tag_beginning = ""
         self._at_line_start = True
+        self._backticks = 0
+        """Those of the current line so far."""
+        self._last_two = ""
         self._open: _OpenChannel | None = None
         self._instances: dict[str, int] = {}
         self._pieces: list[Piece] = []
@@ -159,7 +163,9 @@ class ChannelParser:
     def is_plain(self, text: str) -> bool:
         """Whether all of `text` belongs to the open prose channel. `feed` would return it unchanged."""
         channel = self._open
-        return channel is not None and channel.body == "prose" and not self._tag_beginning and "<" not in text
+        if channel is None or channel.body != "prose" or self._tag_beginning:
+            return False
+        return not self._backticks and "<" not in text and "`" not in text
 
     def finish(self, *, cut: bool = False) -> list[Piece]:
         """Return the rest: held-back text, and the closing of a channel that is still open.
@@ -199,6 +205,9 @@ class ChannelParser:
 
     def _takes(self, tag: Tag) -> bool:
         """Whether the tag counts; otherwise it belongs to the text that follows."""
+        in_prose = self._open is None or self._open.body == "prose"
+        if tag.opens and in_prose and self._begins_inline_code():
+            return False
         while True:
             verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
             match verdict:
@@ -215,7 +224,12 @@ class ChannelParser:
                 case _:
                     assert_never(verdict)
 
+    def _begins_inline_code(self) -> bool:
+        """Whether the text so far ends with a backtick that begins inline code, so that the tag after it is quoted."""
+        return self._backticks % 2 == 1 and self._last_two.endswith("`") and self._last_two != "``"
+
     def _follow(self, tag: Tag) -> None:
+        self._backticks, self._last_two = 0, ""
         if self._open is not None:
             self._release_held(self._open)
             self._close(complete=not tag.opens)
@@ -248,6 +262,10 @@ class ChannelParser:
         if not text:
             return
         self._at_line_start = text[-1] == "\n"
+        if self._backticks or "`" in text:
+            last_break = text.rfind("\n")
+            self._backticks = text.count("`", last_break + 1) + (self._backticks if last_break < 0 else 0)
+            self._last_two = (self._last_two + text[-2:])[-2:]
         channel = self._open
         if channel is None:
             self._pieces.append(OutsideText(text))

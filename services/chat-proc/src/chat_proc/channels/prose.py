@@ -1,9 +1,11 @@
 """Distinguishes the prose of a reply, which a person can read, from our own markup and JSON."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from chat_proc.channels.actions import CALL_KINDS, FINAL_KINDS
+from chat_proc.channels.markdown_code import Span, SpanKind, split_code
 from chat_proc.models.json_values import (
     FENCE_START,
     JsonRefusal,
@@ -20,13 +22,14 @@ SETTLED_CHARS = 16
 _FENCE = "```"
 _FENCE_START = re.compile(rf"{FENCE_START}\s*+")
 _OWN_MARKUP = re.compile(
-    r"(?<!`)</?(?:channel:|tool_calls?\b|function(?:_calls?\b|[=>]|\s++name\b)|invoke\b|think(?:ing)?\b"
+    r"</?(?:channel:|tool_calls?\b|function(?:_calls?\b|[=>]|\s++name\b)|invoke\b|think(?:ing)?\b"
     r"|action(?:>|\s++(?:name|type|tool)\b)|\|[a-z])",
     re.IGNORECASE,
 )
-"""An answer that names a tag puts it into backticks. Operators such as `<|>`, and tags of other languages, are text."""
+"""An answer that names a tag puts it into code. Operators such as `<|>`, and tags of other languages, are text."""
+_CALL_KINDS, _FINAL_KINDS = ("|".join(sorted(kinds)) for kinds in (CALL_KINDS, FINAL_KINDS))
 _OWN_ACTION = re.compile(
-    r'\n[ \t]{0,64}+(?P<object>\{\s*+(?:"action"\s*+:\s*+"(?:tool_call|call_tool|final_answer|complete|exit)"'
+    rf'\n[ \t]{{0,64}}+(?P<object>\{{\s*+(?:"action"\s*+:\s*+"(?:{_CALL_KINDS}|{_FINAL_KINDS})"'
     r'|"tool_call"\s*+:\s*+\{))'
 )
 """An action that begins a line of an answer; one inside a line is quoted."""
@@ -35,20 +38,19 @@ _MAX_FENCE_CHARS = 256
 _MAX_HELD_BLANKS = 256
 """So many blanks at the end of an answer are dropped; a model may repeat them until its reply is cut off."""
 _MARKUP_BEGINNING = re.compile(
-    r'`?</?[a-z_|:]{0,14}\Z|`\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
+    r'</?[a-z_|:]{0,14}\Z|\{\s{0,64}(?:"[a-z_]{0,12}"?\s{0,8}:?\s{0,8}"?[a-z_]{0,12})?\Z', re.IGNORECASE
 )
 _STRAY_TAG = r"<(?:channel:|final_)?answer>|</(?:channel:[a-z]{1,16}|(?:final_)?answer|think(?:ing)?)>"
 _STRAY_START = re.compile(rf"\s*+(?:{_STRAY_TAG})\s*+", re.IGNORECASE)
 _STRAY_END = re.compile(rf"(?:{_STRAY_TAG})\Z", re.IGNORECASE)
 _MAX_STRAY_TAGS = 4
 _MAX_TAG_CHARS = 32
-_EXAMPLE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
 ANSWER_KEYS = ("answer", "final_answer")
 """Keys that models use for the answer, ours first."""
 _FINAL_BEGINS = re.compile(
     rf"(?:\A|<channel:action>)\s*+(?>(?:{FENCE_START}\s*+)?)"
-    r'(?P<object>\{)\s*+"action"\s*+:\s*+"(?:final_answer|complete|exit)"\s*+,\s*+'
+    rf'(?P<object>\{{)\s*+"action"\s*+:\s*+"(?:{_FINAL_KINDS})"\s*+,\s*+'
     r'(?:"(?:notes|reasoning)"\s*+:\s*+"(?>(?:[^"\\]|\\.)*)"\s*+,\s*+)?"(?:final_)?answer"\s*+:\s*+"',
     re.IGNORECASE | re.DOTALL,
 )
@@ -73,9 +75,9 @@ def judge_beginning(text: str, settled_after: int) -> Literal["open", "settled",
     return "settled"
 
 
-def has_own_form(text: str) -> bool:
-    """Whether a piece of prose contains our markup, or an action."""
-    return _OWN_MARKUP.search(text) is not None or _OWN_ACTION.search(text) is not None
+def may_have_own_form(text: str, kind: SpanKind) -> bool:
+    """Whether a span contains our markup, or an action. Markup in code is text; an action in a fence may be meant."""
+    return _OWN_ACTION.search(text) is not None or (kind == "text" and _OWN_MARKUP.search(text) is not None)
 
 
 def count_settled_chars(text: str) -> int:
@@ -98,16 +100,17 @@ def has_own_keys(text: str) -> bool:
     return _OWN_KEYS.search(text) is not None
 
 
-def read_usable_text(text: str) -> str:
+def read_usable_text(text: str, *, is_declared: bool = False) -> str:
     """The text of a reply without an action that a person can read; empty if it is our own markup or JSON.
 
-    Reasoning in tags, and tags without a partner around the text are dropped. Markup in code is part of an answer.
+    Reasoning in tags, and tags without a partner around the text are dropped. Markup in code is part of an answer,
+    and so is all markup if the answer `is_declared`, by a channel.
     """
     text = _drop_stray_tags(drop_reasoning(text).strip())
     inner = unfence(text)
     if inner[:1] in ("{", "["):
         return _read_answer_field(inner, otherwise=text)
-    is_marked = has_own_markup(text) or (text.startswith("<") and has_own_keys(text))
+    is_marked = (has_own_markup(text) and not is_declared) or (text.startswith("<") and has_own_keys(text))
     return "" if is_marked or _breaks_off_in_action(text) else text
 
 
@@ -133,10 +136,26 @@ def _escape(found: re.Match[str]) -> str:
 
 def has_own_markup(text: str) -> bool:
     """Whether a text contains our markup, or that of other forms of calls, apart from examples in code."""
-    return _OWN_MARKUP.search(_EXAMPLE.sub("", text) if unfence(text) == text.strip() else text) is not None
+    if _OWN_MARKUP.search(text) is None:
+        return False
+    return _OWN_MARKUP.search(_read_outside_code(split_code(text.strip()))) is not None
+
+
+def _read_outside_code(spans: Sequence[Span]) -> str:
+    """The text without its code, which is no example if it is one fence with nothing around it."""
+    match spans:
+        case [Span(text, "fence")]:
+            return unfence(text)
+        case _:
+            return "".join(span.text if span.kind == "text" else "`" for span in spans)
 
 
 def _breaks_off_in_action(text: str) -> bool:
+    """Whether the text has an unreadable action that is no example; one in the fence at its end may be meant."""
+    if _OWN_ACTION.search(text) is None:
+        return False
+    spans = split_code(text)
+    text = _read_outside_code(spans) + (spans[-1].text if spans and spans[-1].kind == "fence" else "")
     action = _OWN_ACTION.search(text)
     return action is not None and not is_whole(text, action.start("object"))
 

@@ -1,14 +1,21 @@
 """The parts that the readers of all codecs are made of: the text of a reply, its answer and the fields of its calls."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from chat_proc.channels.actions import StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids
 from chat_proc.channels.json_text import FieldEnd, FieldPiece
+from chat_proc.channels.markdown_code import CodeSplitter, Span
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, FieldClosed
-from chat_proc.channels.prose import SETTLED_CHARS, count_settled_chars, has_own_form, judge_beginning, read_usable_text
+from chat_proc.channels.prose import (
+    SETTLED_CHARS,
+    count_settled_chars,
+    judge_beginning,
+    may_have_own_form,
+    read_usable_text,
+)
 from chat_proc.models.json_values import FENCE_START, replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
@@ -66,6 +73,11 @@ class GrowingAnswer:
         """Whether any of it was shown."""
         return bool(self._shown)
 
+    @property
+    def raw(self) -> str:
+        """The answer so far, as the model wrote it."""
+        return "".join(self._raw)
+
     def feed(self, raw: str) -> list[DecisionPiece]:
         """Return the next piece of the shown answer, if any."""
         self._raw.append(raw)
@@ -80,7 +92,7 @@ class GrowingAnswer:
         """The answer so far; None before its first character."""
         if not self._shown:
             return None
-        return StreamedAnswer("".join(self._raw), "".join(self._shown), self._cite.used_sids, complete)
+        return StreamedAnswer(self.raw, "".join(self._shown), self._cite.used_sids, complete)
 
     def _show(self, text: str) -> list[DecisionPiece]:
         if not text:
@@ -94,63 +106,70 @@ class ProseAnswer:
     streamed as one from its first words on, unless it can still become something else.
 
     A text is settled as an answer once so many characters, `settled_after`, begin no markup, JSON or a fence of it.
-    Blanks around it are dropped.
+    From markup outside of code on, or an action, it is in doubt: no more of it is shown until its end, when the whole
+    text is judged; `is_declared` is that of `read_usable_text`. Blanks around it are dropped.
     """
 
-    def __init__(self, cite: CitationReplacer, *, settled_after: int = SETTLED_CHARS) -> None:
+    def __init__(
+        self, cite: CitationReplacer, *, settled_after: int = SETTLED_CHARS, is_declared: bool = False
+    ) -> None:
         self._answer = GrowingAnswer(cite)
+        self._is_declared = is_declared
         self._settled_after = settled_after
-        self._state: Literal["open", "settled", "other"] = "open"
+        self._state: Literal["open", "settled", "doubtful", "other"] = "open"
+        self._code = CodeSplitter()
         self._waiting = ""
-        self._is_begun = False
+        self._doubtful: list[str] = []
 
     @property
     def is_open(self) -> bool:
         """Whether it is not known yet what the text is."""
         return self._state == "open"
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the text is an answer so far."""
-        return self._state == "settled"
-
     def feed(self, text: str) -> list[DecisionPiece]:
         """Return what can be shown now. The end of `text` is held back if it can still become markup."""
-        if self._state == "other":
-            return []
-        self._waiting += text
         if self._state == "open":
-            self._waiting = self._waiting.lstrip()
-            self._state = judge_beginning(self._waiting, self._settled_after)
-        if self._state != "settled":
-            return []
-        if has_own_form(self._waiting):
-            return self.withdraw()
-        settled = count_settled_chars(self._waiting)
-        shown, self._waiting = self._waiting[:settled], self._waiting[settled:]
-        return self._show(shown)
+            text = (self._waiting + text).lstrip()
+            self._state = judge_beginning(text, self._settled_after)
+            self._waiting = "" if self._state == "settled" else text
+        return self._take(self._code.feed(text)) if self._state in ("settled", "doubtful") else []
 
     def withdraw(self) -> list[DecisionPiece]:
         """Withdraw what was shown, because the text is not an answer."""
-        was_shown = self._state == "settled" and self._answer.is_shown
+        was_shown = self._state != "other" and self._answer.is_shown
         self._state = "other"
         return [AnswerWithdrawn()] if was_shown else []
 
     def finish(self, *, complete: bool) -> tuple[list[DecisionPiece], StreamedAnswer | None]:
         """End the text; returns its last pieces, and the answer if it is one. A short text is an answer too."""
-        if self._state == "open":
-            self._state = "settled" if read_usable_text(self._waiting) == self._waiting.strip() else "other"
+        pieces = self._take(self._code.finish())
+        if self._state in ("open", "doubtful"):
+            self._waiting += "".join(self._doubtful)
+            text = self._answer.raw + self._waiting
+            if read_usable_text(text, is_declared=self._is_declared) != text.strip():
+                return [*pieces, *self.withdraw()], None
         if self._state == "other":
             return [], None
-        rest = self._waiting.rstrip() if self._is_begun else self._waiting.strip()
-        pieces = [*self._show(rest), *self._answer.finish(complete=complete)]
+        pieces += [*self._show(self._waiting.rstrip()), *self._answer.finish(complete=complete)]
         return pieces, self._answer.build(complete=complete)
 
+    def _take(self, spans: Iterable[Span]) -> list[DecisionPiece]:
+        pieces: list[DecisionPiece] = []
+        for span in spans:
+            if self._state == "doubtful":
+                self._doubtful.append(span.text)
+                continue
+            self._waiting += span.text
+            if may_have_own_form(self._waiting, span.kind):
+                self._state = "doubtful"
+                continue
+            settled = count_settled_chars(self._waiting)
+            pieces += self._show(self._waiting[:settled])
+            self._waiting = self._waiting[settled:]
+        return pieces
+
     def _show(self, raw: str) -> list[DecisionPiece]:
-        if not raw:
-            return []
-        self._is_begun = True
-        return self._answer.feed(raw)
+        return self._answer.feed(raw) if raw else []
 
 
 class AnswerField:

@@ -1,0 +1,181 @@
+"""Under each codec, markup and examples of actions in code are text of the answer, and what a person sees while the
+answer is written is the answer at its end."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from helpers.linear_cost import check_linear, repeat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.channels.actions import Decision
+from chat_proc.channels.codec import Codec, build_native_names
+from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.channels.markdown_code import CodeSplitter, split_code
+from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece, ThinkingText
+from everturn.models.port import CodecName
+
+CODECS: tuple[CodecName, ...] = ("channels", "native", "json")
+NAMES = build_native_names(["react.read"])
+EXAMPLE = '{"action": "tool_call", "tool": "react.read", "args": {...}}'
+CALL = '{"action": "tool_call", "tool": "react.read", "args": {}}'
+
+
+def read(codec: CodecName, chunks: list[str], *, closing: bool = False) -> tuple[list[DecisionPiece], Decision]:
+    reader = Codec(codec, "", "", (), NAMES).open_reader(DecisionLimits(), closing=closing)
+    pieces = [piece for chunk in chunks for piece in reader.feed(chunk)]
+    last, decision = reader.finish()
+    return [*pieces, *last], decision
+
+
+def sees(pieces: list[DecisionPiece]) -> str:
+    """The answer that a client has at the end."""
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, AnswerText):
+            text += piece.text
+        elif isinstance(piece, AnswerWithdrawn):
+            text = ""
+    return text
+
+
+def cut(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Our models write `<action>` for this.",
+        "Our models write `an <action> tag` or ``a `<tool_call>` `` for this.",
+        "The answer goes into `<channel:answer>`.",
+        "The answer goes into `<channel:answer>It is 4.</channel:answer>`.",
+        "ChatML ends a message with `<|im_end|>`.",
+        "`<|im_end|>` ends a message in ChatML.",
+        "The reasoning is in `<think>` and `</think>`, then comes the rest.",
+        f"A call looks like this:\n```json\n{EXAMPLE}\n```\nThe tool then runs.",
+        f"A call looks like this:\n~~~\n{EXAMPLE}\n~~~\nThe tool then runs.",
+        f"A call looks like this:\r\n```json\r\n{EXAMPLE}\r\n```\r\nThe tool then runs.",
+        f"A call looks like this:\n````md\n```json\n{EXAMPLE}\n```\n````\nThe tool then runs.",
+        "- The tag:\n  ```xml\n  <tool_call>\n  ```\n- The end.",
+        "```xml\n<tool_call>\n```\nand\n```xml\n</tool_call>\n```",
+        "It is:\n```xml\n<tool_call>",
+    ],
+)
+def test_markup_in_code_is_text_of_the_answer(codec: CodecName, text: str) -> None:
+    for size in (1, 7, len(text)):
+        pieces, decision = read(codec, cut(text, size))
+
+        assert sees(pieces) == text
+        assert not any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
+        assert decision.fatal_problems == () and decision.answer is not None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("text", [f"I read it:\n```json\n{EXAMPLE}\n```", f"I read it:\n```json\n{EXAMPLE}"])
+def test_an_unreadable_action_in_the_last_fence_is_no_example(codec: CodecName, text: str) -> None:
+    pieces, decision = read(codec, cut(text, 7))
+
+    assert sees(pieces) == "" and decision.fatal_problems
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_action_in_a_fence_is_not_shown_before_it_is_known_to_be_an_example(codec: CodecName) -> None:
+    pieces, decision = read(codec, cut(f"I will read the file:\n```json\n{CALL}\n```", 5))
+
+    assert decision.actions[0].tool_call
+    assert not any("tool_call" in piece.text for piece in pieces if isinstance(piece, AnswerText))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("text", ["Write <tool_call> here.", "<tool_call> begins a call.", "It ends with <|im_end|>"])
+def test_an_answer_channel_is_not_refused_for_its_markup(codec: CodecName, text: str) -> None:
+    pieces, decision = read(codec, cut(f"<channel:answer>{text}</channel:answer>", 5))
+
+    assert sees(pieces) == text
+    assert decision.fatal_problems == ()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("begin", ["", "```json\n", "<tool_call>"])
+def test_text_before_a_call_is_thinking(codec: CodecName, begin: str) -> None:
+    pieces, decision = read(codec, cut(f"I will read it first.\n{begin}{CALL}", 7))
+
+    assert [piece.text for piece in pieces if isinstance(piece, ThinkingText)] == ["I will read it first."]
+    assert (decision.beside, sees(pieces)) == ("I will read it first.", "")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_answer_channel_beside_a_call_is_dropped_and_named(codec: CodecName) -> None:
+    action = '{"action": "call_tool", "tool_call": {"tool_id": "react.read", "params": {}}}'
+    reply = f"<channel:answer>It is 4.</channel:answer><channel:action>{action}</channel:action>"
+
+    pieces, decision = read(codec, cut(reply, 7))
+
+    assert sees(pieces) == "" and decision.actions[0].tool_call
+    assert [problem.kind for problem in decision.problems] == ["answer_with_call"]
+
+
+@pytest.mark.parametrize("codec", ["native", "json"])
+@pytest.mark.parametrize("begin", ["", "```json\n", "<tool_call>"])
+def test_text_before_a_call_is_the_answer_where_calls_are_ignored(codec: CodecName, begin: str) -> None:
+    pieces, decision = read(codec, cut(f"The sum of both is 4.\n{begin}{CALL}", 7), closing=True)
+
+    assert sees(pieces) == "The sum of both is 4."
+    assert decision.answer is not None and decision.fatal_problems == ()
+
+
+def test_an_answer_in_another_form_is_withdrawn_once() -> None:
+    reply = '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
+
+    pieces, _ = read("native", cut(f"I looked at the file. {reply}", 7))
+
+    assert sum(isinstance(piece, AnswerWithdrawn) for piece in pieces) == 1
+
+
+PARTS = (
+    *("The answer ", "is 4.", " ", "\n", "\r\n", "`", "``", "```", "\n```\n", "```json\n", "~~~", "\n~~~\n", "````\n"),
+    *("<", "<tool_call>", "</think>", "<think>", "<|im_end|>", "<action>", "<channel:answer>", "</channel:answer>"),
+    *("<channel:thinking>", "{", '{"a": 1}', f"\n{EXAMPLE}", EXAMPLE, f"\n{CALL}", "- ", "> "),
+)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(st.lists(st.sampled_from(PARTS), max_size=10).map("".join), st.data())
+def test_what_a_person_sees_is_the_answer(codec: CodecName, reply: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(reply)), max_size=12)))
+    pieces, decision = read(codec, [reply[a:b] for a, b in pairwise([0, *cuts, len(reply)])])
+
+    whole, again = read(codec, [reply])
+
+    assert sees(pieces) == sees(whole) == (decision.answer.shown if decision.answer else "")
+    assert decision == again
+
+
+@given(st.text("`~ \n\r-x", max_size=60), st.integers(1, 9))
+def test_spans_do_not_depend_on_the_pieces(text: str, size: int) -> None:
+    splitter = CodeSplitter()
+    spans = [*(span for piece in cut(text, size) for span in splitter.feed(piece)), *splitter.finish()]
+
+    whole = split_code(text)
+    assert "".join(span.text for span in whole) == text
+    assert [(char, span.kind) for span in spans for char in span.text] == [
+        (char, span.kind) for span in whole for char in span.text
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4_000])
+@pytest.mark.parametrize(
+    "build",
+    [repeat("`"), repeat("` "), repeat("`\n"), repeat("` ``  ```  "), repeat("~~~\n"), repeat("\n"), repeat("-")],
+)
+def test_code_is_found_in_linear_time(size: int, build: Callable[[int], str]) -> None:
+    def split(text: str) -> None:
+        splitter = CodeSplitter()
+        for piece in cut(text, size):
+            splitter.feed(piece)
+        splitter.finish()
+
+    check_linear(split, build)
