@@ -253,6 +253,22 @@ async def test_a_reply_that_only_drips_ends_at_the_reply_limit() -> None:
     assert (raised.value.retryable, raised.value.partial) == (False, True)
 
 
+async def test_a_model_that_always_has_more_ends_at_the_reply_limit(fake_time: FakeTime) -> None:
+    go_on = asyncio.Event()
+    model = ScriptedModel([[Say("one"), Pause(go_on), Say("two"), Pause(asyncio.Event())]])
+    limits = ModelRetryLimits()
+    retrying = RetryingModel(model, limits=limits, timing=fake_time.timing())
+
+    async with aclosing(retrying.generate(build_request())) as pieces:
+        assert await anext(pieces) == TextDelta("one")
+        fake_time.now_s += limits.reply_timeout_s + 1
+        go_on.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        with pytest.raises(ModelFailed, match="took too long"):
+            await anext(pieces)
+
+
 async def test_an_endless_reply_ends_at_the_size_limit(fake_time: FakeTime) -> None:
     model = ScriptedModel(["x" * 200], chunk_chars=10)
     retrying = RetryingModel(model, limits=ModelRetryLimits(max_reply_chars=100), timing=fake_time.timing())
