@@ -4,8 +4,7 @@ from everturn.events.views import StateView, TurnView
 
 
 def comparable_state(state: StateView) -> StateView:
-    """The state without fields that no event contains: cursors, last activity, archiving, feedback and
-    the rounds of steps."""
+    """The state without fields that no event contains: cursors, last activity, archiving and feedback."""
     return state.model_copy(
         update={
             "conversation": state.conversation.model_copy(update={"last_activity_at": "", "archived": False}),
@@ -18,4 +17,4 @@ def comparable_state(state: StateView) -> StateView:
 
 def _comparable_turn(turn: TurnView) -> TurnView:
     counts = {"sealed_round": 0, "rounds": 0} if turn.status in ("queued", "running", "waiting") else {}
-    return turn.model_copy(update={"feedback": (), "step_rounds": (), **counts})
+    return turn.model_copy(update={"feedback": (), **counts})

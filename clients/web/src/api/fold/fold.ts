@@ -8,6 +8,7 @@ import type {
   FileView,
   SignalView,
   StateView,
+  StepRoundView,
   StepView,
   StreamEvent,
   TextView,
@@ -25,6 +26,7 @@ type TurnEvent = EventOf<
   | "chat.followups"
   | "chat.signal"
   | "chat.approval"
+  | "chat.phase"
   | "chat.complete"
   | "chat.error"
 >;
@@ -57,9 +59,10 @@ function foldKind(state: StateView, event: StreamEvent): StateView {
     case "stream.gap":
     case "server.shutdown":
     case "chat.compaction":
-    case "chat.phase":
     case "chat.tool":
       return state;
+    case "chat.phase":
+      return event.data.step_id === undefined ? state : foldTurnEvent(state, event);
     case "conv.title":
       return { ...state, conversation: { ...state.conversation, title: event.data.title } };
     case "conv.status":
@@ -131,6 +134,8 @@ function foldIntoTurn(turn: TurnView, event: TurnEvent): TurnView {
       return { ...turn, signals: putSignal(turn.signals, event.data) };
     case "chat.approval":
       return { ...turn, approvals: putApproval(turn.approvals, { ...event.data, round }) };
+    case "chat.phase":
+      return { ...turn, step_rounds: putStepRound(turn.step_rounds, event.data, round) };
     case "chat.complete":
     case "chat.error":
       return endTurn(turn, event);
@@ -183,6 +188,17 @@ function putStep(steps: readonly StepView[], incoming: EventOf<"chat.step">["dat
   if (present === undefined) return [...steps, { ...incoming, round }];
   if (incoming.status === "started" && present.status !== "started") return steps;
   return put(steps, { ...present, ...incoming }, (step) => step.step === incoming.step);
+}
+
+/** A round of a plan's step begins with `model_called` and is committed with `model_thought`. */
+function putStepRound(
+  rounds: readonly StepRoundView[],
+  { phase, step_id }: EventOf<"chat.phase">["data"],
+  round: number,
+): readonly StepRoundView[] {
+  if (step_id === undefined || (phase !== "model_called" && phase !== "model_thought")) return rounds;
+  const seen = { round, step_id, sealed: phase === "model_thought" };
+  return put(rounds, seen, (present) => present.round === round).toSorted((one, other) => one.round - other.round);
 }
 
 function putFiles(files: readonly FileView[], incoming: readonly FileView[]): readonly FileView[] {

@@ -14,6 +14,7 @@ from everturn.events.views import (
     FileView,
     SignalView,
     StateView,
+    StepRoundView,
     StepView,
     TextView,
     TurnView,
@@ -31,6 +32,7 @@ _TurnEvent = (
     | events.ChatFollowups
     | events.ChatSignal
     | events.ChatApproval
+    | events.ChatPhase
     | events.ChatComplete
     | events.ChatError
 )
@@ -62,7 +64,7 @@ def _fold(state: StateView, envelope: Envelope) -> StateView:
             | events.StreamGap()
             | events.ServerShutdown()
             | events.ChatCompaction()
-            | events.ChatPhase()
+            | events.ChatPhase(step_id=None)
             | events.ChatTool()
         ):
             return state
@@ -99,6 +101,8 @@ def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> Turn
             return turn.model_copy(update={"signals": _put_signal(turn.signals, data)})
         case events.ChatApproval():
             return turn.model_copy(update={"approvals": _put_approval(turn.approvals, data, round_number)})
+        case events.ChatPhase():
+            return turn.model_copy(update={"step_rounds": _put_step_round(turn.step_rounds, data, round_number)})
         case events.ChatComplete() | events.ChatError():
             return _end_turn(turn, data)
         case _:
@@ -183,6 +187,16 @@ def _put_step(steps: tuple[StepView, ...], data: events.ChatStep, round_number: 
     if data.status == "started" and present.status != "started":
         return steps
     return _put(steps, present.model_copy(update=fields), attrgetter("step"))
+
+
+def _put_step_round(
+    rounds: tuple[StepRoundView, ...], data: events.ChatPhase, round_number: int
+) -> tuple[StepRoundView, ...]:
+    """A round of a plan's step begins with `model_called` and is committed with `model_thought`."""
+    if data.step_id is None or data.phase not in ("model_called", "model_thought"):
+        return rounds
+    seen = StepRoundView(round=round_number, step_id=data.step_id, sealed=data.phase == "model_thought")
+    return tuple(sorted(_put(rounds, seen, attrgetter("round")), key=attrgetter("round")))
 
 
 def _put_files(files: tuple[FileView, ...], added: tuple[FileView, ...]) -> tuple[FileView, ...]:
