@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
 from prometheus_client import REGISTRY
 from turn_harness.harness import until
 
+from chat_proc.turn import manifests
 from chat_proc.turn.manifests import (
     MAX_PREAMBLES,
     MAX_WAITING,
@@ -236,6 +238,19 @@ async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None
     keeper.close()
     await keeper.run()
     assert len(objects.stored) == MAX_WAITING
+
+
+async def test_the_end_of_a_turn_waits_for_a_slow_store_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "CLOSE_S", 0.05)
+    keeper = open_keeper(SlowObjects())
+    before = count_lost()
+    for number in range(3):
+        keeper.keep(record(number))
+
+    keeper.close()
+    await asyncio.wait_for(keeper.run(), manifests.SAVE_S)
+
+    assert count_lost() == before + 3
 
 
 async def test_a_preamble_is_stored_although_many_manifests_wait() -> None:

@@ -8,6 +8,7 @@ stored apart, and only if no earlier turn of the conversation, as far as this wo
 import asyncio
 import hashlib
 import json
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,9 @@ _log = structlog.get_logger(__name__)
 MAX_WAITING = 12
 """Manifests that wait to be saved: four for each of the three steps that a plan can run at the same time."""
 SAVE_S = 2.0
-"""Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
+"""Time limit for saving one manifest."""
+CLOSE_S = 4.0
+"""Time limit for saving those that wait at the end of a turn: its conversation waits for them."""
 
 PREAMBLE_ROUND = 0
 """Names the preamble in logs, where a manifest has its round."""
@@ -266,6 +269,8 @@ class ManifestKeeper:
         self._waiting: deque[_Item] = deque()
         self._bell = asyncio.Event()
         self._closed = False
+        self._save_until_s = math.inf
+        """The time of the event loop after which nothing more is saved."""
         self._kept: list[tuple[str, tuple[ToolDeclaration, ...], StoredPreamble]] = []
         """The preambles of the turn: one for each codec of its rounds and each choice of tools for a step, and those of
         the calls that plan, judge and write the answer."""
@@ -297,8 +302,9 @@ class ManifestKeeper:
         return StoredPreamble(self._turn_id, sha256)
 
     def close(self) -> None:
-        """Accept no more manifests: `run` ends once the queued ones are saved."""
+        """Accept no more manifests: `run` ends once the queued ones are saved, or after CLOSE_S."""
         self._closed = True
+        self._save_until_s = asyncio.get_running_loop().time() + CLOSE_S
         self._bell.set()
 
     def abandon(self) -> None:
@@ -330,7 +336,10 @@ class ManifestKeeper:
         self._kept = [kept for kept in self._kept if kept[2].sha256 != item.preamble]
 
     async def _store(self, item: _Item) -> None:
-        async with asyncio.timeout(SAVE_S):
+        left_s = self._save_until_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise TimeoutError("The turn has ended.")
+        async with asyncio.timeout(min(SAVE_S, left_s)):
             await self._objects.save(item.key, await call_sized(item.size, item.build))
         if item.preamble is not None:
             self._preambles.note(self._conversation_id, item.preamble, self._turn_id)
