@@ -137,6 +137,7 @@ class GatedTimelines:
             await self.before_commit(commit)
         if self.failures:
             raise self.failures.pop(0)
+        assert commit.blocks or not commit.usage, "a repeated commit without blocks would count its usage twice"
         inbox_seq = await self._inner.commit(lease, commit)
         self._after_commit()
         await self._gate.cross()

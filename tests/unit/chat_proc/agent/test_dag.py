@@ -24,7 +24,7 @@ from turn_harness.plans import (
     work_on,
 )
 from turn_harness.plans import build_dag_bench as build
-from turn_harness.replies import answer, call
+from turn_harness.replies import answer, call, cut_answer
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
@@ -426,6 +426,19 @@ async def test_a_signal_that_ends_the_turn_ends_all_steps(kind: SignalKind, stat
     shown = {step.step_id: step.status for step in bench.state().turns[0].plans[0].steps}
     assert {shown[step_id] for step_id in "ae"} == {StepStatus.FAILED}
     assert {shown[step_id] for step_id in "bcdf"} == {StepStatus.PENDING}
+    await check_conversation(bench)
+
+
+async def test_a_cancel_while_steps_write_their_results_counts_their_calls() -> None:
+    bench = build(of_step=lambda _step, _text: [Say(cut_answer("Half of it")), Pause(asyncio.Event())], chunk_chars=4)
+    await bench.say("Do all of it.")
+    _, task = await interrupt_steps(bench)
+
+    await bench.signal(CANCEL)
+    await asyncio.wait_for(task, 10)
+
+    assert results(bench) == {"a": "cancelled", "e": "cancelled"}
+    assert len(bench.platform.usage) == len(bench.model.requests)
     await check_conversation(bench)
 
 

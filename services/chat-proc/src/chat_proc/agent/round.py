@@ -215,13 +215,7 @@ class RoundRunner:
         content = write_round(drafts, generated.texts, generated.usage)
         # An answer of an open turn has no event of its own.
         content = replace(content, rewind=content.rewind or bool(shown and ends))
-        if drafts:
-            await turn.commit(content)
-            return
-        # A commit without blocks could be written twice if its answer was lost: the next one records the usage.
-        turn.record_usage(generated.usage)
-        if content.rewind:
-            turn.rewind()
+        await turn.commit(content)
 
     def _mark_plan(self, turn: LeasedTurn, context: RoundContext, notes: str) -> CommitContent:
         plan = current_plan(turn.shown) if read_marks(notes) else None

@@ -391,10 +391,14 @@ class LeasedTurn:
             built = build()
             if built is None:
                 return
-            content = CommitContent(usage=self._position.recorded).plus(built)
-            if self.step_id:
-                content = self._adapt_to_lane(content)
+            content = self._adapt_to_lane(built) if self.step_id else built
             blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self.title.given))
+            if blocks:
+                content = CommitContent(usage=self._position.recorded).plus(content)
+            else:
+                # This commit could be written twice if its answer was lost: the next one with blocks writes the usage.
+                self._position.recorded += content.usage
+                content = replace(content, usage=())
             self._emit_lane_events(blocks)
             commit = self._build_commit(blocks, content)
             await self._write(commit)
