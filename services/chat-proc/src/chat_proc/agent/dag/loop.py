@@ -191,29 +191,26 @@ class DagLoop(AgentLoop):
         A step that waits for a person tries again at each ring of the inbox, as long as another one runs.
         """
         slots, writing = asyncio.Semaphore(PARALLEL), asyncio.Lock()
-        unstopped, all_stopped = len(steps), asyncio.Event()
+        lanes = _Lanes(len(steps))
 
         async def run(step: PlannedStep) -> StepStop:
-            nonlocal unstopped
             runner = StepRunner(self._build_step_kit(step.model_hint, step.tools), self._parts, turn, writing)
             lost, again = (takeovers, resumed) if step.id in begun else (0, False)
             while True:
                 ring = turn.inbox.next_ring
                 async with slots:
                     stop = await runner.run(step, takeovers=lost, resumed=again)
-                waits = stop is StepStop.PARKED
-                while True:
-                    unstopped -= 1
-                    if not unstopped:
-                        all_stopped.set()
-                    if not waits or isinstance(await run_until(ring.wait(), all_stopped.wait()), Ran):
-                        return stop
-                    unstopped += 1
-                    ring = turn.inbox.next_ring
-                    # Approved calls don't wait for a slot, which other steps may hold for long.
-                    if await runner.make_calls(step):
-                        break
                 lost, again = 0, False
+                waits = stop is StepStop.PARKED
+                # Calls that a person has approved need no slot: other steps may hold them for long.
+                while waits:
+                    if not await lanes.pause(ring):
+                        return stop
+                    ring = turn.inbox.next_ring
+                    waits = not await runner.make_calls(step)
+                if stop is not StepStop.PARKED:
+                    lanes.stop()
+                    return stop
 
         committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
@@ -256,6 +253,28 @@ class DagLoop(AgentLoop):
 
     def _build_step_ends(self, turn: LeasedTurn) -> CommitContent:
         return build_step_ends(turn)
+
+
+class _Lanes:
+    """Counts the lanes of a wave that run. Those that wait for a person wait only while others run."""
+
+    def __init__(self, running: int) -> None:
+        self._running = running
+        self._all_stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """A lane has stopped."""
+        self._running -= 1
+        if not self._running:
+            self._all_stopped.set()
+
+    async def pause(self, ring: asyncio.Event) -> bool:
+        """A lane has stopped until this rings. Returns whether it runs again; False if all have stopped."""
+        self.stop()
+        if isinstance(await run_until(ring.wait(), self._all_stopped.wait()), Ran):
+            return False
+        self._running += 1
+        return True
 
 
 def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:
