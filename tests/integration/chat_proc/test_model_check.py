@@ -138,7 +138,7 @@ async def test_ctrl_c_prints_what_was_found(tmp_path: Path) -> None:
     ("name", "says"),
     [
         ("offline", "There is nothing to check. offline is a stand-in for a model"),
-        ("qwen3", "NAME: 'qwen3' is not in a known format"),
+        ("qwen3", "The argument NAME: 'qwen3' is not in a known format"),
     ],
 )
 async def test_what_can_not_be_checked_is_a_wrong_argument(tmp_path: Path, name: str, says: str) -> None:

@@ -324,7 +324,7 @@ async def choose_checked_model(
     its model for this. Raises BadModelSetting, BadConfig, NothingToCheck."""
     environment, endpoints = settings.model_environment, config.models.endpoints
     if name:
-        choice = read_choice("the argument `name`", name, environment, endpoints)
+        choice = read_choice("The argument NAME", name, environment, endpoints)
     else:
         roles = {role: model for role, model in config.models.roles.items() if role == DECISION}
         choice = choose_roles(environment, dict[str, str](roles), "", endpoints).find(DECISION)

@@ -2,6 +2,7 @@
 answer is written is the answer at its end."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -73,6 +74,56 @@ def test_markup_in_code_is_text_of_the_answer(codec: CodecName, text: str) -> No
         assert decision.fatal_problems == () and decision.answer is not None
 
 
+CHANNEL_CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "react.read", "params": {}}}'
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "begin, end", [("", ""), ("<channel:thinking>t</channel:thinking><channel:answer>", "</channel:answer>")]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Write it like this:\n```\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
+        f"Write it like this:\n```\n{CHANNEL_CALL}\n```\nThe tool then runs.",
+        "A call begins like this:\n~~~json\n<channel:action>\n~~~\nThe tool then runs.",
+        "A call begins like this:\r\n```\r\n<channel:action>\r\n```\r\nThe tool then runs.",
+        "- An answer:\n  ```\n  <channel:answer>It is 4.</channel:answer>\n  ```\n- That is all.",
+        "An answer begins:\n```\n<channel:answer>\n```\nThat is all.",
+        "Both:\n```\n<channel:answer>\n```\nand\n```\n<channel:thinking>a</channel:thinking>\n```\nend.",
+    ],
+)
+def test_a_channel_in_a_fence_before_other_text_is_an_example(
+    codec: CodecName, text: str, begin: str, end: str
+) -> None:
+    for size in (1, 7, len(text) + 100):
+        pieces, decision = read(codec, cut(f"{begin}{text}{end}", size))
+
+        assert not any(action.tool_call for action in decision.actions) and decision.fatal_problems == ()
+        assert sees(pieces) == text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"```xml\n<channel:thinking>t</channel:thinking>{CHANNEL_CALL}</channel:action>\n```",
+        f"Here is my reply:\n```xml\n<channel:thinking>t</channel:thinking>{CHANNEL_CALL}</channel:action>\n```\n",
+        f"Here is my reply:\n```xml\n{CHANNEL_CALL}</channel:action>",
+        f"Like this:\n```\n<channel:answer>\n```\n{CHANNEL_CALL}</channel:action>",
+        f"I will use the tool`{CHANNEL_CALL}</channel:action>",
+        f"I use`\n{CHANNEL_CALL}</channel:action>",
+        f"<channel:thinking>Not closed:\n```\nx = 1</channel:thinking>{CHANNEL_CALL}</channel:action>",
+        f"<channel:thinking>As in\n```\n<channel:action>\n</channel:thinking>{CHANNEL_CALL}</channel:action>",
+    ],
+)
+def test_a_channel_in_a_fence_that_nothing_follows_is_meant(reply: str) -> None:
+    for size in (1, 7, len(reply)):
+        _, decision = read("channels", cut(reply, size))
+
+        assert [action.tool_call.tool_id for action in decision.actions if action.tool_call] == ["react.read"]
+        assert decision.fatal_problems == ()
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("text", [f"I read it:\n```json\n{EXAMPLE}\n```", f"I read it:\n```json\n{EXAMPLE}"])
 def test_an_unreadable_action_in_the_last_fence_is_no_example(codec: CodecName, text: str) -> None:
@@ -135,10 +186,27 @@ def test_an_answer_in_another_form_is_withdrawn_once() -> None:
     assert sum(isinstance(piece, AnswerWithdrawn) for piece in pieces) == 1
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("said", ["Calling `", "The price is 5` and then "])
+def test_a_backtick_without_a_partner_hides_no_call(codec: CodecName, said: str) -> None:
+    _, decision = read(codec, cut(f"{said}<tool_call>{CALL}</tool_call>", 7))
+
+    assert [bool(action.tool_call) for action in decision.actions] == [True]
+
+
+@pytest.mark.parametrize(
+    "reply", ["{}", '{"reasoning": "I should look it up."}', '{"args": {"paths": []}, "reasoning": "r"}']
+)
+def test_an_unfinished_action_is_no_answer_in_json(reply: str) -> None:
+    pieces, decision = read("json", cut(reply, 5))
+
+    assert sees(pieces) == "" and decision.fatal_problems
+
+
 PARTS = (
     *("The answer ", "is 4.", " ", "\n", "\r\n", "`", "``", "```", "\n```\n", "```json\n", "~~~", "\n~~~\n", "````\n"),
     *("<", "<tool_call>", "</think>", "<think>", "<|im_end|>", "<action>", "<channel:answer>", "</channel:answer>"),
-    *("<channel:thinking>", "{", '{"a": 1}', f"\n{EXAMPLE}", EXAMPLE, f"\n{CALL}", "- ", "> "),
+    *("<channel:thinking>", "<channel:action>", "{", '{"a": 1}', f"\n{EXAMPLE}", EXAMPLE, f"\n{CALL}", "- ", "> "),
 )
 
 
@@ -151,7 +219,8 @@ def test_what_a_person_sees_is_the_answer(codec: CodecName, reply: str, data: st
     whole, again = read(codec, [reply])
 
     assert sees(pieces) == sees(whole) == (decision.answer.shown if decision.answer else "")
-    assert decision == again
+    # How much of a reply was read before it was refused depends on its pieces.
+    assert replace(decision, raw="") == replace(again, raw="")
 
 
 @given(st.text("`~ \n\r-x", max_size=60), st.integers(1, 9))

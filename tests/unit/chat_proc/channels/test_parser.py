@@ -109,17 +109,17 @@ def test_text_is_returned_at_once_unless_it_may_become_a_tag() -> None:
 
 def test_plain_text_is_what_feed_would_hand_back_unchanged() -> None:
     parser = ChannelParser(TAGS)
-    assert not parser.is_plain("x")
+    assert not parser.try_pass("x")
 
     parser.feed("<channel:thinking>")
-    assert parser.is_plain("x\n")
-    assert not parser.is_plain("x < y")
+    assert parser.try_pass("x\n")
+    assert not parser.try_pass("x < y")
 
     parser.feed("<")
-    assert not parser.is_plain("x")
+    assert not parser.try_pass("x")
 
     parser.feed("channel:code>")
-    assert not parser.is_plain("x")
+    assert not parser.try_pass("x")
 
 
 def test_repeated_channels_count_their_instances() -> None:
@@ -270,6 +270,7 @@ FRAGMENTS = [
         for name in ("thinking", "action", "code", "usage", "foo", "ReactDecisionOutV2", "CODE")
     ),
     *("\n", " ", "x", '"', "\\", "{", "}", "[", "]", '{"a": "b"}', '{"a": "', "<", "</chan", "`", "é", "\U0001f600"),
+    *("\n```\n", "```json\n", "\n~~~\n", "well\n"),
 ]
 
 

@@ -84,12 +84,12 @@ CUT_WORDS: Final[Mapping[CutReason, str]] = {
     "length": "it reached the token limit of one reply",
     "size_limit": "it reached the size limit of one reply",
     "content_filter": "the provider's content filter ended it",
-    "refusal": "you declined to go on",
-    "incomplete": "your reply ended in the middle of it",
+    "refusal": "the model declined to go on",
+    "incomplete": "the reply ended in the middle of it",
     "provider_error": "the connection to the model was lost",
     "server_error": "the server failed",
 }
-"""Why an answer is incomplete, in words for its model."""
+"""Why an answer is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)

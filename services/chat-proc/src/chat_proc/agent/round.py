@@ -137,6 +137,7 @@ class RoundRunner:
         try:
             return await room.run_fitting(context, generate)
         except ContextLimitExceeded:
+            # The caller has another way to go on.
             raise
         except ModelFailed as failure:
             return build_failure_end(turn, context.at(turn.now()), failure)

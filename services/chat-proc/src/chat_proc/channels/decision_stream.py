@@ -110,7 +110,7 @@ class DecisionStream:
         if self.is_over:
             return []
         text = self._text.take(text)
-        if self._in_thinking and self._parser.is_plain(text):
+        if self._in_thinking and self._parser.try_pass(text):
             return self._read_thinking(text)
         return self._read_all(self._parser.feed(text))
 

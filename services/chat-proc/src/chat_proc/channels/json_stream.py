@@ -37,7 +37,9 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
 _SHAPE = '{"action": "tool_call", "tool": "...", "args": {...}} or {"action": "final_answer", "answer": "..."}'
-_UNUSABLE = Problem("not_json", f"The reply is not one valid JSON object. Reply with {_SHAPE}, and nothing else.")
+_FORM_KEYS = frozenset({"args", "params", "reasoning", "notes"})
+"""The other keys of an action: an object of these alone is an unfinished action, and not an answer."""
+_UNUSABLE = Problem("not_json", f"The reply is not a valid action. Reply with {_SHAPE}, and nothing else.")
 _CHANNEL = re.compile(r"(?<!`)<channel:", re.IGNORECASE)
 _OBJECT_BEGINS = re.compile(rf"\s*+(?:{FENCE_START}\s*+)?\{{")
 
@@ -187,7 +189,11 @@ class JsonStream:
         """An object that can't be read. If the reply ended inside it, its answer counts as far as it was shown; if the
         object `is_over` and invalid, that may be only a part of what the model meant. Other valid JSON is an answer."""
         answer, stopped_by, read = self._answer.answer, self._reply.text.find_stop(reason), read_json(raw)
-        if isinstance(read, JsonValue) and not has_own_keys(raw):
+        if (
+            isinstance(read, JsonValue)
+            and not has_own_keys(raw)
+            and not _FORM_KEYS.issuperset(as_object(read.value) or {})
+        ):
             answer = cite_answer(self._reply.sources, raw.strip())
             return show_whole(answer), decide_answer(raw, answer, stopped_by, beside="".join(self._reasoning))
         is_broken = is_over and not interrupted and stopped_by is None

@@ -6,7 +6,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-_MAX_HEAD_CHARS = 64
+MAX_HEAD_CHARS = 64
+"""A line is no beginning of a fence if its fence ends after so many characters."""
 _HEAD_START = frozenset(" \t>`~-*+0123456789")
 _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?")
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
@@ -17,7 +18,7 @@ _Line = Literal["undecided", "ordinary", "opens"]
 
 _MARK = re.compile("[`~]")
 _BACKTICKS = re.compile("`+")
-_MAX_HELD_CHARS = 256
+MAX_INLINE_CHARS = 256
 """Inline code that is longer is text: what follows a backtick is held back only so long."""
 
 SpanKind = Literal["text", "inline", "fence"]
@@ -33,7 +34,7 @@ class Span(NamedTuple):
 class CodeSplitter:
     """Splits a text that arrives in pieces, by `feed` and then `finish`.
 
-    Inline code ends on its line, or with the text; a backtick without a partner is text. A fence that is not closed
+    Inline code ends on its line; a backtick without a partner is text. A fence that is not closed
     goes on to the end. The beginning of a line that may be one of a fence is held back, and so is inline code.
     """
 
@@ -41,6 +42,11 @@ class CodeSplitter:
         self._fence = ""
         self._held = ""
         self._at_line_start = True
+
+    @property
+    def in_fence(self) -> bool:
+        """Whether the lines so far end inside a fence."""
+        return bool(self._fence)
 
     def feed(self, text: str) -> list[Span]:
         """Return the spans that are certain now."""
@@ -70,11 +76,11 @@ class CodeSplitter:
             self._at_line_start = line[-1] == "\n"
 
     def _may_be_fence(self, line: str) -> bool:
-        if len(line) > _MAX_HELD_CHARS:
+        if len(line) > MAX_INLINE_CHARS:
             return False
         if self._fence:
             return not line.strip(" \t\r>`~")
-        head = len(line) <= _MAX_HEAD_CHARS and _OPENER_BEGINNING.fullmatch(line) is not None
+        head = len(line) <= MAX_HEAD_CHARS and _OPENER_BEGINNING.fullmatch(line) is not None
         return head or bool(_opened_fence(line))
 
     def _split_line(self, line: str, *, is_whole: bool) -> Iterator[Span]:
@@ -96,15 +102,13 @@ class CodeSplitter:
     def _split_inline(self, line: str, *, is_whole: bool) -> Iterator[Span]:
         begin = position = 0
         while run := _BACKTICKS.search(line, position):
-            limit = run.start() + _MAX_HELD_CHARS
+            limit = run.start() + MAX_INLINE_CHARS
             others = _BACKTICKS.finditer(line, run.end(), limit)
             partner = next((other.end() for other in others if len(other[0]) == len(run[0])), None)
             if len(line) < limit and not is_whole and (partner is None or partner == len(line)):
                 self._held = line[run.start() :]
                 line = line[: run.start()]
                 break
-            if partner is None and len(line) < limit and line[-1] != "\n":
-                partner = len(line)
             position = partner or run.end()
             if partner is not None:
                 if run.start() > begin:
@@ -169,7 +173,7 @@ class FenceTracker:
             return
         self._head += text
         # Checked before the pattern, which would backtrack over a long run of blanks.
-        is_long = len(self._head) > _MAX_HEAD_CHARS
+        is_long = len(self._head) > MAX_HEAD_CHARS
         if self._fence:
             if is_long:
                 self._decide("ordinary", "")
@@ -205,6 +209,6 @@ class FenceTracker:
 def _opened_fence(line: str) -> str:
     """The fence that this line opens, or nothing; a line such as ```` ```x``` ```` is inline code."""
     found = _OPENER.match(line)
-    if found is None or found.end() > _MAX_HEAD_CHARS or (found[1][0] == "`" and "`" in line[found.end() :]):
+    if found is None or found.end() > MAX_HEAD_CHARS or (found[1][0] == "`" and "`" in line[found.end() :]):
         return ""
     return found[1]

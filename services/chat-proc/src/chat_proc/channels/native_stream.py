@@ -16,7 +16,11 @@ from everturn.models.port import FinishReason, ToolCallDelta
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason
 
-_UNUSABLE = Problem("no_action", "Call tools as declared, not in the text of the reply.")
+_UNUSABLE = Problem(
+    "no_action",
+    "The reply neither calls a declared tool nor is an answer. Call tools as declared, not in the text, and write the"
+    " answer as plain text.",
+)
 
 
 class _Call:

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, assert_never
 
+from chat_proc.channels.markdown_code import MAX_HEAD_CHARS, MAX_INLINE_CHARS, CodeSplitter
 from chat_proc.models.json_values import JsonDepth
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
+
+_INLINE_END = re.compile("[`\n]")
 
 Body = Literal["prose", "code", "json"]
 
@@ -127,10 +130,12 @@ Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
 class ChannelParser:
     """Feed it text, then call `finish` once.
 
-    An opening tag directly after the backtick that begins inline code is text, except in `code` and `json`. A tag in
-    `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
-    counts only outside a value, or at the start of a line if the value never becomes complete. If later text decides
-    whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
+    An opening tag directly after the backtick that begins inline code is text, except in `code` and `json`, if another
+    backtick ends that code. So is one in a code fence: but it counts if the fence begins the text outside of channels,
+    or if nothing but blanks follows the fence. A tag in `code` counts only at the start of a line; without one, the
+    last inline closing tag does. A tag in `json` counts only outside a value, or at the start of a line if the value
+    never becomes complete. If later text decides whether a tag counts, the text after it is held back, at most
+    `max_held_chars` of it.
     """
 
     def __init__(self, tags: TagTable, *, max_held_chars: int = MAX_HELD_CHARS) -> None:
@@ -141,6 +146,8 @@ class ChannelParser:
         self._backticks = 0
         """Those of the current line so far."""
         self._last_two = ""
+        self._prose = _Prose()
+        self._quote: _Quote | None = None
         self._open: _OpenChannel | None = None
         self._instances: dict[str, int] = {}
         self._pieces: list[Piece] = []
@@ -160,12 +167,16 @@ class ChannelParser:
         self._pieces = []
         return pieces
 
-    def is_plain(self, text: str) -> bool:
-        """Whether all of `text` belongs to the open prose channel. `feed` would return it unchanged."""
+    def try_pass(self, text: str) -> bool:
+        """Read a text if all of it belongs to the open prose channel; `feed` would return it unchanged. Otherwise read
+        nothing and return False."""
         channel = self._open
-        if channel is None or channel.body != "prose" or self._tag_beginning:
+        if channel is None or channel.body != "prose" or self._tag_beginning or self._quote is not None:
             return False
-        return not self._backticks and "<" not in text and "`" not in text
+        if self._backticks or "<" in text or "`" in text:
+            return False
+        self._prose.add(text)
+        return True
 
     def finish(self, *, cut: bool = False) -> list[Piece]:
         """Return the rest: held-back text, and the closing of a channel that is still open.
@@ -176,6 +187,8 @@ class ChannelParser:
         if not (cut and self._beginning_may_count()):
             self._pass_text(self._tag_beginning)
         self._tag_beginning = ""
+        if self._quote is not None:
+            self._count_quoted(self._quote)
         while self._open is not None and self._open.possible_end is not None:
             self._end_at_possible_end(self._open.possible_end)
         if self._open is not None:
@@ -205,8 +218,7 @@ class ChannelParser:
 
     def _takes(self, tag: Tag) -> bool:
         """Whether the tag counts; otherwise it belongs to the text that follows."""
-        in_prose = self._open is None or self._open.body == "prose"
-        if tag.opens and in_prose and self._begins_inline_code():
+        if self._in_prose and self._is_quoted(tag):
             return False
         while True:
             verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
@@ -228,8 +240,54 @@ class ChannelParser:
         """Whether the text so far ends with a backtick that begins inline code, so that the tag after it is quoted."""
         return self._backticks % 2 == 1 and self._last_two.endswith("`") and self._last_two != "``"
 
+    @property
+    def _in_prose(self) -> bool:
+        return self._open is None or self._open.body == "prose"
+
+    def _is_quoted(self, tag: Tag) -> bool:
+        """Whether the tag may be part of an example in code: from the first such tag on, the text waits."""
+        quote = self._quote
+        if quote is not None and quote.is_inline:
+            return True
+        if quote is None:
+            if not tag.opens:
+                return False
+            if self._begins_inline_code():
+                self._quote = _Quote(is_inline=True)
+                return True
+        if not self._prose.in_example:
+            self._release_quote()
+            return False
+        is_own = self._open is not None and tag.channel == self._open.channel
+        if quote is None:
+            self._quote = _Quote(own_depth=int(is_own))
+            return True
+        if not is_own:
+            return True
+        quote.own_depth += 1 if tag.opens else -1
+        if quote.own_depth >= 0:
+            return True
+        # The fence was never closed: this tag ends the channel around it.
+        self._release_quote()
+        return False
+
+    def _release_quote(self) -> None:
+        """The text that waited is an example."""
+        if (quote := self._quote) is not None:
+            self._quote = None
+            self._add_text("".join(quote.held))
+
+    def _count_quoted(self, quote: "_Quote") -> None:
+        """The tags in the text that waited count: it was no example."""
+        self._quote = None
+        self._prose.has_examples = False
+        self._scan("".join(quote.held))
+
     def _follow(self, tag: Tag) -> None:
         self._backticks, self._last_two = 0, ""
+        self._quote = None
+        if not tag.opens or self._tags.bodies[tag.channel] == "prose":
+            self._prose.restart(is_outside=not tag.opens)
         if self._open is not None:
             self._release_held(self._open)
             self._close(complete=not tag.opens)
@@ -266,6 +324,27 @@ class ChannelParser:
             last_break = text.rfind("\n")
             self._backticks = text.count("`", last_break + 1) + (self._backticks if last_break < 0 else 0)
             self._last_two = (self._last_two + text[-2:])[-2:]
+        if self._in_prose:
+            self._prose.add(text)
+        if (quote := self._quote) is None:
+            self._add_text(text)
+            return
+        quote.held.append(text)
+        quote.chars += len(text)
+        if quote.is_inline:
+            self._read_inline(quote)
+        elif self._prose.goes_on_after_example or quote.chars > self._max_held_chars:
+            self._release_quote()
+
+    def _read_inline(self, quote: "_Quote") -> None:
+        """Inline code ends with a backtick on its line; a backtick without a partner is text."""
+        end = _INLINE_END.search("".join(quote.held), 0, MAX_INLINE_CHARS)
+        if end is not None and end[0] == "`":
+            self._release_quote()
+        elif end is not None or quote.chars > MAX_INLINE_CHARS:
+            self._count_quoted(quote)
+
+    def _add_text(self, text: str) -> None:
         channel = self._open
         if channel is None:
             self._pieces.append(OutsideText(text))
@@ -294,6 +373,72 @@ class ChannelParser:
             text = channel.possible_end.text + "".join(channel.held)
             self._pieces.append(ChannelText(channel.channel, channel.instance, text))
             channel.forget_possible_end()
+
+
+class _Prose:
+    """The code fences in the text outside of channels since the last tag that counted, or in a prose channel. The text
+    is read only when a tag is found in it, and split only if it may have a fence."""
+
+    __slots__ = ("_code", "_goes_on", "_may_be_meant", "_unread", "has_examples")
+
+    def __init__(self) -> None:
+        self._unread: list[str] = []
+        self.restart(is_outside=True)
+
+    def restart(self, *, is_outside: bool) -> None:
+        """Another text begins."""
+        self.has_examples = True
+        """Whether tags in fences may be examples."""
+        self._may_be_meant = is_outside
+        """Whether a fence that begins now begins the text."""
+        self._goes_on = False
+        self._unread.clear()
+        self._code: CodeSplitter | None = None
+
+    def add(self, text: str) -> None:
+        self._unread.append(text)
+
+    @property
+    def in_example(self) -> bool:
+        """Whether the text ends in a code fence that may be an example."""
+        return self._is_in_fence() and self.has_examples and not self._may_be_meant
+
+    @property
+    def goes_on_after_example(self) -> bool:
+        """Whether more than blanks follow the last fence."""
+        return not self._is_in_fence() and self._goes_on
+
+    def _is_in_fence(self) -> bool:
+        text = "".join(self._unread)
+        self._unread.clear()
+        if self._code is None:
+            if "```" not in text and "~~~" not in text:
+                # The last line may become the first of a fence.
+                self._unread.append(text[text.rfind("\n") + 1 :][:MAX_HEAD_CHARS])
+                if text and not text.isspace():
+                    self._note_text()
+                return False
+            self._code = CodeSplitter()
+        for span in self._code.feed(text):
+            if span.kind == "fence":
+                self._goes_on = False
+            elif not span.text.isspace():
+                self._note_text()
+        return self._code.in_fence
+
+    def _note_text(self) -> None:
+        self._may_be_meant, self._goes_on = False, True
+
+
+@dataclass(slots=True)
+class _Quote:
+    """Text that waits from a tag in a code fence on, or from one that may begin inline code. `own_depth` counts the
+    tags in it that name the channel around."""
+
+    is_inline: bool = False
+    held: list[str] = field(default_factory=list[str])
+    chars: int = 0
+    own_depth: int = 0
 
 
 @dataclass(slots=True)

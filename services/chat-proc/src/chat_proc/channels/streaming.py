@@ -577,7 +577,7 @@ class _Reply:
 
     def _take(self, text: str) -> Awaitable[None]:
         text = self._text.take(text)
-        if text and self._open is not None and self._parser.is_plain(text):
+        if text and self._open is not None and self._parser.try_pass(text):
             return self._open.write(text)
         return self._pass_on(self._parser.feed(text))
 

@@ -39,6 +39,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     check.add_argument(
         "name",
         nargs="?",
+        metavar="NAME",
         default="",
         help="a model such as openai:<name>, as in EVERTURN_MODEL (default: the model of the role decision)",
     )

@@ -185,17 +185,18 @@ class RetryingModel:
         limits = self._limits
         idle_s = limits.idle_timeout_s if attempt.has_yielded else limits.first_piece_timeout_s
         left_s = attempt.deadline_s - self._timing.clock()
-        too_long = ModelFailed("The reply took too long.", kind="timeout")
         if left_s <= 0:
             # A provider that always has more is never waited for.
-            raise too_long
+            raise ModelFailed("The reply took too long.", kind="timeout")
         try:
             async with asyncio.timeout(min(idle_s, left_s)):
                 await attempt.arrived.wait()
         except TimeoutError as error:
-            if left_s <= idle_s:
-                raise too_long from error
-            raise ModelFailed(f"The model was silent for {idle_s:g} s.", kind="timeout", retryable=True) from error
+            raise ModelFailed(
+                "The reply took too long." if left_s <= idle_s else f"The model was silent for {idle_s:g} s.",
+                kind="timeout",
+                retryable=left_s > idle_s,
+            ) from error
         await attempt.gather()
 
 
