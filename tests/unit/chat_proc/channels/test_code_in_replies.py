@@ -1,19 +1,16 @@
 """Under each codec, markup and examples of actions in code are text of the answer, and what a person sees while the
 answer is written is the answer at its end."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.codec import Codec, build_native_names
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.markdown_code import CodeSplitter, split_code
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece, ThinkingText
 from everturn.models.port import CodecName
 
@@ -52,6 +49,9 @@ def cut(text: str, size: int) -> list[str]:
         "Our models write `<action>` for this.",
         "Our models write `an <action> tag` or ``a `<tool_call>` `` for this.",
         "The answer goes into `<channel:answer>`.",
+        "The answer goes into `<channel:answer>`",
+        "Write `the <channel:answer> tag` or ``a `<channel:action>` `` for this.",
+        "`<channel:thinking>` comes first, then `<channel:answer>`.",
         "The answer goes into `<channel:answer>It is 4.</channel:answer>`.",
         "ChatML ends a message with `<|im_end|>`.",
         "`<|im_end|>` ends a message in ChatML.",
@@ -72,6 +72,27 @@ def test_markup_in_code_is_text_of_the_answer(codec: CodecName, text: str) -> No
         assert sees(pieces) == text
         assert not any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
         assert decision.fatal_problems == () and decision.answer is not None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("fence", ["```json", "~~~"])
+@pytest.mark.parametrize("example", [CALL, f"<tool_call>{CALL}</tool_call>"])
+def test_a_tag_in_the_prose_does_not_make_an_example_count(codec: CodecName, fence: str, example: str) -> None:
+    end = fence[:3]
+    _, decision = read(
+        codec, [f"Models think in <think> tags. A call:\n\n{fence}\n{example}\n{end}\n\nThen the tool runs."]
+    )
+
+    assert not any(action.tool_call for action in decision.actions)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("fence", ["```", "~~~"])
+@pytest.mark.parametrize("after", ["", "\nI wait for the result."])
+def test_a_call_in_the_fence_that_begins_a_reply_counts(codec: CodecName, fence: str, after: str) -> None:
+    _, decision = read(codec, [f"{fence}json\n{CALL}\n{fence}{after}"])
+
+    assert [bool(action.tool_call) for action in decision.actions] == [True]
 
 
 CHANNEL_CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id": "react.read", "params": {}}}'
@@ -111,6 +132,11 @@ def test_a_channel_in_a_fence_before_other_text_is_an_example(
         f"Here is my reply:\n```xml\n{CHANNEL_CALL}</channel:action>",
         f"Like this:\n```\n<channel:answer>\n```\n{CHANNEL_CALL}</channel:action>",
         f"I will use the tool`{CHANNEL_CALL}</channel:action>",
+        f"`{CHANNEL_CALL}</channel:action>`",
+        f"```{CHANNEL_CALL}</channel:action>```\n",
+        f"```xml {CHANNEL_CALL}</channel:action>\n```\n",
+        f"The tag is `<channel:answer>`{CHANNEL_CALL}</channel:action>",
+        f"<channel:thinking>A lone `<channel:answer> tag</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"I use`\n{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>Not closed:\n```\nx = 1</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>As in\n```\n<channel:action>\n</channel:thinking>{CHANNEL_CALL}</channel:action>",
@@ -221,30 +247,3 @@ def test_what_a_person_sees_is_the_answer(codec: CodecName, reply: str, data: st
     assert sees(pieces) == sees(whole) == (decision.answer.shown if decision.answer else "")
     # How much of a reply was read before it was refused depends on its pieces.
     assert replace(decision, raw="") == replace(again, raw="")
-
-
-@given(st.text("`~ \n\r-x", max_size=60), st.integers(1, 9))
-def test_spans_do_not_depend_on_the_pieces(text: str, size: int) -> None:
-    splitter = CodeSplitter()
-    spans = [*(span for piece in cut(text, size) for span in splitter.feed(piece)), *splitter.finish()]
-
-    whole = split_code(text)
-    assert "".join(span.text for span in whole) == text
-    assert [(char, span.kind) for span in spans for char in span.text] == [
-        (char, span.kind) for span in whole for char in span.text
-    ]
-
-
-@pytest.mark.parametrize("size", [1, 4_000])
-@pytest.mark.parametrize(
-    "build",
-    [repeat("`"), repeat("` "), repeat("`\n"), repeat("` ``  ```  "), repeat("~~~\n"), repeat("\n"), repeat("-")],
-)
-def test_code_is_found_in_linear_time(size: int, build: Callable[[int], str]) -> None:
-    def split(text: str) -> None:
-        splitter = CodeSplitter()
-        for piece in cut(text, size):
-            splitter.feed(piece)
-        splitter.finish()
-
-    check_linear(split, build)

@@ -166,7 +166,7 @@ def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAns
     text = next((action.final_answer for action in decision.actions if action.final_answer), None)
     cut_reason = None
     if not text:
-        text = read_usable_text(decision.outside) or recover_answer(decision.raw)
+        text = read_usable_text(decision.outside or decision.beside) or recover_answer(decision.raw)
         cut_reason = decision.stopped_by
     shown, used = cite_text(sources, text), find_used_sids(sources, text)
     return GiveAnswer(text, shown, used_sids=used, summary=decision.summary, cut_reason=cut_reason if text else None)

@@ -1,12 +1,12 @@
-"""Replaces citation tokens such as `[[S:1,3]]` in text that arrives in pieces, except in code fences. A token is never
-shown partially."""
+"""Replaces citation tokens such as `[[S:1,3]]` in text that arrives in pieces, except in code. A token is never shown
+partially."""
 
 import html
 import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
-from chat_proc.channels.markdown_code import FenceTracker
+from chat_proc.channels.markdown_code import CodeSplitter, Span
 from everturn.timeline.sources import Source
 
 CitationFormat = Literal["markdown", "text", "html"]
@@ -29,14 +29,13 @@ _URL_UNSAFE = re.compile(r"""[ ()<>\[\]"'`\\|]""")
 
 
 class CitationReplacer:
-    """Show what `feed` and finally `finish` return. Unknown ids and text in code fences remain as written."""
+    """Show what `feed` and finally `finish` return. Unknown ids and text in code remain as written."""
 
     def __init__(self, sources: Mapping[int, Source], output: CitationFormat = "markdown") -> None:
         self._sources = sources
         self._output: CitationFormat = output
-        self._fences = FenceTracker()
+        self._code = CodeSplitter()
         self._held = ""
-        self._read = 0
         self._used: dict[int, None] = {}
         self._links: dict[int, str] = {}
         self._evidence: set[int] = set()
@@ -48,50 +47,33 @@ class CitationReplacer:
         return tuple(self._used)
 
     def feed(self, text: str) -> str:
-        """Return the text that can be shown now; a possible beginning of a token is held back."""
-        if self._held:
-            text = self._held + text
-            self._held = ""
-        if "[" not in text:
-            if not self._fences.try_skip(text):
-                self._fences.advance(text)
-            return text
-        if not self._fences.try_skip(text):
-            return self._feed_near_fences(text)
-        parts = _TOKEN.split(text)
-        if "[" in parts[-1]:
-            parts[-1] = self._hold_back(parts[-1])
-        parts[1::2] = map(self._rendered_token, parts[1::2])
-        return "".join(parts)
-
-    def _feed_near_fences(self, text: str) -> str:
-        text = self._hold_back(text)
-        self._read = 0
-        shown = _TOKEN.sub(self._token_outside_fences, text)
-        self._fences.advance(text[self._read :])
-        if self._held and self._fences.inside:
-            self._fences.advance(self._held)
-            shown += self._held
-            self._held = ""
-        return shown
-
-    def _hold_back(self, text: str) -> str:
-        """Keep a token's beginning at the end of `text` for later; returns what is before it."""
-        settled = _settled_chars(text)
-        self._held = text[settled:]
-        return text[:settled]
+        """Return the text that can be shown now; what may become a token or code is held back."""
+        if self._code.try_pass(text):
+            return self._replace(text)
+        return "".join(map(self._read, self._code.feed(text)))
 
     def finish(self) -> str:
-        """Return an incomplete token as written."""
-        held = self._held
-        self._held = ""
+        """Return the rest; an incomplete token remains as written."""
+        return "".join(map(self._read, self._code.finish())) + self._release()
+
+    def _read(self, span: Span) -> str:
+        return self._replace(span.text) if span.kind == "text" else self._release() + span.text
+
+    def _release(self) -> str:
+        held, self._held = self._held, ""
         return held
 
-    def _token_outside_fences(self, token: re.Match[str]) -> str:
-        """`_read` is the position up to which the fences were tracked in the searched text."""
-        self._fences.advance(token.string[self._read : token.start()])
-        self._read = token.start()
-        return token[0] if self._fences.inside else self._rendered_token(token[0])
+    def _replace(self, text: str) -> str:
+        if self._held:
+            text = self._release() + text
+        if "[" not in text:
+            return text
+        parts = _TOKEN.split(text)
+        if "[" in parts[-1]:
+            settled = _settled_chars(parts[-1])
+            parts[-1], self._held = parts[-1][:settled], parts[-1][settled:]
+        parts[1::2] = map(self._rendered_token, parts[1::2])
+        return "".join(parts)
 
     def _rendered_token(self, token: str) -> str:
         rendered = self._rendered.get(token)
@@ -162,6 +144,7 @@ def find_used_sids(sources: Mapping[int, Source], text: str, text_format: str = 
     """The evidence that a text cites, in order of first use."""
     citer = build_citer(sources, text_format)
     citer.feed(text)
+    citer.finish()
     return citer.used_sids if isinstance(citer, CitationReplacer) else ()
 
 

@@ -327,7 +327,7 @@ class DecisionStream:
             kept.programs,
             summary,
             self._answer,
-            outside=facts.outside or self._beside,
+            outside=facts.outside,
             beside=self._beside,
             problems=kept.problems,
             stopped_by=stopped_by,

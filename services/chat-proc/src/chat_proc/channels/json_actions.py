@@ -2,8 +2,10 @@
 they learned elsewhere, such as those of Hermes, LangChain and OpenAI."""
 
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 
 from chat_proc.channels.actions import (
     CALL_KINDS,
@@ -14,6 +16,7 @@ from chat_proc.channels.actions import (
     read_params,
     try_build_action,
 )
+from chat_proc.channels.markdown_code import split_code
 from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
 from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_objects
 from chat_proc.models.think_tags import drop_reasoning
@@ -23,16 +26,17 @@ TOOL_KEYS = ("tool", "tool_id", "tool_name", "name")
 ARGUMENT_KEYS = ("args", "arguments", "params", "parameters", "action_input", "input")
 """Keys that models use for the same, ours first."""
 
-_BEGINS_AS_ACTION = re.compile(r"(?>(?:<[\w:|-]{1,32}>\s*+)?)(?>(?:`{3,}+[\w+.-]*+\s*+)?)\[?\s*+\{|`[^`]*`\Z")
+_FENCE = r"(?:`{3,}+|~{3,}+)"
+_BEGINS_AS_ACTION = re.compile(rf"(?>(?:<[\w:|-]{{1,32}}>\s*+)?)(?>(?:{_FENCE}[\w+.-]*+\s*+)?)\[?\s*+\{{|`[^`]*`\Z")
 """An object at the beginning of a text, bare or in a tag, a fence or a list, or code that is all of it: an action in it
 is not quoted."""
 _BEGINS_OBJECT = re.compile(r'^[ \t]*+\[?\{\s*+["}]', re.MULTILINE)
 _BEGINS_ACTION = re.compile(r"^[ \t]*+(?:<[\w:|-]{1,32}>\s*+)?\[?\{\s*+[\"}]", re.MULTILINE)
 """The same, or an object in a tag."""
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
-_CLOSERS = re.compile(r"(?>(?:[\s}\]]|`{3}|</[\w:]{1,32}>)*)\Z")
+_CLOSERS = re.compile(rf"(?>(?:[\s}}\]]|{_FENCE}|</[\w:]{{1,32}}>)*)\Z")
 """What may follow the last object of a reply."""
-_BETWEEN = re.compile(r"(?>(?:[\s,}\]\[]|`{3,}+[\w+.-]*+|</?[\w:|-]{1,32}>)*)")
+_BETWEEN = re.compile(rf"(?>(?:[\s,}}\]\[]|{_FENCE}[\w+.-]*+|</?[\w:|-]{{1,32}}>)*)")
 """What may be between two objects that belong together."""
 
 
@@ -65,26 +69,32 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | Act
 
     A call without our key "action" has to name a tool that exists. In prose, actions begin a line and end the reply,
     without other text between them: a model may quote one that it has read. An example in a code fence at the end
-    counts only with that key.
+    counts only with that key. In a reply with other markup, examples in inline code, or in a fence that prose follows,
+    do not count; a fence that begins the reply is no example.
     """
     text = drop_reasoning(text).strip()
     in_prose = not _BEGINS_AS_ACTION.match(text) and not has_own_markup(text)
     if in_prose:
         begin = _BEGINS_OBJECT.search(text)
         text = text[begin.start() :] if begin else ""
+    examples = deque[range]() if in_prose else deque(_find_examples(text))
     found, refused, end = list[Mapping[str, object]](), list[ActionRefusal](), 0
     for each in read_objects(text):
         if isinstance(each, JsonRefusal):
             refused.append(_refuse(each))
-        else:
-            if in_prose and not _BETWEEN.fullmatch(text, end, text.index("{", end)):
-                found.clear()
+            break
+        start = text.index("{", end)
+        if in_prose and not _BETWEEN.fullmatch(text, end, start):
+            found.clear()
+        while examples and examples[0].stop <= start:
+            examples.popleft()
+        if not examples or start not in examples[0]:
             found.append(each[0])
-            end = each[1]
+        end = each[1]
     closers = _CLOSERS.match(text, end)
     if in_prose and (refused or not closers):
         return ()
-    is_example = in_prose and closers is not None and "```" in closers[0]
+    is_example = in_prose and closers is not None and any(mark in closers[0] for mark in ("```", "~~~"))
     actions = [
         action
         for fields in found
@@ -107,6 +117,18 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
         return action, None
     params = {name: value for name, value in call.params.items() if name != CODE_PARAM}
     return replace(action, tool_call=ToolCall(call.tool_id, params)), code
+
+
+def _find_examples(text: str) -> Iterator[range]:
+    """Where a text has inline code, unless that is all of it, and fences that prose follows, but not the beginning."""
+    spans, end = split_code(text), 0
+    for span, after in zip_longest(spans, spans[1:]):
+        begin, end = end, end + len(span.text)
+        follows = after.text.lstrip()[:1] if after else ""
+        if span.kind == "fence" and begin > 0 and follows not in ("", "<", "{", "["):
+            yield range(begin, end)
+        elif span.kind == "inline" and len(spans) > 1:
+            yield range(begin, end)
 
 
 def _refuse(refusal: JsonRefusal) -> ActionRefusal:

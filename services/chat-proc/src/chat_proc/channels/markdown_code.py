@@ -1,25 +1,23 @@
 """Finds the code in the Markdown of a reply, whole or in pieces: code fences, and inline code."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-MAX_HEAD_CHARS = 64
+MAX_INLINE_CHARS = 256
+"""Inline code that is longer is text: what follows a backtick is held back only so long. For the same reason, a line
+that opens or closes a fence is judged by its first characters only."""
+_MAX_HEAD_CHARS = 64
 """A line is no beginning of a fence if its fence ends after so many characters."""
 _HEAD_START = frozenset(" \t>`~-*+0123456789")
 _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?")
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
-
-_Line = Literal["undecided", "ordinary", "opens"]
-"""The state of the growing line."""
-
 _MARK = re.compile("[`~]")
-_BACKTICKS = re.compile("`+")
-MAX_INLINE_CHARS = 256
-"""Inline code that is longer is text: what follows a backtick is held back only so long."""
+_BACKTICKS = re.compile(f"`{{1,{MAX_INLINE_CHARS}}}")
+"""A run that is even longer counts as several, so that its pieces do too."""
 
 SpanKind = Literal["text", "inline", "fence"]
 
@@ -34,9 +32,12 @@ class Span(NamedTuple):
 class CodeSplitter:
     """Splits a text that arrives in pieces, by `feed` and then `finish`.
 
-    Inline code ends on its line; a backtick without a partner is text. A fence that is not closed
-    goes on to the end. The beginning of a line that may be one of a fence is held back, and so is inline code.
+    Inline code ends on its line; a backtick without a partner is text. A fence that is not closed goes on to the end.
+    It can be in a list item or a quote. The beginning of a line that may be one of a fence is held back, and so is
+    inline code.
     """
+
+    __slots__ = ("_at_line_start", "_fence", "_held")
 
     def __init__(self) -> None:
         self._fence = ""
@@ -48,15 +49,41 @@ class CodeSplitter:
         """Whether the lines so far end inside a fence."""
         return bool(self._fence)
 
-    def feed(self, text: str) -> list[Span]:
-        """Return the spans that are certain now."""
-        return list(self._split(self._held + text, is_last=False))
+    @property
+    def in_code(self) -> bool:
+        """Whether the text so far ends in code, or in what becomes code if its end follows."""
+        return bool(self._fence or "`" in self._held or _opened_fence(self._held))
 
-    def finish(self) -> list[Span]:
+    def feed(self, text: str, *, ends_run: bool = False) -> Sequence[Span]:
+        """Return the spans that are certain now. With `ends_run`, it is known that no backtick follows `text`."""
+        if self.try_pass(text):
+            return (Span(text, "text"),) if text else ()
+        return list(self._split(self._held + text, ends_run=ends_run))
+
+    def try_pass(self, text: str) -> bool:
+        """Read a text if all of it is certainly no code, which is fast; otherwise read nothing and return False."""
+        if self._fence or self._held or "`" in text or "~" in text:
+            return False
+        last_break = text.rfind("\n")
+        if (last_break >= 0 or self._at_line_start) and text[last_break + 1 : last_break + 2] in _HEAD_START:
+            return False
+        self._at_line_start = last_break + 1 == len(text) and (last_break >= 0 or self._at_line_start)
+        return True
+
+    def skip_lines(self, text: str) -> str:
+        """Read the whole lines at the beginning of a text without splitting them, and return the rest; it is all of the
+        text if a fence or held-back text may be in them."""
+        end = text.rfind("\n") + 1
+        if not end or self._fence or self._held or "```" in text or "~~~" in text:
+            return text
+        self._at_line_start = True
+        return text[end:]
+
+    def finish(self) -> Sequence[Span]:
         """Return what was held back."""
         return list(self._split(self._held, is_last=True))
 
-    def _split(self, text: str, *, is_last: bool) -> Iterator[Span]:
+    def _split(self, text: str, *, is_last: bool = False, ends_run: bool = False) -> Iterator[Span]:
         self._held = ""
         position = 0
         while position < len(text):
@@ -72,7 +99,7 @@ class CodeSplitter:
             if self._at_line_start and not is_whole and self._may_be_fence(line):
                 self._held = line
                 return
-            yield from self._split_line(line, is_whole=is_whole)
+            yield from self._split_line(line, is_whole=is_whole, ends_run=ends_run)
             self._at_line_start = line[-1] == "\n"
 
     def _may_be_fence(self, line: str) -> bool:
@@ -80,13 +107,12 @@ class CodeSplitter:
             return False
         if self._fence:
             return not line.strip(" \t\r>`~")
-        head = len(line) <= MAX_HEAD_CHARS and _OPENER_BEGINNING.fullmatch(line) is not None
+        head = len(line) <= _MAX_HEAD_CHARS and _OPENER_BEGINNING.fullmatch(line) is not None
         return head or bool(_opened_fence(line))
 
-    def _split_line(self, line: str, *, is_whole: bool) -> Iterator[Span]:
+    def _split_line(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         if self._fence:
-            closer = _CLOSER.fullmatch(line.rstrip("\n")) if self._at_line_start else None
-            if closer is None or not closer[1].startswith(self._fence):
+            if not (self._at_line_start and self._closes_fence(line)):
                 yield Span(line, "fence")
                 return
             self._fence = ""
@@ -97,26 +123,41 @@ class CodeSplitter:
             self._fence = fence
             yield Span(line, "fence")
         else:
-            yield from self._split_inline(line, is_whole=is_whole)
+            yield from self._split_inline(line, is_whole=is_whole, ends_run=ends_run)
 
-    def _split_inline(self, line: str, *, is_whole: bool) -> Iterator[Span]:
+    def _closes_fence(self, line: str) -> bool:
+        closer = _CLOSER.fullmatch(line.rstrip("\n")) if len(line) <= MAX_INLINE_CHARS else None
+        return closer is not None and closer[1].startswith(self._fence)
+
+    def _split_inline(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
+        runs = [run.span() for run in _BACKTICKS.finditer(line)]
         begin = position = 0
-        while run := _BACKTICKS.search(line, position):
-            limit = run.start() + MAX_INLINE_CHARS
-            others = _BACKTICKS.finditer(line, run.end(), limit)
-            partner = next((other.end() for other in others if len(other[0]) == len(run[0])), None)
-            if len(line) < limit and not is_whole and (partner is None or partner == len(line)):
-                self._held = line[run.start() :]
-                line = line[: run.start()]
+        for (start, _), partner in zip(runs, _find_partners(runs), strict=True):
+            if start < position:
+                continue
+            may_grow = partner == len(line) and not ends_run
+            if not is_whole and len(line) <= start + MAX_INLINE_CHARS and (partner is None or may_grow):
+                self._held = line[start:]
+                line = line[:start]
                 break
-            position = partner or run.end()
             if partner is not None:
-                if run.start() > begin:
-                    yield Span(line[begin : run.start()], "text")
-                yield Span(line[run.start() : partner], "inline")
-                begin = partner
+                if start > begin:
+                    yield Span(line[begin:start], "text")
+                yield Span(line[start:partner], "inline")
+                begin = position = partner
         if len(line) > begin:
             yield Span(line[begin:], "text")
+
+
+def _find_partners(runs: Sequence[tuple[int, int]]) -> list[int | None]:
+    """For each run of backticks, the end of the next of its length; None if that is too far away, or there is none."""
+    next_ends: dict[int, int] = {}
+    partners: list[int | None] = []
+    for start, end in reversed(runs):
+        partner = next_ends.get(end - start)
+        partners.append(partner if partner is not None and partner <= start + MAX_INLINE_CHARS else None)
+        next_ends[end - start] = end
+    return partners[::-1]
 
 
 def split_code(text: str) -> list[Span]:
@@ -127,88 +168,11 @@ def split_code(text: str) -> list[Span]:
     return [Span("".join(span.text for span in run), run[0].kind) for run in runs]
 
 
-class FenceTracker:
-    """Reads text through `advance`; `inside` is the state at its end. A fence can be in a list item or a quote."""
-
-    __slots__ = ("_fence", "_head", "_line")
-
-    def __init__(self) -> None:
-        self._fence = ""
-        self._line: _Line = "undecided"
-        self._head = ""
-
-    @property
-    def inside(self) -> bool:
-        """Whether text at this position is code: between two fence lines, or on the first of them."""
-        if self._fence or self._line == "opens":
-            return True
-        return self._line == "undecided" and bool(_opened_fence(self._head))
-
-    def try_skip(self, text: str) -> bool:
-        """Read more text if no part of it can be code, which is fast; otherwise read nothing and return False."""
-        if self._line != "ordinary" or self._fence or "```" in text or "~~~" in text:
-            return False
-        last_break = text.rfind("\n")
-        if last_break >= 0:
-            self._line = "undecided"
-            self._grow_line(text[last_break + 1 :])
-        return True
-
-    def advance(self, text: str) -> None:
-        """Read more text."""
-        if "\n" not in text:
-            self._grow_line(text)
-        else:
-            first, *others = text.split("\n")
-            self._grow_line(first)
-            for line in others:
-                self._end_line()
-                self._grow_line(line)
-
-    def _grow_line(self, text: str) -> None:
-        if self._line == "ordinary" or not text:
-            return
-        if not self._head and text[0] not in _HEAD_START:
-            self._line = "ordinary"
-            return
-        self._head += text
-        # Checked before the pattern, which would backtrack over a long run of blanks.
-        is_long = len(self._head) > MAX_HEAD_CHARS
-        if self._fence:
-            if is_long:
-                self._decide("ordinary", "")
-        elif self._line == "opens" or is_long or _OPENER_BEGINNING.fullmatch(self._head) is None:
-            self._decide_opener()
-
-    def _decide_opener(self) -> None:
-        """Only a later backtick in the line can still invalidate an opening fence, so the info string need not be
-        kept."""
-        fence = _opened_fence(self._head)
-        if fence:
-            self._decide("opens", f"{fence} ")
-        else:
-            self._decide("ordinary", "")
-
-    def _decide(self, line: _Line, head: str) -> None:
-        self._line = line
-        self._head = head
-
-    def _end_line(self) -> None:
-        if self._line == "ordinary":
-            self._line = "undecided"
-            return
-        if self._fence:
-            closer = _CLOSER.fullmatch(self._head)
-            if closer and closer[1].startswith(self._fence):
-                self._fence = ""
-        else:
-            self._fence = _opened_fence(self._head)
-        self._decide("undecided", "")
-
-
 def _opened_fence(line: str) -> str:
     """The fence that this line opens, or nothing; a line such as ```` ```x``` ```` is inline code."""
-    found = _OPENER.match(line)
-    if found is None or found.end() > MAX_HEAD_CHARS or (found[1][0] == "`" and "`" in line[found.end() :]):
+    if "```" not in line and "~~~" not in line:
         return ""
-    return found[1]
+    found = _OPENER.match(line, 0, MAX_INLINE_CHARS)
+    if found is None or found.end() > _MAX_HEAD_CHARS:
+        return ""
+    return "" if found[1][0] == "`" and "`" in line[found.end() : MAX_INLINE_CHARS] else found[1]

@@ -5,21 +5,20 @@ The pieces don't depend on how the text is chunked, once adjacent text is merged
 number of times."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, assert_never
 
-from chat_proc.channels.markdown_code import MAX_HEAD_CHARS, MAX_INLINE_CHARS, CodeSplitter
+from chat_proc.channels.markdown_code import CodeSplitter, Span, SpanKind
 from chat_proc.models.json_values import JsonDepth
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 
-_INLINE_END = re.compile("[`\n]")
-
 Body = Literal["prose", "code", "json"]
 
 MAX_HELD_CHARS = 65_536
+_MAX_UNREAD_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +129,11 @@ Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
 class ChannelParser:
     """Feed it text, then call `finish` once.
 
-    An opening tag directly after the backtick that begins inline code is text, except in `code` and `json`, if another
-    backtick ends that code. So is one in a code fence: but it counts if the fence begins the text outside of channels,
-    or if nothing but blanks follows the fence. A tag in `code` counts only at the start of a line; without one, the
-    last inline closing tag does. A tag in `json` counts only outside a value, or at the start of a line if the value
-    never becomes complete. If later text decides whether a tag counts, the text after it is held back, at most
-    `max_held_chars` of it.
+    An opening tag in inline code or in a code fence is text, except in `code` and `json`. But it counts if that code is
+    all of the text outside of channels, or if a fence begins that text, or if nothing but blanks follows the fence. A
+    tag in `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
+    counts only outside a value, or at the start of a line if the value never becomes complete. If later text decides
+    whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
     """
 
     def __init__(self, tags: TagTable, *, max_held_chars: int = MAX_HELD_CHARS) -> None:
@@ -143,10 +141,9 @@ class ChannelParser:
         self._max_held_chars = max_held_chars
         self._tag_beginning = ""
         self._at_line_start = True
-        self._backticks = 0
-        """Those of the current line so far."""
-        self._last_two = ""
-        self._prose = _Prose()
+        self._is_over = False
+        self._prose: _Prose | None = _Prose(is_outside=True)
+        """None in channels of which the body is not prose."""
         self._quote: _Quote | None = None
         self._open: _OpenChannel | None = None
         self._instances: dict[str, int] = {}
@@ -170,10 +167,7 @@ class ChannelParser:
     def try_pass(self, text: str) -> bool:
         """Read a text if all of it belongs to the open prose channel; `feed` would return it unchanged. Otherwise read
         nothing and return False."""
-        channel = self._open
-        if channel is None or channel.body != "prose" or self._tag_beginning or self._quote is not None:
-            return False
-        if self._backticks or "<" in text or "`" in text:
+        if self._open is None or self._prose is None or self._tag_beginning or self._quote is not None or "<" in text:
             return False
         self._prose.add(text)
         return True
@@ -187,8 +181,9 @@ class ChannelParser:
         if not (cut and self._beginning_may_count()):
             self._pass_text(self._tag_beginning)
         self._tag_beginning = ""
-        if self._quote is not None:
-            self._count_quoted(self._quote)
+        self._is_over = True
+        if self._prose is not None and self._quote is not None:
+            self._settle_quote(self._quote, self._prose.finish())
         while self._open is not None and self._open.possible_end is not None:
             self._end_at_possible_end(self._open.possible_end)
         if self._open is not None:
@@ -218,7 +213,7 @@ class ChannelParser:
 
     def _takes(self, tag: Tag) -> bool:
         """Whether the tag counts; otherwise it belongs to the text that follows."""
-        if self._in_prose and self._is_quoted(tag):
+        if self._prose is not None and self._may_be_example(tag, self._prose):
             return False
         while True:
             verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
@@ -236,58 +231,46 @@ class ChannelParser:
                 case _:
                     assert_never(verdict)
 
-    def _begins_inline_code(self) -> bool:
-        """Whether the text so far ends with a backtick that begins inline code, so that the tag after it is quoted."""
-        return self._backticks % 2 == 1 and self._last_two.endswith("`") and self._last_two != "``"
-
-    @property
-    def _in_prose(self) -> bool:
-        return self._open is None or self._open.body == "prose"
-
-    def _is_quoted(self, tag: Tag) -> bool:
+    def _may_be_example(self, tag: Tag, prose: "_Prose") -> bool:
         """Whether the tag may be part of an example in code: from the first such tag on, the text waits."""
-        quote = self._quote
-        if quote is not None and quote.is_inline:
-            return True
-        if quote is None:
-            if not tag.opens:
-                return False
-            if self._begins_inline_code():
-                self._quote = _Quote(is_inline=True)
-                return True
-        if not self._prose.in_example:
-            self._release_quote()
+        if self._is_over:
             return False
+        spans = prose.read(before_tag=True)
+        if self._quote is not None:
+            self._settle_quote(self._quote, spans)
         is_own = self._open is not None and tag.channel == self._open.channel
-        if quote is None:
-            self._quote = _Quote(own_depth=int(is_own))
+        if (quote := self._quote) is None:
+            if not tag.opens or not prose.may_have_example:
+                return False
+            kind: SpanKind | None = "fence" if prose.in_fence else None
+            self._quote = _Quote(tag, kind, begins_text=prose.is_blank, own_depth=int(is_own))
             return True
-        if not is_own:
+        if is_own:
+            quote.own_depth += 1 if tag.opens else -1
+        # A tag behind the code shows that it is an example. One that ends the channel around it shows that the code was
+        # never closed.
+        if prose.in_code and quote.own_depth >= 0:
             return True
-        quote.own_depth += 1 if tag.opens else -1
-        if quote.own_depth >= 0:
-            return True
-        # The fence was never closed: this tag ends the channel around it.
-        self._release_quote()
+        self._release_quote(quote)
         return False
 
-    def _release_quote(self) -> None:
-        """The text that waited is an example."""
-        if (quote := self._quote) is not None:
+    def _settle_quote(self, quote: "_Quote", spans: Iterable[Span]) -> None:
+        quote.read(spans)
+        if quote.is_meant or (self._is_over and not quote.is_example):
             self._quote = None
-            self._add_text("".join(quote.held))
+            self._follow(quote.tag)
+            self._scan("".join(quote.held)[len(quote.tag.text) :])
+        elif quote.is_example or quote.chars > self._max_held_chars:
+            self._release_quote(quote)
 
-    def _count_quoted(self, quote: "_Quote") -> None:
-        """The tags in the text that waited count: it was no example."""
+    def _release_quote(self, quote: "_Quote") -> None:
+        """The text that waited is an example."""
         self._quote = None
-        self._prose.has_examples = False
-        self._scan("".join(quote.held))
+        self._add_text("".join(quote.held))
 
     def _follow(self, tag: Tag) -> None:
-        self._backticks, self._last_two = 0, ""
-        self._quote = None
-        if not tag.opens or self._tags.bodies[tag.channel] == "prose":
-            self._prose.restart(is_outside=not tag.opens)
+        in_prose = not tag.opens or self._tags.bodies[tag.channel] == "prose"
+        self._prose = _Prose(is_outside=not tag.opens) if in_prose else None
         if self._open is not None:
             self._release_held(self._open)
             self._close(complete=not tag.opens)
@@ -320,29 +303,15 @@ class ChannelParser:
         if not text:
             return
         self._at_line_start = text[-1] == "\n"
-        if self._backticks or "`" in text:
-            last_break = text.rfind("\n")
-            self._backticks = text.count("`", last_break + 1) + (self._backticks if last_break < 0 else 0)
-            self._last_two = (self._last_two + text[-2:])[-2:]
-        if self._in_prose:
-            self._prose.add(text)
-        if (quote := self._quote) is None:
+        prose, quote = self._prose, self._quote
+        if prose is not None:
+            prose.add(text)
+        if prose is None or quote is None:
             self._add_text(text)
             return
         quote.held.append(text)
         quote.chars += len(text)
-        if quote.is_inline:
-            self._read_inline(quote)
-        elif self._prose.goes_on_after_example or quote.chars > self._max_held_chars:
-            self._release_quote()
-
-    def _read_inline(self, quote: "_Quote") -> None:
-        """Inline code ends with a backtick on its line; a backtick without a partner is text."""
-        end = _INLINE_END.search("".join(quote.held), 0, MAX_INLINE_CHARS)
-        if end is not None and end[0] == "`":
-            self._release_quote()
-        elif end is not None or quote.chars > MAX_INLINE_CHARS:
-            self._count_quoted(quote)
+        self._settle_quote(quote, prose.read())
 
     def _add_text(self, text: str) -> None:
         channel = self._open
@@ -376,69 +345,88 @@ class ChannelParser:
 
 
 class _Prose:
-    """The code fences in the text outside of channels since the last tag that counted, or in a prose channel. The text
-    is read only when a tag is found in it, and split only if it may have a fence."""
+    """The code in the text outside of channels since the last tag that counted, or in a prose channel."""
 
-    __slots__ = ("_code", "_goes_on", "_may_be_meant", "_unread", "has_examples")
+    __slots__ = ("_code", "_unread", "is_blank")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_outside: bool) -> None:
+        self.is_blank = is_outside
+        """Whether nothing but blanks and fences was read outside of channels."""
+        self._code = CodeSplitter()
         self._unread: list[str] = []
-        self.restart(is_outside=True)
-
-    def restart(self, *, is_outside: bool) -> None:
-        """Another text begins."""
-        self.has_examples = True
-        """Whether tags in fences may be examples."""
-        self._may_be_meant = is_outside
-        """Whether a fence that begins now begins the text."""
-        self._goes_on = False
-        self._unread.clear()
-        self._code: CodeSplitter | None = None
-
-    def add(self, text: str) -> None:
-        self._unread.append(text)
 
     @property
-    def in_example(self) -> bool:
-        """Whether the text ends in a code fence that may be an example."""
-        return self._is_in_fence() and self.has_examples and not self._may_be_meant
-
-    @property
-    def goes_on_after_example(self) -> bool:
-        """Whether more than blanks follow the last fence."""
-        return not self._is_in_fence() and self._goes_on
-
-    def _is_in_fence(self) -> bool:
-        text = "".join(self._unread)
-        self._unread.clear()
-        if self._code is None:
-            if "```" not in text and "~~~" not in text:
-                # The last line may become the first of a fence.
-                self._unread.append(text[text.rfind("\n") + 1 :][:MAX_HEAD_CHARS])
-                if text and not text.isspace():
-                    self._note_text()
-                return False
-            self._code = CodeSplitter()
-        for span in self._code.feed(text):
-            if span.kind == "fence":
-                self._goes_on = False
-            elif not span.text.isspace():
-                self._note_text()
+    def in_fence(self) -> bool:
+        """Whether the text ends in a code fence."""
         return self._code.in_fence
 
-    def _note_text(self) -> None:
-        self._may_be_meant, self._goes_on = False, True
+    @property
+    def in_code(self) -> bool:
+        """Whether the text ends in what is code, or may become code."""
+        return self._code.in_code
+
+    @property
+    def may_have_example(self) -> bool:
+        """Whether a tag that follows may be an example; in a fence that begins the text outside, it is meant."""
+        return self._code.in_code and not (self._code.in_fence and self.is_blank)
+
+    def add(self, text: str) -> None:
+        """Take the next text. It is read when a tag follows, or together with other pieces, which is faster."""
+        self._unread.append(text)
+        if len(self._unread) > _MAX_UNREAD_PIECES:
+            self.read()
+
+    def read(self, *, before_tag: bool = False) -> Sequence[Span]:
+        """The spans that have become certain since the last call; whole lines without a fence are one text."""
+        text = "".join(self._unread)
+        self._unread.clear()
+        rest = self._code.skip_lines(text)
+        skipped = (Span(text[: -len(rest) or None], "text"),) if len(rest) < len(text) else ()
+        return self._note((*skipped, *self._code.feed(rest, ends_run=before_tag)))
+
+    def finish(self) -> Sequence[Span]:
+        """The last spans."""
+        return self._note(self._code.finish())
+
+    def _note(self, spans: Sequence[Span]) -> Sequence[Span]:
+        if self.is_blank:
+            self.is_blank = all(span.kind == "fence" or span.text.isspace() for span in spans)
+        return spans
 
 
 @dataclass(slots=True)
 class _Quote:
-    """Text that waits from a tag in a code fence on, or from one that may begin inline code. `own_depth` counts the
-    tags in it that name the channel around."""
+    """Text that waits, from a tag on that may be an example in code."""
 
-    is_inline: bool = False
+    tag: Tag
+    kind: SpanKind | None
+    """What the tag is in, once that is known."""
+    begins_text: bool
+    """Whether nothing but blanks and fences is before that code, outside of channels."""
+    own_depth: int
+    """How many tags in it have opened the channel around it, without closing it."""
+    goes_on: bool = False
+    """Whether more than blanks follow the code."""
     held: list[str] = field(default_factory=list[str])
     chars: int = 0
-    own_depth: int = 0
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the tag certainly counts."""
+        return self.kind == "text" or (self.kind == "fence" and self.begins_text)
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the tag is certainly text."""
+        return not self.is_meant and (self.goes_on or (self.kind == "inline" and not self.begins_text))
+
+    def read(self, spans: Iterable[Span]) -> None:
+        """Read the next spans; the first of them is that of the tag, unless its kind is known."""
+        for span in spans:
+            if self.kind is None:
+                self.kind = span.kind
+            elif span.kind != "fence" and not span.text.isspace():
+                self.goes_on = True
 
 
 @dataclass(slots=True)

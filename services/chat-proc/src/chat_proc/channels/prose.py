@@ -18,7 +18,7 @@ from chat_proc.models.json_values import (
 from chat_proc.models.think_tags import drop_reasoning
 
 SETTLED_CHARS = 16
-"""So many characters that begin no markup, JSON or a fence of it are the beginning of an answer."""
+"""This many characters that begin no markup, JSON or a fence of it are the beginning of an answer."""
 _FENCE = "```"
 _FENCE_START = re.compile(rf"{FENCE_START}\s*+")
 _OWN_MARKUP = re.compile(
@@ -27,10 +27,11 @@ _OWN_MARKUP = re.compile(
     re.IGNORECASE,
 )
 """An answer that names a tag puts it into code. Operators such as `<|>`, and tags of other languages, are text."""
-_CALL_KINDS, _FINAL_KINDS = ("|".join(sorted(kinds)) for kinds in (CALL_KINDS, FINAL_KINDS))
+_CALL_KIND, _FINAL_KIND = ("|".join(sorted(kinds)).replace("_", "[_ ]") for kinds in (CALL_KINDS, FINAL_KINDS))
 _OWN_ACTION = re.compile(
-    rf'\n[ \t]{{0,64}}+(?P<object>\{{\s*+(?:"action"\s*+:\s*+"(?:{_CALL_KINDS}|{_FINAL_KINDS})"'
-    r'|"tool_call"\s*+:\s*+\{))'
+    rf'\n[ \t]{{0,64}}+(?P<object>\{{\s*+(?:"action"\s*+:\s*+"(?:{_CALL_KIND}|{_FINAL_KIND})"'
+    r'|"tool_call"\s*+:\s*+\{))',
+    re.IGNORECASE,
 )
 """An action that begins a line of an answer; one inside a line is quoted."""
 _MAX_FENCE_CHARS = 256
@@ -50,7 +51,7 @@ ANSWER_KEYS = ("answer", "final_answer")
 """Keys that models use for the answer, ours first."""
 _FINAL_BEGINS = re.compile(
     rf"(?:\A|<channel:action>)\s*+(?>(?:{FENCE_START}\s*+)?)"
-    rf'(?P<object>\{{)\s*+"action"\s*+:\s*+"(?:{_FINAL_KINDS})"\s*+,\s*+'
+    rf'(?P<object>\{{)\s*+"action"\s*+:\s*+"(?:{_FINAL_KIND})"\s*+,\s*+'
     r'(?:"(?:notes|reasoning)"\s*+:\s*+"(?>(?:[^"\\]|\\.)*)"\s*+,\s*+)?"(?:final_)?answer"\s*+:\s*+"',
     re.IGNORECASE | re.DOTALL,
 )

@@ -371,8 +371,8 @@ class ChannelOutput:
     async def close(self, *, complete: bool) -> None:
         """End the open occurrence."""
         if self._cite is not None:
-            self._used_sources.update(dict.fromkeys(self._cite.used_sids))
             rest = self._cite.finish()
+            self._used_sources.update(dict.fromkeys(self._cite.used_sids))
             if rest:
                 await self._deliver(rest)
         if self._composite is not None:
