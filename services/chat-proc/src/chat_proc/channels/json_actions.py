@@ -125,9 +125,8 @@ def _find_examples(text: str) -> Iterator[range]:
     for span, after in zip_longest(spans, spans[1:]):
         begin, end = end, end + len(span.text)
         follows = after.text.lstrip()[:1] if after else ""
-        if span.kind == "fence" and begin > 0 and follows not in ("", "<", "{", "["):
-            yield range(begin, end)
-        elif span.kind == "inline" and len(spans) > 1:
+        is_quoted = span.kind == "fence" and begin > 0 and follows not in ("", "<", "{", "[")
+        if is_quoted or (span.kind == "inline" and len(spans) > 1):
             yield range(begin, end)
 
 
