@@ -93,7 +93,7 @@ class Bench:
         self.address_rules = address_rules
         self.hotset = hotset
         self.tracing = tracing
-        self.clock = FixedClock()
+        self.clock = FixedClock(tick_ms=1)
         self.ids = SequentialIds()
         self.platform = MemoryPlatform(self.clock)
         self.inbox = MemoryInbox(self.platform)

@@ -11,13 +11,16 @@ _FIRST_MS = 1_772_366_400_000
 
 
 class FixedClock:
-    """Implements Clock. Both of its times move together."""
+    """Implements Clock. Both of its times move together. With `tick_ms`, each reading of the date is that much later
+    than the one before, so that dates show in which order they were read."""
 
-    def __init__(self, now: datetime = BEGINNING) -> None:
+    def __init__(self, now: datetime = BEGINNING, *, tick_ms: int = 0) -> None:
         self._now = now
+        self._tick = timedelta(milliseconds=tick_ms)
         self._monotonic = 0.0
 
     def now(self) -> datetime:
+        self._now += self._tick
         return self._now
 
     def monotonic(self) -> float:

@@ -273,7 +273,7 @@ async def test_a_call_begun_before_approval_was_required_is_not_repeated(effect:
 
 
 async def test_calls_that_were_not_begun_before_their_tool_asks_are_asked_about() -> None:
-    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="neutral")
+    send = DemoTool("demo.send", effect=Effect.IDEMPOTENT, strategy="neutral")
     both = call("demo.send", {"text": "a"}) + call("demo.send", {"text": "b"})
     bench = Bench(both, answer("Done."), tools=[send], fanout=True)
     await bench.say("Send both.")
@@ -286,7 +286,7 @@ async def test_calls_that_were_not_begun_before_their_tool_asks_are_asked_about(
     await respond(bench, approval_id, SignalKind.APPROVE)
     await bench.work()
 
-    assert [result.status for result in results(bench)] == ["ambiguous", "ok"]
+    assert [result.status for result in results(bench)] == ["error", "ok"]
     assert list(send.effects.values()) == [1, 1]
     await check_conversation(bench)
 

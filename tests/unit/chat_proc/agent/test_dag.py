@@ -29,6 +29,7 @@ from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.dag.loop import build_step_account
+from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
@@ -505,6 +506,34 @@ async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(sc
     await bench.work()
 
     await check_account(bench, Outcome.CAPPED)
+
+
+async def test_if_the_synthesis_fails_after_a_steer_the_person_has_stopped_the_turn() -> None:
+    bench = build(planned=plan({"a": ""}), of_step=hang, judged=judge("done"), answered=" ")
+    await bench.say("Do all of it.")
+    _, task = await interrupt_steps(bench, when=1)
+
+    await bench.signal(STEER, "Finish now.")
+    await task
+
+    (text,) = bench.texts(CompletionBody)
+    assert text.startswith("I could not write a complete answer.")
+    assert [exit.outcome for exit in bench.exits] == [Outcome.STOPPED]
+    await check_conversation(bench)
+
+
+async def test_a_plan_that_arrives_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = {"first_after_s": 0.5, "every_s": 0.5}
+    monkeypatch.setattr(WaitingNotice.__init__, "__kwdefaults__", waits)
+    text = plan({"a": ""})
+    slow = [step for at in range(0, len(text), 8) for step in (Pause(0.1), Say(text[at : at + 8]))]
+    bench = build(planned=lambda _step, _text: slow)
+    await bench.say("Do a.")
+
+    await bench.work()
+
+    phases = [event.data for event in await bench.published() if isinstance(event.data, ChatPhase)]
+    assert not any(phase.phase == "model_waiting" and phase.step_id is None for phase in phases)
 
 
 @pytest.mark.parametrize("reason", ["refusal", "content_filter"])

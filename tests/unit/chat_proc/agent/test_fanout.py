@@ -243,7 +243,8 @@ async def test_a_worker_may_die_at_any_step_of_several_actions() -> None:
         await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_only_the_call_that_may_have_begun_is_ambiguous_after_a_takeover() -> None:
+async def test_every_irreversible_call_without_a_result_is_ambiguous_after_a_takeover() -> None:
+    """The second was not begun, but a worker whose tools have other strategies would have begun both side by side."""
     fanout = Fanout(call("demo.pay", {"text": "1"}) + call("demo.pay", {"text": "2"}), answer("Done."))
     bench = fanout.bench
     await bench.say("Hello.")
@@ -252,7 +253,7 @@ async def test_only_the_call_that_may_have_begun_is_ambiguous_after_a_takeover()
 
     await bench.work()
 
-    assert [status for status, _ in results(bench)] == ["ambiguous", "ok"]
+    assert [status for status, _ in results(bench)] == ["ambiguous", "ambiguous"]
     await check_conversation(bench)
 
 

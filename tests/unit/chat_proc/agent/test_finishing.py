@@ -114,6 +114,29 @@ async def test_a_worker_that_dies_in_the_synthesis_costs_only_the_synthesis() ->
     await check_conversation(bench)
 
 
+async def test_a_draining_worker_leaves_the_synthesis_to_the_next() -> None:
+    echo = DemoTool()
+    echo.go_on.clear()
+    bench = Bench(CALL, [Pause(drafted := asyncio.Event()), Say("Draft.")], "Whole.", tools=[echo], codec="native")
+    bench.synthesis = "on"
+    await bench.say("Echo a.")
+    worker = bench.hire()
+    task = asyncio.create_task(worker.run_one())
+    await echo.started.wait()
+    echo.go_on.set()
+    await until(lambda: len(bench.model.requests) == 2)
+    assert worker.current is not None
+
+    worker.current.request_handover()
+    drafted.set()
+    await task
+
+    assert len(bench.model.requests) == 2
+    await bench.work()
+    assert bench.texts(CompletionBody) == ["Whole."]
+    await check_conversation(bench)
+
+
 async def test_a_followup_in_the_synthesis_is_handled_before_the_turn_ends() -> None:
     bench = Bench(CALL, "Draft.", tools=[DemoTool()], codec="native", synthesis="on")
     bench.model.add([Say("Whole."), Pause(0.2)], "Both.", "Both, whole.")

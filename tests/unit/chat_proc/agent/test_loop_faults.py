@@ -1,6 +1,8 @@
 """Workers that die, freeze, leave, or can't reach their servers: another one goes on, and nothing shows it."""
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -8,14 +10,17 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
+from chat_proc.catalog.call_policy import CallPolicy
+from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.worker.runner import TurnRunner
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
-from everturn.timeline.blocks import CompletionBody, PromptBody, ToolResultBody
+from everturn.timeline.blocks import CompletionBody, PromptBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.turns.model import Claim, Effect, EffectState
-from everturn_testing.models.scripted_model import Pause, Say
+from everturn.turns.model import Claim, Commit, Effect, EffectState
+from everturn_testing.core import FixedClock
+from everturn_testing.models.scripted_model import Call, Pause, Say
 
 SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
 
@@ -101,6 +106,83 @@ async def test_an_irreversible_call_that_was_begun_is_ambiguous() -> None:
     assert result.status == "ambiguous"
     assert [row.state for row in bench.platform.effects.values()] == [EffectState.AMBIGUOUS]
     assert "It is unknown whether it took effect" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("kept", [["demo.echo", "demo.pay"], ["demo.pay"], ["demo.echo"], []])
+async def test_an_irreversible_call_is_made_once_whatever_tools_the_next_worker_has(kept: list[str]) -> None:
+    echo, pay = DemoTool(strategy="exploration"), DemoTool("demo.pay", effect=Effect.IRREVERSIBLE)
+    echo.go_on.clear()
+    bench = Bench([Call("demo__echo"), Call("demo__pay")], "Done.", tools=[echo, pay], codec="native")
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def die_at_the_first_result(commit: Commit) -> None:
+        if any(isinstance(block.body, ToolResultBody) for block in commit.blocks):
+            worker.gate.dead.set()
+            await asyncio.Event().wait()
+
+    worker.timelines.before_commit = die_at_the_first_result
+    await worker.run_one()
+    assert pay.effects.total() == 1
+    echo.go_on.set()
+    bench.expire_lease()
+    bench.registry = ToolRegistry([tool for tool in (echo, pay) if tool.spec.tool_id in kept])
+
+    await bench.work()
+
+    results = {b.body.tool_id: b.body.status for b in bench.blocks if isinstance(b.body, ToolResultBody)}
+    assert results == {"demo.echo": "ok" if "demo.echo" in kept else "ambiguous", "demo.pay": "ambiguous"}
+    assert pay.effects.total() == 1
+    await check_conversation(bench)
+
+
+async def test_a_call_does_not_begin_after_a_cancel() -> None:
+    pay = DemoTool("demo.pay", effect=Effect.IRREVERSIBLE)
+    bench = Bench(call("demo.pay", {}), answer("Done."), tools=[pay])
+    await bench.say("Hello.")
+    worker = bench.hire()
+
+    async def cancel_while_the_call_is_decided(commit: Commit) -> None:
+        if any(isinstance(block.body, ToolCallBody) for block in commit.blocks):
+            await bench.signal(SignalKind.STEER, "")
+
+    worker.timelines.before_commit = cancel_while_the_call_is_decided
+    await worker.work()
+
+    assert pay.calls.total() == 0
+    await check_conversation(bench)
+
+
+async def test_times_never_go_back_if_the_clock_of_the_next_worker_is_behind() -> None:
+    bench, _ = build()
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.after_c1:1:raise").work()
+    bench.expire_lease()
+    worker = bench.hire()
+    worker.change(clock=FixedClock(bench.clock.now() - timedelta(seconds=18)))
+
+    await worker.work()
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+async def test_an_outage_while_a_call_is_reviewed_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    review, outages = CallPolicy.review, [Unavailable("the database restarts")]
+
+    async def fail_once(policy: CallPolicy, *args: Any) -> Any:
+        if outages:
+            raise outages.pop()
+        return await review(policy, *args)
+
+    monkeypatch.setattr(CallPolicy, "review", fail_once)
+    bench, echo = build()
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert echo.calls.total() == 1 and len(bench.model.requests) == 2
     await check_conversation(bench)
 
 

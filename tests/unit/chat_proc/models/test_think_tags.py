@@ -45,6 +45,7 @@ def test_a_reply_that_begins_with_a_tag_begins_with_thinking(text: str, thought:
         'In Python:\n\n```python\nbody = text.split("</think>")[-1]\n```\nThat is all.',
         "```\nCut up to </think> here.\n```\nThat is all.",
         '{"answer": "Split at </think> to get the rest."}',
+        "Models write `<think>...</think>` first, then\n~~~\na call</think>\n~~~\nand then the rest.",
     ],
 )
 def test_a_quoted_closing_tag_without_an_opening_one_is_text(text: str) -> None:

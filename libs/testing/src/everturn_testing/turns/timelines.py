@@ -166,7 +166,8 @@ class MemoryTimelines:
             given for given in row.feedback if (given.turn_id, given.origin, given.reaction, given.text) in shown
         ]
         for effect in commit.effects:
-            self._platform.effects[commit.turn_id, effect.call_id] = effect
+            known = self._platform.effects.get((commit.turn_id, effect.call_id), effect)
+            self._platform.effects[commit.turn_id, effect.call_id] = replace(known, state=effect.state)
         self._platform.usage += [(commit.turn_id, event) for event in commit.usage]
         for change in commit.signals:
             signal = self._platform.signals[change.signal_id]

@@ -161,7 +161,7 @@ class ApprovalGate:
         spec = self._catalog.try_spec(call.tool_id)
         if spec is None:
             return None
-        verdict = await self._policy.review(spec, call.params, turn.call_context)
+        verdict = await turn.retry(lambda: self._policy.review(spec, call.params, turn.call_context))
         if not isinstance(verdict, NeedsApproval):
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()

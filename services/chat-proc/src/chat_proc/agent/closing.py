@@ -28,6 +28,7 @@ from chat_proc.channels.prose import read_usable_text, recover_answer
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
+from everturn.core.threads import call_sized
 from everturn.models.port import ModelFailed
 from everturn.timeline.blocks import AttemptBody, Block, BlockType, CompletionBody, RawDecisionBody, ToolResultBody
 from everturn.timeline.inert import is_blank
@@ -59,7 +60,7 @@ class ClosingCall:
         part of one is none. Returns None if a steer or a cancel has ended the call before there was an answer: the turn
         goes on, even if that signal is withdrawn meanwhile.
         """
-        last_resort = _find_last_resort(turn, cap) if has_last_resort else GiveAnswer("", "")
+        last_resort = await _find_last_resort(turn, cap) if has_last_resort else GiveAnswer("", "")
 
         async def generate() -> Generated:
             request = await prompts.build_closing(context, cap)
@@ -71,8 +72,8 @@ class ClosingCall:
             return _end_without_call(
                 turn, context.at(turn.now()), last_resort, f"The turn reached {cap}. {failure.detail}"
             )
-        context = context.at(turn.now())
-        answer = _find_answer(generated, index_sources(turn.pool.rows))
+        sources = index_sources(turn.pool.rows)
+        answer = await call_sized(len(generated.decision.raw), lambda: _find_answer(generated, sources))
         if generated.stopped and (is_blank(answer.text) or not has_last_resort):
             turn.record_usage(generated.usage)
             turn.rewind()
@@ -81,11 +82,11 @@ class ClosingCall:
             answer = last_resort
             if is_blank(answer.text):
                 why = _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}.")
-                return TurnEnd(None, why, _write(turn, context, generated, None))
+                return TurnEnd(None, why, _write(turn, context.at(turn.now()), generated, None))
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
-        content = _write(turn, context, generated, answer)
+        content = _write(turn, context.at(turn.now()), generated, answer)
         return TurnEnd(Outcome.CAPPED, content=content, cut_reason=answer.cut_reason)
 
 
@@ -113,9 +114,9 @@ def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFai
     return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, account), cut_reason="provider_error")
 
 
-def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
+async def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
-    text = find_usable_text(turn.own_blocks) or build_call_account(turn.own_blocks, f"I reached {cap}")
+    text = await find_usable_text(turn.own_blocks) or build_call_account(turn.own_blocks, f"I reached {cap}")
     return GiveAnswer(text, text)
 
 
@@ -180,8 +181,13 @@ def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Probl
     return problem("content-filtered", title, 502, "Change the message and try again.")
 
 
-def find_usable_text(turn_blocks: Sequence[Block]) -> str:
+async def find_usable_text(turn_blocks: Sequence[Block]) -> str:
     """The last text of the turn that would have been an answer in the right form, or was shown as one."""
+    size = sum(len(block.body.text) for block in turn_blocks if isinstance(block.body, RawDecisionBody))
+    return await call_sized(size, lambda: _find_usable_text(turn_blocks))
+
+
+def _find_usable_text(turn_blocks: Sequence[Block]) -> str:
     for block in reversed(turn_blocks):
         match block.body:
             case AttemptBody() as attempt:

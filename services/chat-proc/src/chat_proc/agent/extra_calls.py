@@ -10,7 +10,7 @@ from chat_proc.turn.leased import LeasedTurn
 from chat_proc.turn.manifests import RequestRecord
 from everturn.core.cancellation import Ran, run_until
 from everturn.core.tracing import Tracing
-from everturn.models.port import LanguageModel, ModelRequest, ModelTraits, PromptMessage, TextPart
+from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits, PromptMessage, TextPart
 from everturn.timeline.blocks import AttachmentBody, Block, EventBody, PromptBody, SignalBody
 from everturn.timeline.inert import make_inert
 
@@ -33,13 +33,16 @@ async def call_for_turn(
     limits: StructuredLimits,
     tracing: Tracing,
     note_request: Callable[[ModelRequest], None] | None = None,
+    note_piece: Callable[[ModelPiece], None] | None = None,
 ) -> T | None:
     """The value of a structured call, or the default if the model fails. None if a steer or a cancel ended the call.
 
-    The turn records what it cost in any case. `note_request` is called with each request before it is sent.
+    The turn records what it cost in any case. `note_request` and `note_piece` are those of CallTracker.
     """
     about = describe_turn(turn.lease.conversation_id, turn.turn_id)
-    tracker = CallTracker(model.traits, role, tracing=tracing, turn=about, note_request=note_request)
+    tracker = CallTracker(
+        model.traits, role, tracing=tracing, turn=about, note_request=note_request, note_piece=note_piece
+    )
 
     async def ask() -> T:
         with turn.activity.open_call("model call"):

@@ -104,6 +104,8 @@ class AgentLoop:
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
                 case FinishTurn() as step:
+                    if turn.handover and step.attempt.is_draft:
+                        return HandedOver()
                     limit = round_limit(self._limits, turn.progress)
                     lost = takeovers if resumed else 0
                     if not await self._replace_draft(turn, step):

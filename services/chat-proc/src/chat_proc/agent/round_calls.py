@@ -1,7 +1,7 @@
 """Runs the calls of one round and commits each result (C2)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -12,6 +12,7 @@ from chat_proc.agent.signal_folding import MAX_INBOX_TRIES
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.errors import Conflict
+from everturn.core.ids import CallId
 from everturn.timeline.progress import ExecuteCalls, PendingCall
 from everturn.turns.ports import InboxMoved
 
@@ -35,32 +36,41 @@ class RoundCalls:
     async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
         """Run the calls in order, those that wait for a person last. Consecutive ones that neither write files nor
         change what the model sees run side by side. A steer or a cancel skips those that have not begun. With `resumed`
-        the first ones may have been begun by another worker.
+        some may have been begun by another worker.
 
         Returns False if the next one has to wait for a person.
         """
         calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
-        group = self._next_group(turn, calls)
+        begun = self._find_begun(turn, calls) if resumed else frozenset[CallId]()
         if resumed:
-            # Another worker decided on these calls, perhaps by other rules. Only the first group can have begun there.
-            # If no approval was requested for a call of it, its tool needed none then, and it is not asked about now:
-            # it may already have run.
-            await self._gate.ask(turn, calls[len(group) :], _context(turn, step.round))
-        stopped, is_first = False, True
-        while group:
-            begun = resumed and is_first
-            stopped = stopped or (not is_first and await turn.inbox.has_control())
+            # Another worker decided on these calls, perhaps by other rules. If it requested no approval for a call that
+            # has begun, the tool needed none then, and it is not asked about now.
+            unbegun = [call for call in calls if call.block.call_id not in begun]
+            await self._gate.ask(turn, unbegun, _context(turn, step.round))
+        stopped = False
+        while group := self._next_group(turn, calls):
+            stopped = stopped or await turn.inbox.has_control()
             if self._gate.is_asked(turn, group[0]):
                 async with self._writing:
-                    if not await self._run_with_approval(turn, calls, step.round, resumed=begun):
+                    if not await self._run_with_approval(turn, calls, step.round, begun=begun):
                         return False
             elif self._tools.runs_beside(group[0]):
-                stopped = await self._run_beside(turn, group, step.round, resumed=begun, stopped=stopped)
+                stopped = await self._run_beside(turn, group, step.round, begun=begun, stopped=stopped)
             else:
-                stopped = await self._run_alone(turn, group[0], step.round, resumed=begun, stopped=stopped)
-            calls, is_first = calls[len(group) :], False
-            group = self._next_group(turn, calls)
+                stopped = await self._run_alone(turn, group[0], step.round, begun=begun, stopped=stopped)
+            calls = calls[len(group) :]
         return True
+
+    def _find_begun(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> frozenset[CallId]:
+        """The calls that another worker may have begun: the first group and, since that worker may have had other tools
+        and so other groups, every irreversible call. But those about which a person was asked begin one by one."""
+        first = self._next_group(turn, calls)
+        others = [
+            call
+            for call in calls[len(first) :]
+            if self._tools.may_be_irreversible(call) and not self._gate.is_asked(turn, call)
+        ]
+        return frozenset(call.block.call_id for call in (*first, *others) if call.block.call_id)
 
     def _next_group(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The first of these calls, with those after it that may run at the same time."""
@@ -72,16 +82,16 @@ class RoundCalls:
         return beside or calls[:1]
 
     async def _run_alone(
-        self, turn: LeasedTurn, pending: PendingCall, number: int, *, resumed: bool, stopped: bool
+        self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
     ) -> bool:
         """Run a call while no other one writes. Returns whether a signal has stopped the round's calls."""
         async with self._writing:
-            stopped = stopped or (not resumed and await turn.inbox.has_control())
-            await self._commit(turn, await self._run_or_skip(turn, pending, number, resumed=resumed, stopped=stopped))
+            stopped = stopped or await turn.inbox.has_control()
+            await self._commit(turn, await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped))
         return stopped
 
     async def _run_beside(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool, stopped: bool
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId], stopped: bool
     ) -> bool:
         """Run calls side by side, and commit each result when its call ends. Returns whether a signal has stopped the
         round's calls."""
@@ -91,7 +101,7 @@ class RoundCalls:
             nonlocal stopped
             async with slots:
                 stopped = stopped or (n >= MAX_BESIDE and await turn.inbox.has_control())
-                return await self._run_or_skip(turn, pending, number, resumed=resumed, stopped=stopped)
+                return await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
 
         if len(calls) == 1:
             await self._commit(turn, await run(0, calls[0]))
@@ -108,14 +118,15 @@ class RoundCalls:
         return stopped
 
     async def _run_or_skip(
-        self, turn: LeasedTurn, pending: PendingCall, number: int, *, resumed: bool, stopped: bool
+        self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
     ) -> CommitContent:
-        if stopped:
+        resumed = pending.block.call_id in begun
+        if stopped and not resumed:
             return self._tools.skip(turn, pending, _context(turn, number))
         return await self._tools.run(turn, pending, _context(turn, number), resumed=resumed)
 
     async def _run_with_approval(
-        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId]
     ) -> bool:
         """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
@@ -129,7 +140,7 @@ class RoundCalls:
                     return False
                 case MayRun():
                     self._failpoints.hit("turn.approved")
-                    again = resumed and not fresh
+                    again = pending.block.call_id in begun and not fresh
                     # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
                     # call again.
                     content = await self._tools.run(turn, pending, context, resumed=again, approved=True)

@@ -215,7 +215,8 @@ class ToolRunner:
         with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
             outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
             duration_s = self._monotonic() - started
-            result = _build_result(pending.body, outcome, self._effect(pending.body), int(duration_s * 1000))
+            effect = self._find_effect(pending.body, resumed=resumed)
+            result = _build_result(pending.body, outcome, effect, int(duration_s * 1000))
             span.note({"everturn.tool.status": result.status})
             if result.status in ("error", "ambiguous"):
                 span.fail(result.status)
@@ -228,9 +229,14 @@ class ToolRunner:
         return content.plus(CommitContent(artifacts=kept.rows))
 
     def runs_beside(self, pending: PendingCall) -> bool:
-        """Whether a call may run beside others: it neither writes files nor changes what the model sees."""
+        """Whether a call may run beside others: it neither writes files nor changes what the model sees. A call of a
+        tool that this worker lacks does nothing."""
         spec = self._catalog.try_spec(pending.body.tool_id)
-        return spec is not None and spec.strategy in ("exploration", "unknown")
+        return spec is None or spec.strategy in ("exploration", "unknown")
+
+    def may_be_irreversible(self, pending: PendingCall) -> bool:
+        """Whether a call must not be repeated; this is not known of a tool that only other workers have."""
+        return self._find_effect(pending.body, resumed=True) is Effect.IRREVERSIBLE
 
     def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str = "") -> CommitContent:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
@@ -257,7 +263,7 @@ class ToolRunner:
             return await self._call(turn, spec, pending)
         except Invalid as gone:
             # The tool was offered when the call was decided, but not by this worker: workers can have different tools.
-            return ToolOutcome("error", gone.detail)
+            return _NoOutcome(gone.detail) if resumed else ToolOutcome("error", gone.detail)
 
     async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
@@ -315,7 +321,9 @@ class ToolRunner:
         if external:
             events.append(ChatFiles(files=turn.show_files(external)))
         events += [ChatPlan(plan=record.body.plan) for record in records if isinstance(record.body, PlanBody)]
-        change = effect_change(call_id, pending.body, self._effect(pending.body), _EFFECT_STATES[result.status])
+        # Only its state is new: the effect was written when the call was decided.
+        effect = self._find_effect(pending.body, resumed=False)
+        change = effect_change(call_id, pending.body, effect, _EFFECT_STATES[result.status])
         return CommitContent(
             drafts=tuple(drafts),
             effects=(change,),
@@ -327,9 +335,12 @@ class ToolRunner:
         hidden = {"text": self._redactor.redact(result.text), "data": self._redactor.redact_value(result.data)}
         return result.model_copy(update=hidden)
 
-    def _effect(self, call: ToolCallBody) -> Effect:
+    def _find_effect(self, call: ToolCallBody, *, resumed: bool) -> Effect:
+        """The effect of a call. Without its tool nothing is done, but a `resumed` call may have begun elsewhere."""
         spec = self._catalog.try_spec(call.tool_id)
-        return spec.effect if spec else Effect.PURE
+        if spec is not None:
+            return spec.effect
+        return Effect.IRREVERSIBLE if resumed else Effect.PURE
 
     def _cap(self, call: ToolCallBody) -> int:
         spec = self._catalog.try_spec(call.tool_id)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
-from chat_proc.channels.markdown_code import CodeSplitter, Span
+from chat_proc.models.markdown_code import CodeSplitter, Span
 from everturn.timeline.sources import Source
 
 CitationFormat = Literal["markdown", "text", "html"]

@@ -16,9 +16,9 @@ from chat_proc.channels.actions import (
     read_params,
     try_build_action,
 )
-from chat_proc.channels.markdown_code import split_code
 from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
 from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_objects
+from chat_proc.models.markdown_code import split_code
 from chat_proc.models.think_tags import drop_reasoning
 from everturn.timeline.forms import CODE_PARAM
 

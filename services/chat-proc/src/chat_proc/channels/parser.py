@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, assert_never
 
-from chat_proc.channels.markdown_code import CodeSplitter, Span, SpanKind
 from chat_proc.models.json_values import JsonDepth
+from chat_proc.models.markdown_code import CodeSplitter, Span, SpanKind
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 

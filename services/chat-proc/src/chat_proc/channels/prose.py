@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from chat_proc.channels.actions import CALL_KINDS, FINAL_KINDS
-from chat_proc.channels.markdown_code import Span, SpanKind, split_code
 from chat_proc.models.json_values import (
     FENCE_START,
     JsonRefusal,
@@ -15,6 +14,7 @@ from chat_proc.models.json_values import (
     read_json,
     read_objects,
 )
+from chat_proc.models.markdown_code import Span, SpanKind, split_code
 from chat_proc.models.think_tags import drop_reasoning
 
 SETTLED_CHARS = 16

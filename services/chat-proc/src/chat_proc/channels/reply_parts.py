@@ -7,7 +7,6 @@ from typing import Literal
 from chat_proc.channels.actions import StreamedAnswer
 from chat_proc.channels.citations import CitationReplacer, cite_text, find_used_sids
 from chat_proc.channels.json_text import FieldEnd, FieldPiece
-from chat_proc.channels.markdown_code import CodeSplitter, Span
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, CodeText, ContentText, DecisionPiece, FieldClosed
 from chat_proc.channels.prose import (
     SETTLED_CHARS,
@@ -17,6 +16,7 @@ from chat_proc.channels.prose import (
     read_usable_text,
 )
 from chat_proc.models.json_values import FENCE_START, replace_unstorable
+from chat_proc.models.markdown_code import CodeSplitter, Span
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source

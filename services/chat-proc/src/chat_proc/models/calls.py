@@ -120,15 +120,20 @@ def sum_usages(usages: Sequence[ModelUsage]) -> ModelUsage:
 class TrackedCall:
     """One call of a CallTracker."""
 
-    def __init__(self, traits: ModelTraits, request: ModelRequest) -> None:
+    def __init__(
+        self, traits: ModelTraits, request: ModelRequest, note_piece: Callable[[ModelPiece], None] | None
+    ) -> None:
         self._traits = traits
         self._request = request
+        self._note_piece = note_piece
         self._chars = 0
         self._has_failed = False
         self.finish: ReplyFinished | None = None
 
     def note(self, piece: ModelPiece) -> None:
         """Count a piece of the reply."""
+        if self._note_piece is not None:
+            self._note_piece(piece)
         match piece:
             case TextDelta(text) | ReasoningDelta(text):
                 self._chars += len(text)
@@ -166,13 +171,15 @@ class CallTracker:
         tracing: Tracing = NO_TRACING,
         turn: Attributes | None = None,
         note_request: Callable[[ModelRequest], None] | None = None,
+        note_piece: Callable[[ModelPiece], None] | None = None,
     ) -> None:
-        """`note_request` is called with each request before it is sent."""
+        """`note_request` is called with each request before it is sent, `note_piece` with each piece that arrives."""
         self._traits = traits
         self._role: ModelRole = role
         self._tracing = tracing
         self._turn = turn or {}
         self._note_request = note_request
+        self._note_piece = note_piece
         self._calls: list[TrackedCall] = []
 
     @property
@@ -185,7 +192,7 @@ class CallTracker:
         """The call that sends `request`, from before it to the end of its reply, like the function `open_call`."""
         if self._note_request is not None:
             self._note_request(request)
-        call = TrackedCall(self._traits, request)
+        call = TrackedCall(self._traits, request, self._note_piece)
         self._calls.append(call)
         with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:
             try:

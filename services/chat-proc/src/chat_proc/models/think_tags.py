@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from chat_proc.models.json_values import JsonDepth
+from chat_proc.models.markdown_code import split_code
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
 _BEGINS = ("<think>", "<thinking>")
@@ -17,28 +18,38 @@ _END = "(?<!`)</think(?:ing)?>"
 """A model that writes about the tag puts it into backticks."""
 _BEGIN_TAG = re.compile(_BEGIN, re.IGNORECASE)
 _END_TAG = re.compile(_END, re.IGNORECASE)
+_TAG = re.compile("<(?:(?P<opens>think(?:ing)?)|/think(?:ing)?)>", re.IGNORECASE)
 _MAX_HELD_BLANKS = 256
-"""So many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
-_REASONING = re.compile(
-    rf"\s*+(?P<opened>{_BEGIN})?(?P<thought>[^<]*+(?>(?:(?:<(?!/?think)|(?<=`)<)[^<]*+)*)){_END}\s*+", re.IGNORECASE
-)
+"""This many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
 
 
 def drop_reasoning(text: str) -> str:
     """The text of a whole reply after what the model thought. The opening tag may be missing, since some templates
-    write it. Then a closing tag at the very end is a stray one, and one inside a string or a code fence is quoted."""
-    reasoning = _REASONING.match(text)
-    if reasoning is None:
+    write it. Then a closing tag at the very end is a stray one, and one inside a string or code is quoted."""
+    begun = text.lstrip()
+    is_opened = _BEGIN_TAG.match(begun) is not None
+    end = _END_TAG.search(begun) if is_opened else _find_unquoted_end(begun)
+    if end is None:
         return text
-    rest = text[reasoning.end() :]
-    if reasoning["opened"]:
-        return rest
-    return rest if rest and not _ends_in_quote(reasoning["thought"]) else text
+    rest = begun[end.end() :].lstrip()
+    return rest if is_opened or rest else text
+
+
+def _find_unquoted_end(text: str) -> re.Match[str] | None:
+    """The first tag that ends reasoning, if it is outside of code, strings and objects, and no tag opens it."""
+    tag, position = _TAG.search(text), 0
+    for span in split_code(text) if tag else ():
+        position += len(span.text)
+        while tag is not None and tag.start() < position:
+            if span.kind == "text":
+                return None if tag["opens"] or _ends_in_quote(text[: tag.start()]) else tag
+            tag = _TAG.search(text, position)
+    return None
 
 
 def _ends_in_quote(text: str) -> bool:
-    """Whether what follows this text would be inside a string, a fence or an object."""
-    if text.endswith(('"', "'", "(")) or text.count("```") % 2 == 1:
+    """Whether what follows this text would be inside a string or an object."""
+    if text.endswith(('"', "'", "(")):
         return True
     depth = JsonDepth()
     if text.lstrip().startswith("{"):

@@ -4,12 +4,14 @@ It is the only owner of the positions in its conversation's timeline and event s
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import accumulate
+from typing import TypeVar
 
 import structlog
 
@@ -68,6 +70,7 @@ from everturn.turns.model import (
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,12 +425,9 @@ class LeasedTurn:
                 self._emitter.emit(_name_step(data, step_id), round_number)
 
     def _adapt_to_lane(self, content: CommitContent) -> CommitContent:
-        """Times never go back on a timeline, but another lane may have committed since these blocks were drafted."""
-        last_ts = self._blocks[-1].ts if self._blocks else ""
-        drafts = [draft for draft in content.drafts if draft.type not in _NOT_OF_LANES]
         return replace(
             content,
-            drafts=tuple(replace(draft, ts=max(draft.ts, last_ts)) for draft in drafts),
+            drafts=tuple(draft for draft in content.drafts if draft.type not in _NOT_OF_LANES),
             after=tuple((_name_step(data, self.step_id), round_number) for data, round_number in content.after),
             rewind=False,
         )
@@ -512,17 +512,21 @@ class LeasedTurn:
         self._sources.settle(commit.sources)
         self.inbox.notice_seq(inbox_seq)
 
+    async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
+        """The result of a call that reads from the database, which may just restart. Raises Unavailable."""
+        return await self._retries.call(make)
+
     async def load_approval_deadline(self, *, timeout_s: float) -> datetime:
         """When a question asked now expires, by the database's clock."""
-        return await self._retries.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
+        return await self.retry(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
 
     async def load_approvals(self) -> tuple[Approval, ...]:
         """All approvals of the turn, oldest first."""
-        return await self._retries.call(lambda: self._approvals.load_of_turn(self.lease.principal, self.turn_id))
+        return await self.retry(lambda: self._approvals.load_of_turn(self.lease.principal, self.turn_id))
 
     async def _load_source_text(self, sid: int) -> str:
         where = self.lease.principal, self.lease.conversation_id
-        return await self._retries.call(lambda: self._timelines.load_source_text(*where, sid))
+        return await self.retry(lambda: self._timelines.load_source_text(*where, sid))
 
     async def _build_view(self) -> TurnView:
         """The turn's state as it is now."""
@@ -532,6 +536,11 @@ class LeasedTurn:
         return await call_sized(sum(len(block.body_json) for block in record.blocks), build)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
+        """Times never go back on a timeline, although the clock of the worker before may have been ahead, and others
+        may have committed since these blocks were drafted."""
+        last_ts = self._blocks[-1].ts if self._blocks else ""
+        times = tuple(accumulate((draft.ts for draft in drafts), max, initial=last_ts))[1:]
+        drafts = tuple(replace(draft, ts=ts) for draft, ts in zip(drafts, times, strict=True))
         return chain_blocks(drafts, next_seq=self._position.next_seq, last_hash=self._position.last_hash)
 
     def _apply(self, commit: Commit, content: CommitContent, promote: Promotion | None = None) -> None:

@@ -155,8 +155,8 @@ class DagLoop(AgentLoop):
             is_over = end is NotWritten.FAILED or turn.progress.sealed_round >= max_rounds(self._limits)
             if not is_over or await self._replace_draft(turn, draft):
                 return None
-            return replace(await self._build_account_end(turn, workflow), outcome=Outcome.CAPPED)
-        if cap is None:
+            end = await self._build_account_end(turn, workflow)
+        elif cap is None:
             return end
         # As in the loop: a turn limited by a steer was ended by the person, not by a cap.
         return replace(end, outcome=Outcome.STOPPED if turn.progress.is_finalizing else Outcome.CAPPED)

@@ -146,7 +146,7 @@ class Planner:
             keep_request(turn, self._kit, self._kit.model.traits, request, round_number)
 
         turn.emit(ChatPhase(phase="model_called"), round_number)
-        with WaitingNotice(turn, round_number):
+        with WaitingNotice(turn, round_number) as waiting:
             decided = await call_for_turn(
                 turn,
                 self._kit.model,
@@ -158,6 +158,7 @@ class Planner:
                 limits=PLAN_LIMITS,
                 tracing=self._tracing,
                 note_request=keep,
+                note_piece=waiting.note,
             )
         turn.emit(ChatPhase(phase="model_thought", thinking=""), round_number)
         return decided

@@ -313,7 +313,7 @@ class StepRunner:
     async def _fail(self, lane: _Lane, why: str, content: CommitContent = _NOTHING) -> None:
         """Commit that the step has failed, with what it has found out or done until then."""
         own = lane.turn.own_blocks
-        done = find_usable_text(own)
+        done = await find_usable_text(own)
         if not done and (calls := render_calls(own, result_chars=MAX_FOUND_CHARS)):
             done = f"It made these calls:\n{calls}"
         await _commit_result(lane.turn, "failed", f"{why} {done}".strip(), self._failpoints, content)

@@ -1,4 +1,4 @@
-"""Finds the code in the Markdown of a reply, whole or in pieces: code fences, and inline code."""
+"""Finds the code in Markdown that models write, whole or in pieces: code fences, and inline code."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
+from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
 
 
 def split(text: str, size: int) -> Sequence[Span]:
