@@ -103,7 +103,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> tuple[Bench, DemoTool]:
         [Think("That must do."), Say(answer("Sales are 4711. I have no rates for euros."))],
     )
     summaries = ScriptedModel([SUMMARY] * 4)
-    return Bench(*scripts, tools=[echo, rates], summary_model=summaries, max_tokens=4_800), echo
+    return Bench(*scripts, tools=[echo, rates], summary_model=summaries, max_tokens=4_800, tick_ms=0), echo
 
 
 async def play(monkeypatch: pytest.MonkeyPatch) -> Bench:

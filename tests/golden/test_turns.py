@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -14,9 +15,11 @@ from chat_proc.agent.kit import TurnLimits
 from everturn.timeline.turns import SignalKind
 from everturn_testing.models.scripted_model import Pause, Say
 
+build = partial(Bench, tick_ms=0)
+
 
 async def plain_answer() -> Bench:
-    bench = Bench(answer("Hello, Ann.", thinking="A greeting.", followups=("And now?",), summary="Ann was greeted."))
+    bench = build(answer("Hello, Ann.", thinking="A greeting.", followups=("And now?",), summary="Ann was greeted."))
     await bench.say("Hello.")
     await bench.work()
     return bench
@@ -24,7 +27,7 @@ async def plain_answer() -> Bench:
 
 async def tool_and_answer() -> Bench:
     look = call("demo.echo", {"text": "sales"}, notes="I look it up.", thinking="I need data.")
-    bench = Bench(look, answer("Sales are fine."), tools=[DemoTool()])
+    bench = build(look, answer("Sales are fine."), tools=[DemoTool()])
     await bench.say("How are sales?")
     await bench.work()
     return bench
@@ -32,14 +35,14 @@ async def tool_and_answer() -> Bench:
 
 async def written_file() -> Bench:
     params = {"path": "outputs/report.md", "channel": "canvas", "kind": "file", "content": "# Report\n\nAll is well.\n"}
-    bench = Bench(call("react.write", params, notes="I write it down."), answer("The report is ready."))
+    bench = build(call("react.write", params, notes="I write it down."), answer("The report is ready."))
     await bench.say("Write a report.")
     await bench.work()
     return bench
 
 
 async def repair() -> Bench:
-    bench = Bench(NONSENSE, call("demo.gone", {}), answer("Now it works."))
+    bench = build(NONSENSE, call("demo.gone", {}), answer("Now it works."))
     await bench.say("Hello.")
     await bench.work()
     return bench
@@ -48,7 +51,7 @@ async def repair() -> Bench:
 async def followup_in_the_turn() -> Bench:
     echo = DemoTool()
     echo.go_on.clear()
-    bench = Bench(call("demo.echo", {"text": "one"}), answer("One and two."), tools=[echo])
+    bench = build(call("demo.echo", {"text": "one"}), answer("One and two."), tools=[echo])
     await bench.say("Do one.")
     task = asyncio.create_task(bench.work())
     await echo.started.wait()
@@ -60,7 +63,7 @@ async def followup_in_the_turn() -> Bench:
 
 async def plan() -> Bench:
     steps = ["look at the data", "tell what it says"]
-    bench = Bench(
+    bench = build(
         call("react.plan", {"mode": "new", "steps": steps}),
         call("demo.echo", {"text": "data"}, notes="✓ [1] looked"),
         answer("It says nothing.", notes="✓ [2] reported"),
@@ -72,7 +75,7 @@ async def plan() -> Bench:
 
 
 async def interrupted(kind: SignalKind, text: str, *then: str) -> Bench:
-    bench = Bench([Say(cut_answer("As far as I c")), Pause(asyncio.Event())], *then)
+    bench = build([Say(cut_answer("As far as I c")), Pause(asyncio.Event())], *then)
     await bench.say("Tell me a scenario.")
     task = asyncio.create_task(bench.work())
     await until(lambda: bench.model.unfinished == 1)
@@ -93,14 +96,14 @@ async def steer() -> Bench:
 
 async def closing_at_a_cap() -> Bench:
     echo = call("demo.echo", {"text": "more"})
-    bench = Bench(echo, echo, answer("What I have so far."), tools=[DemoTool()], limits=TurnLimits(rounds=2))
+    bench = build(echo, echo, answer("What I have so far."), tools=[DemoTool()], limits=TurnLimits(rounds=2))
     await bench.say("Find everything.")
     await bench.work()
     return bench
 
 
 async def takeover() -> Bench:
-    bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()])
+    bench = build(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()])
     await bench.say("Do it.")
     await bench.hire(failpoint="turn.before_c2:1:raise").work()
     bench.expire_lease()

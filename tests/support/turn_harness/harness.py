@@ -87,13 +87,14 @@ class Bench:
         selection_threshold: int = 12,
         workflow: WorkflowKind = "loop",
         hotset: Hotset | None = None,
+        tick_ms: int = 1,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
     ) -> None:
         self.address_rules = address_rules
         self.hotset = hotset
         self.tracing = tracing
-        self.clock = FixedClock(tick_ms=1)
+        self.clock = FixedClock(tick_ms=tick_ms)
         self.ids = SequentialIds()
         self.platform = MemoryPlatform(self.clock)
         self.inbox = MemoryInbox(self.platform)

@@ -59,6 +59,8 @@ function describeCut(reason: CutReason): string {
       return "This answer was cut off: it reached the model’s length limit.";
     case "size_limit":
       return "This answer was cut off: it reached the size limit.";
+    case "time_limit":
+      return "This answer was cut off: it reached the time limit.";
     case "content_filter":
       return "This answer was cut off by the model provider’s content filter.";
     case "refusal":

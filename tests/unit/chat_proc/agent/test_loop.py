@@ -2,13 +2,15 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import Bench
+from turn_harness.harness import Bench, until
 from turn_harness.replies import NONSENSE, answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
+from chat_proc.agent import generation
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.clock import iso
@@ -213,6 +215,40 @@ async def test_the_time_limit_leads_to_the_closing_call() -> None:
     await worker.work()
 
     assert bench.exits[0].outcome is Outcome.CAPPED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("codec", ["channels", "native"])
+@pytest.mark.parametrize("has_answer", [True, False])
+async def test_a_reply_ends_when_the_time_of_the_turn_is_over(codec: Any, has_answer: bool) -> None:
+    begun: Script = [Say("It is 42, as the table says.") if has_answer else Think("Hm."), Pause(asyncio.Event())]
+    bench = Bench(begun, "It is 42.", limits=TurnLimits(wall_time_s=0.3), codec=codec)
+    await bench.say("Hello.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bench.model.unfinished == 1)
+
+    bench.clock.advance(1)
+    await task
+
+    (exit,) = bench.exits
+    if has_answer:
+        assert bench.texts(CompletionBody) == ["It is 42, as the table says."]
+        assert (exit.outcome, exit.cut_reason) == (Outcome.CUT, "time_limit")
+    else:
+        assert bench.texts(CompletionBody) == ["It is 42."]
+        assert exit.outcome is Outcome.CAPPED
+    await check_conversation(bench)
+
+
+async def test_a_closing_reply_that_takes_too_long_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "MIN_CLOSING_S", 0.3)
+    bench = Bench([Pause(asyncio.Event())], limits=TurnLimits(rounds=0, wall_time_s=0.1))
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert len(bench.model.requests) == 1
+    assert bench.exits[0].outcome is None
     await check_conversation(bench)
 
 

@@ -100,7 +100,11 @@ def test_an_approval_is_printed_with_commands_and_outcome() -> None:
     assert asked.startswith('? Allow mail.send? {"to": "ann"}\n')
     assert f"  Allow it: everturn answer {approval_id} approve\n" in asked
     texts = [text for _, text in printed]
-    assert texts.index("▸ mail.send …\n") < texts.index(asked) < texts.index("· mail.send denied: Not today.\n")
+    assert (
+        texts.index("▸ mail.send …\n")
+        < texts.index(asked)
+        < texts.index('· mail.send {"to": "ann"} denied: Not today.\n')
+    )
 
 
 def test_a_waiting_turn_prints_its_approval_last() -> None:
@@ -114,7 +118,7 @@ def test_a_waiting_turn_prints_its_approval_last() -> None:
     ]
 
     assert pieces[0][-1].startswith("? Allow mail.send?")
-    assert pieces[1][:3] == ["· mail.send approved\n", "✓ mail.send (20 ms)\n", "Done."]
+    assert pieces[1][:3] == ['· mail.send {"to": "ann"} approved\n', "✓ mail.send (20 ms)\n", "Done."]
 
 
 def test_thinking_may_be_left_out() -> None:

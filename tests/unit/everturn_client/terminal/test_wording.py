@@ -55,8 +55,11 @@ def test_an_approval_shows_the_call_and_the_answer_commands() -> None:
     assert wording.render_approval(asked).splitlines() == lines[:2]
     explained = asked.model_copy(update={"explanation": "It is new:\nhttps://a.example/"})
     assert wording.render_approval(explained).splitlines()[1:3] == ["  It is new:", "  https://a.example/"]
-    assert wording.render_approval(denied) == "· mail.send denied: Not today."
-    assert wording.render_approval(asked.model_copy(update={"state": "expired"})) == "· mail.send expired"
+    assert wording.render_approval(denied) == '· mail.send {"text": "a\\nb"} denied: Not today.'
+    assert (
+        wording.render_approval(asked.model_copy(update={"state": "expired"}))
+        == '· mail.send {"text": "a\\nb"} expired'
+    )
 
 
 def test_a_question_shows_every_character_that_nobody_sees_and_every_blank():

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 08a616ec3be47f1eb72a47889791d0927c05eb74074580ac3f50b29051294a43
-// Types 370fa3635a425530b6d54042fec4cb21b8f2d87923922ce8a22aa083935cac21
+// Schemas 628ad13acd294eda21d9c48b6ab3cb6c863543c500c2d12f584a38ce0f60c37c
+// Types 59c13218b1845c77b6f60b0bb0654ab912e3827c143903dd409f213bfb4335a6
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2327,7 +2327,7 @@ export interface components {
              * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "time_limit" | "incomplete" | "provider_error" | "server_error";
             /**
              * Elapsed Ms
              * @description From the start of the turn to its end, in milliseconds.
@@ -2501,7 +2501,7 @@ export interface components {
              * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "time_limit" | "incomplete" | "provider_error" | "server_error";
             /**
              * Elapsed Ms
              * @description From the start of the turn to its end, in milliseconds.
@@ -2922,7 +2922,7 @@ export interface components {
              * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
-            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
+            readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "time_limit" | "incomplete" | "provider_error" | "server_error";
             /**
              * Elapsed Ms
              * @description From the start of the turn to its end, in milliseconds.

@@ -16,15 +16,24 @@ MAX_PAYLOAD_BYTES = 16 * 1024
 """Limit for an event's payload as JSON."""
 
 CutReason = Annotated[
-    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],
+    Literal[
+        "length",
+        "content_filter",
+        "refusal",
+        "size_limit",
+        "time_limit",
+        "incomplete",
+        "provider_error",
+        "server_error",
+    ],
     or_else("cut reason", "incomplete"),
 ]
 """Why an answer stops before its end.
 
 `length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
-it. `size_limit`: our own limit on the size of a reply. `incomplete`: the model ended its reply in the middle of the
-answer. `provider_error`: the connection or the provider failed, and so did every retry. `server_error`: our own code
-failed.
+it. `size_limit` and `time_limit`: our own limits on the size of a reply and on the time of a turn. `incomplete`: the
+model ended its reply in the middle of the answer. `provider_error`: the connection or the provider failed, and so did
+every retry. `server_error`: our own code failed.
 """
 
 

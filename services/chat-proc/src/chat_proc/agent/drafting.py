@@ -83,6 +83,7 @@ class GiveAnswer:
 CUT_WORDS: Final[Mapping[CutReason, str]] = {
     "length": "it reached the token limit of one reply",
     "size_limit": "it reached the size limit of one reply",
+    "time_limit": "the time limit of the turn was reached",
     "content_filter": "the provider's content filter ended it",
     "refusal": "the model declined to go on",
     "incomplete": "the reply ended in the middle of it",

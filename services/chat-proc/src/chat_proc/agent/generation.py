@@ -67,6 +67,8 @@ _log = structlog.get_logger(__name__)
 FIRST_AFTER_S: Final = 5.0
 """Silence before the first notice: most models begin sooner."""
 EVERY_S: Final = 10.0
+MIN_CLOSING_S: Final = 120.0
+"""How long a closing reply may take, even if the time of the turn is over."""
 
 REASONING_INSTANCE = 1000
 """Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
@@ -267,8 +269,9 @@ class WaitingNotice:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The result of one call. `stopped` means that a steer or a cancel ended it, and the decision is partial.
-    `switched` means that the model called a tool in its provider's own form, although its prompt has another."""
+    """The result of one call. `stopped` means that a steer, a cancel or the time limit of the turn ended it, and the
+    decision is partial. `switched` means that the model called a tool in its provider's own form, although its prompt
+    has another."""
 
     decision: Decision
     usage: UsageEvent
@@ -297,6 +300,7 @@ class Generator:
         self._models = (first,) if kit.fallback is None else (first, kit.fallback)
         self._native = kit.native
         self._limits = kit.decisions
+        self._wall_time_s = kit.limits.wall_time_s
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
         self._ratios = kit.ratios
 
@@ -383,16 +387,33 @@ class Generator:
         about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
         try:
             with open_call(self._tracing, call.model.traits, call.request, role=self._role, turn=about) as span:
-                ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
+                ran = await run_until(self._wait_for_stop(call), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
                 span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
         except ModelFailed:
             if reply.chars:
                 turn.record_usage(self._usage(call, reply))
             raise
-        stopped = isinstance(ran, Stopped)
-        decision = await reply.finish(interrupted=stopped)
+        is_late = isinstance(ran, Stopped) and ran.why
+        decision = await reply.finish(interrupted=isinstance(ran, Stopped))
+        if is_late:
+            decision = replace(decision, stopped_by="time_limit")
+        # Of a late reply only an answer is used, unless it is the closing one.
+        is_used = is_late and (call.closing or bool(reply.texts.text("answer").strip()))
+        stopped = isinstance(ran, Stopped) and not is_used
         return Generated(decision, self._usage(call, reply), reply.texts, stopped, reply.switched)
+
+    async def _wait_for_stop(self, call: "_Call") -> bool:
+        """Return when the reply has to end: False after a steer or a cancel, True if the time of the turn is over."""
+        left_s = self._wall_time_s - call.turn.spent.leased_s
+        limit = asyncio.timeout(max(left_s, MIN_CLOSING_S) if call.closing else left_s)
+        try:
+            async with limit:
+                await call.turn.inbox.wait_for_control()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        return limit.expired()
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
