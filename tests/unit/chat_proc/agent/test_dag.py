@@ -1,6 +1,7 @@
 """Turns with the workflow dag: plans, lanes side by side, judgements, and workers that die anywhere."""
 
 import asyncio
+import gc
 import json
 import re
 from collections.abc import AsyncGenerator
@@ -29,9 +30,11 @@ from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.dag.loop import build_step_account
+from chat_proc.agent.dag.step import StepRunner, StepStop
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.worker.runner import MAX_ATTEMPTS
+from everturn.core.errors import StaleFence
 from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
@@ -48,7 +51,7 @@ from everturn.timeline.forms import hash_text
 from everturn.timeline.manifests import Manifest, Preamble
 from everturn.timeline.plans import StepStatus
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.timeline.workflow import fold_workflow
+from everturn.timeline.workflow import PlannedStep, fold_workflow
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import Commit, Effect
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
@@ -506,6 +509,25 @@ async def test_if_the_synthesis_fails_the_answer_is_an_account_of_the_results(sc
     await bench.work()
 
     await check_account(bench, Outcome.CAPPED)
+
+
+async def test_the_errors_of_all_lanes_of_a_lost_turn_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lose_the_lease(_runner: StepRunner, step: PlannedStep, **_more: Any) -> StepStop:
+        try:
+            await asyncio.sleep(0.01 if step.id == "a" else 60)
+        finally:
+            raise StaleFence("another worker has the turn")
+
+    monkeypatch.setattr(StepRunner, "run", lose_the_lease)
+    unread: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unread.append(context))
+    bench = build(planned=plan({"a": "", "b": "", "c": ""}))
+    await bench.say("Do all of it.")
+
+    await bench.hire().run_one()
+    gc.collect()
+
+    assert not unread
 
 
 async def test_if_the_synthesis_fails_after_a_steer_the_person_has_stopped_the_turn() -> None:

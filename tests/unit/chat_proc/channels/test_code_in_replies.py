@@ -204,6 +204,30 @@ def test_text_before_a_call_is_the_answer_where_calls_are_ignored(codec: CodecNa
     assert decision.answer is not None and decision.fatal_problems == ()
 
 
+@pytest.mark.parametrize("codec", ["native", "json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In React, write <function name> or <action>click</action> in JSX.",
+        f"Models think in <think> tags. A call:\n\n```json\n{CALL}\n```\n\nThen the tool runs.",
+    ],
+)
+def test_markup_inside_a_line_is_text_where_calls_are_ignored(codec: CodecName, text: str) -> None:
+    pieces, decision = read(codec, cut(text, 7), closing=True)
+
+    assert sees(pieces) == text
+    assert decision.fatal_problems == ()
+
+
+@pytest.mark.parametrize("codec", ["native", "json"])
+def test_a_call_that_is_not_json_is_no_answer_where_calls_are_ignored(codec: CodecName) -> None:
+    call = '<invoke name="react.read">\n<parameter name="paths">a</parameter>\n</invoke>'
+
+    pieces, decision = read(codec, cut(f"I read it.\n{call}", 7), closing=True)
+
+    assert sees(pieces) == "" and decision.fatal_problems
+
+
 def test_an_answer_in_another_form_is_withdrawn_once() -> None:
     reply = '<channel:action>{"action": "complete", "final_answer": "Done."}</channel:action>'
 

@@ -52,6 +52,13 @@ def keep_cancellation() -> Generator[None]:
         raise asyncio.CancelledError
 
 
+def discard_errors(*tasks: asyncio.Task[Any]) -> None:
+    """Mark the errors of tasks that have ended as read, because another one is raised: asyncio logs unread ones."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
+
+
 class Stragglers:
     """Owns tasks that continue despite their cancellation, so that no caller has to wait for them.
 

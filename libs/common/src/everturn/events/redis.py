@@ -14,7 +14,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import discard_errors, end_tasks
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId
@@ -207,8 +207,7 @@ class RedisEventReader:
                         yield taken
             finally:
                 await end_tasks(subscribing)
-                if subscribing.done() and not subscribing.cancelled():
-                    subscribing.exception()  # retrieved, because the reader found the same broken connection
+                discard_errors(subscribing)  # the reader found the same broken connection
         finally:
             await pubsub.aclose()
 

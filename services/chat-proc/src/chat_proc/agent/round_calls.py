@@ -11,6 +11,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import MAX_INBOX_TRIES
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.turn.leased import CommitContent, LeasedTurn
+from everturn.core.cancellation import discard_errors
 from everturn.core.errors import Conflict
 from everturn.core.ids import CallId
 from everturn.timeline.progress import ExecuteCalls, PendingCall
@@ -115,6 +116,7 @@ class RoundCalls:
                     await self._commit(turn, task.result())
         finally:
             await self._stragglers.end(*running)
+            discard_errors(*running)
         return stopped
 
     async def _run_or_skip(

@@ -157,7 +157,11 @@ class JsonStream:
         """The decision of a reply with actions, which are whole even if the reply was cut after them."""
         beside, stopped_by = "".join(self._reasoning), self._reply.text.find_stop(reason)
         chosen = choose_actions(readings, ignores_calls=self._ignores_calls)
-        if self._ignores_calls and not chosen.indexes and (said := self._reply.answer_before_actions(reason)):
+        if (
+            self._ignores_calls
+            and not chosen.indexes
+            and (said := self._reply.answer_with_text(reason, has_actions=True))
+        ):
             return said
         actions = [reading for reading in readings if isinstance(reading, Action)]
         programs: list[Program] = []

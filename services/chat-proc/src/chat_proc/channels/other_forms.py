@@ -11,7 +11,7 @@ from chat_proc.channels.decision_problems import DecisionLimits, choose_actions,
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_actions import find_json_actions, read_text_before_actions
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece, ThinkingText
-from chat_proc.channels.prose import SETTLED_CHARS, read_usable_text
+from chat_proc.channels.prose import SETTLED_CHARS, read_closing_text, read_usable_text
 from chat_proc.channels.reply_parts import ProseAnswer, ReplyText, cite_answer, show_whole
 from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
@@ -58,15 +58,19 @@ class TextReply:
                 return pieces, decide_answer(raw, answer, stopped_by)
         other = self._read_other_form(raw, reason, interrupted=cut)
         if other is None:
-            other = self.answer_before_actions(reason) if self._ignores_calls else None
+            other = self.answer_with_text(reason, has_actions=has_actions) if self._ignores_calls else None
         if other is None:
             nothing = self.decide_nothing(reason)
             return pieces, replace(nothing, outside="") if has_actions else nothing
         return [*pieces, *other[0]], replace(other[1], stopped_by=stopped_by)
 
-    def answer_before_actions(self, reason: FinishReason) -> tuple[list[DecisionPiece], Decision] | None:
-        """The text before the actions of a reply as its answer, where calls are ignored; None if there is none."""
-        said = read_usable_text(read_text_before_actions(self.text.raw))
+    def answer_with_text(
+        self, reason: FinishReason, *, has_actions: bool
+    ) -> tuple[list[DecisionPiece], Decision] | None:
+        """The text of a reply as its answer where calls are ignored, up to its actions if it has any; None if there is
+        none."""
+        raw = self.text.raw
+        said = read_usable_text(read_text_before_actions(raw)) if has_actions else read_closing_text(raw)
         if not said:
             return None
         answer = cite_answer(self.sources, said)

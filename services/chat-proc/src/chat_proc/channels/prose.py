@@ -27,6 +27,7 @@ _OWN_MARKUP = re.compile(
     re.IGNORECASE,
 )
 """An answer that names a tag puts it into code. Operators such as `<|>`, and tags of other languages, are text."""
+_BEGINS_WITH_MARKUP = re.compile(rf"^[ \t]*+(?:{_OWN_MARKUP.pattern})", re.IGNORECASE | re.MULTILINE)
 _CALL_KIND, _FINAL_KIND = ("|".join(sorted(kinds)).replace("_", "[_ ]") for kinds in (CALL_KINDS, FINAL_KINDS))
 _OWN_ACTION = re.compile(
     rf'\n[ \t]{{0,64}}+(?P<object>\{{\s*+(?:"action"\s*+:\s*+"(?:{_CALL_KIND}|{_FINAL_KIND})"'
@@ -113,6 +114,14 @@ def read_usable_text(text: str, *, is_declared: bool = False) -> str:
         return _read_answer_field(inner, otherwise=text)
     is_marked = (has_own_markup(text) and not is_declared) or (text.startswith("<") and has_own_keys(text))
     return "" if is_marked or _breaks_off_in_action(text) else text
+
+
+def read_closing_text(text: str) -> str:
+    """The usable text of a reply in which calls are ignored: markup inside a line is mentioned, not meant."""
+    if usable := read_usable_text(text):
+        return usable
+    outside = _read_outside_code(split_code(text.strip()))
+    return "" if _BEGINS_WITH_MARKUP.search(outside) else read_usable_text(text, is_declared=True)
 
 
 def recover_answer(text: str) -> str:

@@ -15,7 +15,7 @@ from itertools import groupby
 import structlog
 
 from chat_proc.models.streams import TimeSlice
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import discard_errors, end_tasks
 from everturn.models.port import (
     LanguageModel,
     ModelFailed,
@@ -178,8 +178,7 @@ class RetryingModel:
             raise
         finally:
             await end_tasks(reading)
-            if reading.done() and not reading.cancelled():
-                reading.exception()  # retrieved: an adapter may fail in place of its cancellation
+            discard_errors(reading)  # an adapter may fail in place of its cancellation
 
     async def _wait_for_pieces(self, attempt: "_Attempt") -> None:
         limits = self._limits

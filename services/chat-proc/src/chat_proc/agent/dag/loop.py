@@ -21,7 +21,7 @@ from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, max_
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
-from everturn.core.cancellation import Ran, run_until
+from everturn.core.cancellation import Ran, discard_errors, run_until
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
@@ -242,6 +242,7 @@ class DagLoop(AgentLoop):
             return [lane.result() for lane in lanes]
         finally:
             await self._parts.stragglers.end(*lanes)
+            discard_errors(*lanes)
 
     async def _settle_interruption(self, turn: LeasedTurn) -> TurnEnd | None:
         """Fold a steer or a cancel that has stopped a wave, which ends the steps that have begun; returns the turn's
