@@ -75,6 +75,15 @@ async def test_if_the_synthesis_fails_the_text_of_the_loop_is_the_answer(script:
     await check_conversation(bench)
 
 
+async def test_the_draft_of_a_synthesis_is_not_streamed() -> None:
+    draft: Script = [Say("Draft."), Pause(0.2)]
+    bench = Bench(CALL, draft, "Whole.", tools=[DemoTool()], codec="native", synthesis="on")
+
+    await run(bench)
+
+    assert await shown_answer(bench) == "Whole."
+
+
 async def test_a_turn_without_calls_needs_no_synthesis() -> None:
     bench = Bench("Hello.", tools=[DemoTool()], codec="native", synthesis="on")
 

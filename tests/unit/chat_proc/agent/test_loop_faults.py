@@ -12,6 +12,7 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.turn.titling import TurnTitle
 from chat_proc.worker.runner import TurnRunner
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
@@ -20,7 +21,7 @@ from everturn.timeline.blocks import CompletionBody, PromptBody, ToolCallBody, T
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.model import Claim, Commit, Effect, EffectState
 from everturn_testing.core import FixedClock
-from everturn_testing.models.scripted_model import Call, Pause, Say
+from everturn_testing.models.scripted_model import Call, Pause, Say, ScriptedModel
 
 SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
 
@@ -106,6 +107,51 @@ async def test_an_irreversible_call_that_was_begun_is_ambiguous() -> None:
     assert result.status == "ambiguous"
     assert [row.state for row in bench.platform.effects.values()] == [EffectState.AMBIGUOUS]
     assert "It is unknown whether it took effect" in str(bench.model.requests[1])
+    await check_conversation(bench)
+
+
+async def test_a_worker_that_died_before_the_turn_was_opened_has_made_no_call() -> None:
+    bench = Bench(answer("Done."))
+    await bench.say("Hello.")
+    await bench.hire(dies_at=1).work()
+    bench.expire_lease()
+
+    await bench.work()
+
+    assert len(bench.platform.usage) == len(bench.model.requests) == 1
+    await check_conversation(bench)
+
+
+async def test_a_turn_claimed_for_its_cancel_calls_no_model() -> None:
+    names = [f"shop.t{n}" for n in range(30)]
+    title = ScriptedModel(["A title"])
+    bench = Bench("{}", tools=[DemoTool(name) for name in names], selectable=names, title_model=title)
+    await bench.say("Hello.")
+    await bench.signal(SignalKind.CANCEL)
+
+    await run_claimed_for_cancel(bench)
+
+    assert bench.model.requests == title.requests == []
+    assert bench.exits[0].outcome is Outcome.CANCELLED
+    await check_conversation(bench)
+
+
+async def test_the_end_is_announced_although_the_title_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, results = TurnTitle.load, [Unavailable("the database restarts"), None]
+
+    async def fail_after_the_commit(title: TurnTitle) -> str:
+        if (error := results.pop()) is not None:
+            raise error
+        return await load(title)
+
+    monkeypatch.setattr(TurnTitle, "load", fail_after_the_commit)
+    bench, _ = build()
+    await bench.say("Hello.")
+
+    await bench.work()
+
+    assert not results
+    assert "chat.complete" in [event.type for event in await bench.published()]
     await check_conversation(bench)
 
 

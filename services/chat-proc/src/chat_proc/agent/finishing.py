@@ -22,7 +22,7 @@ from chat_proc.models.roles import SUMMARY, SYNTHESIS
 from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.refs import completion_ref, working_summary_ref
-from everturn.models.port import LanguageModel, ModelFailed, ModelRequest
+from everturn.models.port import ModelFailed, ModelRequest
 from everturn.timeline.blocks import (
     AttemptBody,
     Block,
@@ -65,6 +65,9 @@ class TurnNotes:
 
     summary: str = ""
     followups: tuple[str, ...] = ()
+
+
+NO_NOTES: Final = TurnNotes()
 
 
 class NotWritten(Enum):
@@ -139,32 +142,19 @@ class TurnFinisher:
             turn.rewind()
             return NotWritten.INTERRUPTED if generated.stopped else NotWritten.FAILED
         generated.texts.complete()
-        return await self._build_end(turn, codec, context, pending, _read_synthesis(generated), generated)
+        answer = _read_synthesis(generated)
+        answer = _add_notes(answer, await self._write_notes(turn, codec, answer.text))
+        return _build_end(turn, context.at(turn.now()), pending, generated, answer)
 
     async def keep_answer(self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int) -> TurnEnd:
         """The end of the turn with the answer that waited, as it is."""
-        context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
-        return await self._build_end(turn, codec, context, pending, _read_answer(pending.attempt))
+        return end_with_attempt(turn, pending, limit, await self._write_notes(turn, codec, pending.attempt.text))
 
-    async def _build_end(
-        self,
-        turn: LeasedTurn,
-        codec: Codec,
-        context: RoundContext,
-        pending: FinishTurn,
-        answer: GiveAnswer,
-        generated: Generated | None = None,
-    ) -> TurnEnd:
-        """Without notes if a signal waits: another round may follow the answer."""
+    async def _write_notes(self, turn: LeasedTurn, codec: Codec, answer: str) -> TurnNotes:
+        """Nothing if a signal waits: another round may follow the answer."""
         model = self._kit.find_notes_model(codec)
-        if model is not None and not await turn.inbox.load_unseen():
-            notes = await self._write_notes(turn, model, answer.text)
-            answer = replace(answer, summary=notes.summary, followups=answer.followups or notes.followups)
-        content = _write(turn, context.at(turn.now()), pending, generated, answer)
-        outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
-        return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
-
-    async def _write_notes(self, turn: LeasedTurn, model: LanguageModel, answer: str) -> TurnNotes:
+        if model is None or await turn.inbox.load_unseen():
+            return NO_NOTES
         sections = _build_call_sections(turn, MAX_NOTES_RESULT_CHARS, "ANSWER", answer)
         notes = await call_for_turn(
             turn,
@@ -173,11 +163,17 @@ class TurnFinisher:
             build_messages(load_topic("turn_notes"), sections),
             NOTES_SCHEMA,
             parse_fn=_read_notes,
-            default_value=TurnNotes(),
+            default_value=NO_NOTES,
             limits=NOTES_LIMITS,
             tracing=self._tracing,
         )
-        return notes or TurnNotes()
+        return notes or NO_NOTES
+
+
+def end_with_attempt(turn: LeasedTurn, pending: FinishTurn, limit: int, notes: TurnNotes = NO_NOTES) -> TurnEnd:
+    """The end of the turn with the answer that waited, as it is, and the notes."""
+    context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
+    return _build_end(turn, context, pending, None, _add_notes(_read_answer(pending.attempt), notes))
 
 
 def hide(answer: GiveAnswer) -> GiveAnswer:
@@ -233,6 +229,18 @@ def _read_synthesis(generated: Generated) -> GiveAnswer:
     decision, shown = generated.decision, generated.texts.text("answer")
     raw, used = (decision.answer.raw, decision.answer.used_sids) if decision.answer else (shown, ())
     return GiveAnswer(raw, shown, used_sids=used, cut_reason=decision.cut_reason)
+
+
+def _add_notes(answer: GiveAnswer, notes: TurnNotes) -> GiveAnswer:
+    return replace(answer, summary=notes.summary, followups=answer.followups or notes.followups)
+
+
+def _build_end(
+    turn: LeasedTurn, context: RoundContext, pending: FinishTurn, generated: Generated | None, answer: GiveAnswer
+) -> TurnEnd:
+    outcome = Outcome.COMPLETED if answer.cut_reason is None else Outcome.CUT
+    content = _write(turn, context, pending, generated, answer)
+    return TurnEnd(outcome, content=content, cut_reason=answer.cut_reason)
 
 
 def _write(

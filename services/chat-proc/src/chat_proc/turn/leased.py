@@ -25,7 +25,7 @@ from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.timeline_cache import CachedTimeline, Rendering
 from chat_proc.turn.titling import TurnTitle, draft_gate
 from everturn.core.clock import Clock, iso
-from everturn.core.errors import Problem
+from everturn.core.errors import Problem, Unavailable
 from everturn.core.ids import ApprovalId, TurnId
 from everturn.core.metrics import WORKFLOW_STEPS
 from everturn.core.refs import round_ref
@@ -470,17 +470,25 @@ class LeasedTurn:
         self._emit_committed(content, blocks)
         if title is not None and title != self.title.given:
             # The model's title, or a person's, can have been saved just before the commit: then the commit kept it.
-            self.emit(ConvTitle(title=await self.title.load()))
+            self.emit(ConvTitle(title=await self._load_kept_title(title)))
         if terminal := try_build_terminal_event(await self._build_view()):
             self.emit(terminal)
         self.emit(build_status_after(self.turn.status, promote))
+
+    async def _load_kept_title(self, title: str) -> str:
+        """The title of the conversation; `title`, which was just written, if it can't be read: the end is announced in
+        any case."""
+        try:
+            return await self.title.load()
+        except Unavailable as error:
+            _log.warning("Could not read the title", turn_id=self.turn_id, error=str(error))
+            return title
 
     def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
         """Insert the title block after the turn's header, if the title is known and no block holds it yet."""
         if self._turn_progress.is_titled or not title:
             return drafts
         start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
-        # Times on a timeline never decrease, and the other blocks were drafted earlier.
         at = drafts[0].ts if drafts else self.now()
         return (*drafts[:start], draft_gate(self.turn, title, at), *drafts[start:])
 

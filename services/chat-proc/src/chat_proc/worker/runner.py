@@ -438,6 +438,8 @@ class TurnRunner:
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
+        # A worker that died before the turn was opened made no call.
+        takeovers = self._claim.attempt if turn.turn_blocks else 0
         if self._blocks_unreadable:
             return await self._loop(turn).close(turn, _given_up())
         if turn.turn_blocks:
@@ -450,16 +452,17 @@ class TurnRunner:
         if given_up:
             return await self._loop(turn).close(turn, _given_up())
         kit = self._kit(turn)
-        title_model = None if turn.progress.is_titled else kit.title_model
+        # A worker that claimed the turn only to end it makes no calls.
+        title_model = None if turn.progress.is_titled or turn.handover else kit.title_model
         async with run_title_call(turn.title, title_model, kit.title_prompt, self._parts.loop.tracing) as settle_title:
-            result = await self._run_loop(turn, emitter)
+            result = await self._run_loop(turn, emitter, takeovers=takeovers)
             if isinstance(result, Parked):
                 await settle_title()
             return result
 
-    async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
+    async def _run_loop(self, turn: LeasedTurn, emitter: Emitter, *, takeovers: int) -> LoopResult:
         try:
-            return await self._loop(turn).run(turn, takeovers=self._claim.attempt)
+            return await self._loop(turn).run(turn, takeovers=takeovers)
         except DEFECTS:
             TURN_CRASHES.inc()
             # Another attempt may succeed; if this was the last one, the person gets the true reason.
@@ -536,7 +539,8 @@ class TurnRunner:
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
         previews = await self._parts.loop.attachments.load_previews(files)
         kit = self._kit(turn)
-        tools = await select_tools(kit, turn, self._parts.loop.tracing)
+        is_ending = await turn.inbox.has_control()
+        tools = None if is_ending else await select_tools(kit, turn, self._parts.loop.tracing)
         opening = draft_opening(row, feedback, previews, turn.now(), show, codec=kit.codec.name, tools=tools)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall, find_usable_text
 from chat_proc.agent.drafting import CUT_WORDS, RoundContext
-from chat_proc.agent.finishing import TurnFinisher, render_calls
+from chat_proc.agent.finishing import end_with_attempt, render_calls
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import reached_cap, round_limit
@@ -173,7 +173,6 @@ class StepRunner:
         self._rounds = RoundRunner(kit, parts, generator, gate)
         self._calls = RoundCalls(kit, parts, gate, writing=writing)
         self._closing = ClosingCall(generator)
-        self._finisher = TurnFinisher(kit, parts)
 
     async def run(self, step: PlannedStep, *, takeovers: int, resumed: bool) -> StepStop:
         """Run from the step's current state to its result, or until it can't go on. `takeovers` as in `AgentLoop.run`;
@@ -190,8 +189,7 @@ class StepRunner:
                     if not await self._calls.run(turn, calls, resumed=resumed):
                         return StepStop.PARKED
                 case FinishTurn() as pending:
-                    end = await self._finisher.run(turn, lane.prompts.codec, pending, pending.round)
-                    await self._end(lane, end)
+                    await self._end(lane, end_with_attempt(turn, pending, pending.round))
                 case GenerateRound(round=number):
                     if await turn.inbox.has_control():
                         return StepStop.INTERRUPTED
