@@ -52,7 +52,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
 
 
 async def begin() -> tuple[Bench, BenchWorker, LeasedTurn, Emitter]:
-    bench = Bench()
+    bench = Bench(tick_ms=0)
     await bench.say("Hello.")
     worker = bench.hire()
     turn, emitter = await lease(bench, worker)

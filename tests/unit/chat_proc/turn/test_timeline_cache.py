@@ -204,7 +204,7 @@ TURN = st.tuples(
 @given(st.lists(TURN, min_size=2, max_size=4))
 async def test_requests_do_not_depend_on_the_cache(turns: list[tuple[list[str], int, str | None]]) -> None:
     async def play(*, uses_cache: bool) -> list[ModelRequest]:
-        bench = Bench(model=TirelessModel(), tools=[DemoTool()])
+        bench = Bench(model=TirelessModel(), tools=[DemoTool()], tick_ms=0)
         worker = bench.hire()
         for replies, pause_s, photo in turns:
             bench.model.add(*replies)
