@@ -1,5 +1,5 @@
 from chat_proc.agent.kit import TurnLimits
-from chat_proc.agent.loop import has_room_for, max_rounds, reached_cap, round_limit
+from chat_proc.agent.limits import has_room_for, max_rounds, reached_cap, round_limit
 from chat_proc.turn.leased import Spent
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline.blocks import BlockDraft, BlockType, EventBody, SignalBody, chain_blocks

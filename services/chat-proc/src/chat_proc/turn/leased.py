@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import accumulate
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -102,6 +102,9 @@ class CommitContent:
             self.after + other.after,
             self.rewind or other.rewind,
         )
+
+
+NOTHING: Final = CommitContent()
 
 
 @dataclass(frozen=True, slots=True)

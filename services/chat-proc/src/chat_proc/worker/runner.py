@@ -11,10 +11,12 @@ from typing import Any, Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.dag.loop import build_loop
 from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, round_limit
+from chat_proc.agent.limits import round_limit
+from chat_proc.agent.loop import HandedOver, LoopResult, Parked
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.agent.tool_selection import select_tools
 from chat_proc.stream.emitter import Emitter, EventNumbering
@@ -441,16 +443,16 @@ class TurnRunner:
         # A worker that died before the turn was opened made no call.
         takeovers = self._claim.attempt if turn.turn_blocks else 0
         if self._blocks_unreadable:
-            return await self._loop(turn).close(turn, _given_up())
+            return await self._close(turn, _given_up())
         if turn.turn_blocks:
             # A rewind shows the signals too.
             await turn.inbox.load_unseen()
             emitter.rewind()
             turn.emit(_running(turn))
         elif (end := await self._open(turn, given_up=given_up)) is not None:
-            return await self._loop(turn).close(turn, end)
+            return await self._close(turn, end)
         if given_up:
-            return await self._loop(turn).close(turn, _given_up())
+            return await self._close(turn, _given_up())
         kit = self._kit(turn)
         # A worker that claimed the turn only to end it makes no calls.
         title_model = None if turn.progress.is_titled or turn.handover else kit.title_model
@@ -462,7 +464,7 @@ class TurnRunner:
 
     async def _run_loop(self, turn: LeasedTurn, emitter: Emitter, *, takeovers: int) -> LoopResult:
         try:
-            return await self._loop(turn).run(turn, takeovers=takeovers)
+            return await build_loop(self._kit(turn), self._parts.loop, turn).run(turn, takeovers=takeovers)
         except DEFECTS:
             TURN_CRASHES.inc()
             # Another attempt may succeed; if this was the last one, the person gets the true reason.
@@ -470,13 +472,13 @@ class TurnRunner:
                 raise
             _log.exception("Turn crashed and was closed", conversation_id=self._claim.lease.conversation_id)
             limit = round_limit(self._kit(turn).limits, turn.progress)
-            return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
+            return await self._close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
         return self._parts.kits.for_turn(turn.turn.request.bundle_id, turn.progress.chosen_tools)
 
-    def _loop(self, turn: LeasedTurn) -> AgentLoop:
-        return build_loop(self._kit(turn), self._parts.loop, turn)
+    async def _close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
+        return await TurnBoundaries(self._kit(turn), self._parts.loop).close(turn, end)
 
     async def _load_start(self, turn_id: TurnId, cached: CachedTimeline | None) -> TurnStart:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call

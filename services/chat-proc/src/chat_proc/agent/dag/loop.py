@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
-from chat_proc.agent.compaction import TurnCompaction
+from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.dag.planning import Planner, build_results, cut_result
-from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_ends, build_step_kit
+from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_kit
 from chat_proc.agent.drafting import draft_missing_start
 from chat_proc.agent.extra_calls import build_question
-from chat_proc.agent.finishing import PROSE, NotWritten
+from chat_proc.agent.finishing import PROSE, NotWritten, TurnFinisher
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked, max_rounds, round_limit
-from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.agent.limits import max_rounds, round_limit
+from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult, Parked
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.cancellation import Ran, discard_errors, run_until
@@ -43,34 +43,28 @@ provider declined to finish does not."""
 _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
 
 
-def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop:
-    """The loop for a turn. A turn that was planned keeps its workflow and its limit of rounds, whatever is configured
-    now."""
-    workflow = fold_workflow(turn.turn_blocks)
-    if workflow.is_planned and kit.workflow != "dag":
-        first = next(block.body for block in turn.turn_blocks if isinstance(block.body, RoundStartBody))
-        kit = replace(kit, limits=replace(kit.limits, rounds=first.limit))
-    runs_steps = workflow.is_planned or kit.workflow == "dag"
-    return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
-
-
-class DagLoop(AgentLoop):
-    """Runs turns of one kit as plans of steps; keeps no state of them."""
+class DagLoop:
+    """Runs turns of one kit as plans of steps; keeps no state of them. What needs no plan is left to the ordinary
+    loop."""
 
     def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
-        super().__init__(kit, parts)
+        self._parts = parts
+        self._limits = kit.limits
+        self._failpoints = parts.failpoints
+        self._loop = AgentLoop(kit, parts)
+        self._boundaries = TurnBoundaries(kit, parts)
         self._planner = Planner(kit, parts)
+        self._finisher = TurnFinisher(kit, parts)
         self._build_step_kit = cache(partial(build_step_kit, kit))
 
-    async def _run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
-    ) -> LoopResult:
+    async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> LoopResult:
+        """As `AgentLoop.run`."""
         resumed, is_answering = True, False
         while True:
             workflow = fold_workflow(turn.turn_blocks)
             phase, cap = self._find_phase(turn, workflow)
             if phase is Phase.LOOP:
-                return await super()._run(turn, prompts, compaction, takeovers=takeovers)
+                return await self._loop.run(turn, takeovers=takeovers)
             if phase is Phase.RUN:
                 steps = workflow.due if cap is None else workflow.unfinished
                 stopped = await self._run_wave(turn, steps, workflow.running, takeovers=takeovers, resumed=resumed)
@@ -84,13 +78,13 @@ class DagLoop(AgentLoop):
                 takeovers = 0
                 end = await self._try_end_answer(turn, workflow) if is_answering else None
                 if end is None:
-                    end = await self._fold(turn, _next_round(turn))
+                    end = await self._boundaries.fold(turn, _next_round(turn))
                 if end is None and turn.handover:
                     return HandedOver()
                 if end is None:
                     is_answering = phase is Phase.ANSWER
                     end = await self._run_own_phase(turn)
-            if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
+            if end is not None and (closed := await self._boundaries.try_close(turn, end)) is not None:
                 return closed
 
     def _record_lost_calls(self, turn: LeasedTurn, workflow: Workflow, phase: Phase, takeovers: int) -> None:
@@ -107,7 +101,7 @@ class DagLoop(AgentLoop):
         judged, but those that have begun get results."""
         phase = workflow.find_phase(is_finalizing=turn.progress.is_finalizing)
         number = turn.progress.last_round + 1 if phase is Phase.RUN else _next_round(turn)
-        cap = self._cap(turn, self._context(turn, number))
+        cap = self._boundaries.find_cap(turn, number)
         if cap is None or phase is Phase.LOOP:
             return phase, cap
         if phase is Phase.PLAN:
@@ -133,7 +127,7 @@ class DagLoop(AgentLoop):
         return None
 
     async def _commit_decision(self, turn: LeasedTurn, workflow: Workflow, number: int, decided: WorkflowBody) -> None:
-        context = self._context(turn, number)
+        context = self._boundaries.build_context(turn, number)
         ref = round_ref(turn.turn_id, number, "workflow")
         drafts = (*draft_missing_start(context, turn.progress), context.draft(BlockType.WORKFLOW, ref, decided))
         plan = workflow.take(drafts).build_snapshot()
@@ -153,7 +147,7 @@ class DagLoop(AgentLoop):
                 return ended
             # At the upper bound of rounds no steer has room any more, so it becomes the next turn.
             is_over = end is NotWritten.FAILED or turn.progress.sealed_round >= max_rounds(self._limits)
-            if not is_over or await self._replace_draft(turn, draft):
+            if not is_over or await self._boundaries.fold_before_draft(turn, draft):
                 return None
             end = await self._build_account_end(turn, workflow)
         elif cap is None:
@@ -166,7 +160,7 @@ class DagLoop(AgentLoop):
         have seen before a message came remains the last one."""
         if not (ending := through_last_end(await turn.inbox.load_unseen())):
             return None
-        stop = self._end_by_signals(turn, ending, _next_round(turn))
+        stop = self._boundaries.end_by_signals(turn, ending, _next_round(turn))
         if turn.progress.completions:
             return stop
         account = await self._build_account_end(turn, workflow)
@@ -177,7 +171,9 @@ class DagLoop(AgentLoop):
         number = _next_round(turn)
         draft = replace(build_draft(turn, workflow), round=number)
         end = await self._finisher.keep_answer(turn, PROSE, draft, round_limit(self._limits, turn.progress))
-        start = CommitContent(drafts=tuple(draft_missing_start(self._context(turn, number), turn.progress)))
+        start = CommitContent(
+            drafts=tuple(draft_missing_start(self._boundaries.build_context(turn, number), turn.progress))
+        )
         return replace(end, content=start.plus(end.content))
 
     def _build_synthesis(self, turn: LeasedTurn, workflow: Workflow) -> ModelRequest:
@@ -220,7 +216,7 @@ class DagLoop(AgentLoop):
             turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
             return Parked()
         did_nothing = len(turn.blocks) == committed and set(stops) == {StepStop.ENDED}
-        if did_nothing and self._cap(turn, self._context(turn, turn.progress.last_round + 1)) is None:
+        if did_nothing and self._boundaries.find_cap(turn, turn.progress.last_round + 1) is None:
             # The same wave would follow forever.
             raise AssertionError("no step of a wave could begin, although the turn has not reached a cap")
         # If others ran meanwhile, a question may have been answered: those that wait for a person are tried again.
@@ -250,10 +246,18 @@ class DagLoop(AgentLoop):
         running = fold_workflow(turn.turn_blocks).running
         has_calls = any(isinstance(turn.progress.next_step(step_id), ExecuteCalls) for step_id in running)
         # Calls that wait for a person are settled first, by their lanes.
-        return None if has_calls else await self._fold(turn, turn.progress.last_round + 1, ends_steps=True)
+        return None if has_calls else await self._boundaries.fold(turn, turn.progress.last_round + 1, ends_steps=True)
 
-    def _build_step_ends(self, turn: LeasedTurn) -> CommitContent:
-        return build_step_ends(turn)
+
+def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop | DagLoop:
+    """The loop for a turn. A turn that was planned keeps its workflow and its limit of rounds, whatever is configured
+    now."""
+    workflow = fold_workflow(turn.turn_blocks)
+    if workflow.is_planned and kit.workflow != "dag":
+        first = next(block.body for block in turn.turn_blocks if isinstance(block.body, RoundStartBody))
+        kit = replace(kit, limits=replace(kit.limits, rounds=first.limit))
+    runs_steps = workflow.is_planned or kit.workflow == "dag"
+    return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
 
 
 class _Lanes:

@@ -4,30 +4,28 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall, find_usable_text
+from chat_proc.agent.dag.results import commit_result, report_plan
 from chat_proc.agent.drafting import CUT_WORDS, RoundContext
 from chat_proc.agent.finishing import end_with_attempt, render_calls
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import reached_cap, round_limit
+from chat_proc.agent.limits import reached_cap, round_limit
 from chat_proc.agent.prompt.system import PLAN_TOOL, load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import LOOP_TOOLS
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
+from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
-from everturn.core.failpoints import Failpoints
 from everturn.core.refs import round_ref
-from everturn.events.model import ChatPlan
 from everturn.models.port import ContextLimitExceeded
 from everturn.timeline.blocks import (
     Block,
-    BlockDraft,
     BlockType,
     CompletionBody,
     PlannedStep,
@@ -36,7 +34,6 @@ from everturn.timeline.blocks import (
     StepResultBody,
 )
 from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, TurnEnded, TurnProgress
-from everturn.timeline.workflow import fold_workflow
 
 MAX_FOUND_CHARS = 500
 """How much of a result a step that has failed passes on: later steps can read the rest by its ref."""
@@ -45,8 +42,6 @@ MAX_STEP_ROUNDS = 15
 NOT_IN_STEPS: Final = frozenset({PLAN_TOOL, "react.hide"})
 """The plan is the workflow's own, and later turns would not see what a step hides, although others may have used it."""
 
-_NOTHING: Final = CommitContent()
-_Status = Literal["ok", "failed", "cancelled"]
 _Reply = TypeVar("_Reply")
 
 
@@ -92,41 +87,6 @@ def choose_shown(turn_blocks: Sequence[Block], step: PlannedStep) -> list[Block]
         if block.round not in of_steps or block.round in own or is_dependency:
             shown.append(block)
     return shown
-
-
-def build_step_ends(turn: LeasedTurn) -> CommitContent:
-    """The results of the steps that have begun and do not go on, because of a new message or the end of the turn."""
-    running = fold_workflow(turn.turn_blocks).running
-    if not running:
-        return CommitContent()
-    why = "The step was stopped because the user sent new instructions or the turn ended."
-    drafts = tuple(_draft_result(turn, turn.progress.lanes[step_id], step_id, "cancelled", why) for step_id in running)
-    return _report_plan(turn, CommitContent(drafts=drafts), turn.progress.last_round)
-
-
-def _draft_result(turn: LeasedTurn, progress: TurnProgress, step_id: str, status: _Status, text: str) -> BlockDraft:
-    """The result of a step, in the last round of its lane."""
-    number = progress.last_round
-    context = RoundContext(turn.turn_id, number, number, turn.now())
-    ref = round_ref(turn.turn_id, number, "step.result")
-    return context.draft(BlockType.STEP_RESULT, ref, StepResultBody(step=step_id, status=status, text=text))
-
-
-async def _commit_result(
-    lane: LeasedTurn, status: _Status, text: str, failpoints: Failpoints, content: CommitContent = _NOTHING
-) -> None:
-    """Commit the result of a step, after the content."""
-    draft = _draft_result(lane, lane.progress, lane.step_id, status, text)
-    whole = content.plus(CommitContent(drafts=(draft,)))
-    failpoints.hit("turn.before_step_result")
-    await lane.commit_built(lambda: _report_plan(lane, whole, draft.round))
-    failpoints.hit("turn.after_step_result")
-
-
-def _report_plan(turn: LeasedTurn, content: CommitContent, number: int) -> CommitContent:
-    """The same content with the event that shows the plan after it."""
-    plan = fold_workflow((*turn.turn_blocks, *content.drafts)).build_snapshot()
-    return content if plan is None else replace(content, after=(*content.after, (ChatPlan(plan=plan), number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +223,7 @@ class StepRunner:
                 return CommitContent(drafts=tuple(drafts))
             task = StepBody(step=lane.step.id, text=load_topic("dag_step").replace("{task}", lane.step.task))
             drafts.append(context.draft(BlockType.STEP, round_ref(context.turn_id, number, "step"), task))
-            return _report_plan(lane.turn, CommitContent(drafts=tuple(drafts)), number)
+            return report_plan(lane.turn, CommitContent(drafts=tuple(drafts)), number)
 
         await lane.turn.commit_built(build)
         return number, cap
@@ -299,22 +259,22 @@ class StepRunner:
             await self._fail(lane, f"The step failed. {why}", end.content)
         elif end.cut_reason == "provider_error":
             text = f"The step failed because its model stopped answering. {answer.text}"
-            await _commit_result(lane.turn, "failed", text, self._failpoints, end.content)
+            await commit_result(lane.turn, "failed", text, self._failpoints, end.content)
         else:
             cut = CUT_WORDS[end.cut_reason] if end.cut_reason else ""
             reasons = "; ".join(filter(None, (f"the step reached {cap}" if cap else "", cut)))
             notes = [f"(This result is incomplete: {reasons}.)"] if reasons else []
             notes += [f"It does not consider the last calls of the step:\n{unread}"] if unread else []
             text = "\n\n".join((answer.text, *notes))
-            await _commit_result(lane.turn, "ok", text, self._failpoints, end.content)
+            await commit_result(lane.turn, "ok", text, self._failpoints, end.content)
 
-    async def _fail(self, lane: _Lane, why: str, content: CommitContent = _NOTHING) -> None:
+    async def _fail(self, lane: _Lane, why: str, content: CommitContent = NOTHING) -> None:
         """Commit that the step has failed, with what it has found out or done until then."""
         own = lane.turn.own_blocks
         done = await find_usable_text(own)
         if not done and (calls := render_calls(own, result_chars=MAX_FOUND_CHARS)):
             done = f"It made these calls:\n{calls}"
-        await _commit_result(lane.turn, "failed", f"{why} {done}".strip(), self._failpoints, content)
+        await commit_result(lane.turn, "failed", f"{why} {done}".strip(), self._failpoints, content)
 
     def _find_turn_cap(self, number: int) -> str | None:
         """The cap of the turn that leaves no room for this round, in words: no more models are called for steps."""
