@@ -154,5 +154,5 @@ async def test_models_are_listed_with_their_roles_and_facts(tmp_path: Path) -> N
     assert ended.status == 0
     assert "decision   local:qwen3 (EVERTURN_MODEL=local:qwen3)" in ended.out
     assert "endpoint local: openai at http://127.0.0.1:" in ended.out and "/v1, LOCAL_API_KEY\n" in ended.out
-    assert "model local:qwen3: context of 32,000 tokens, replies of unknown length; images; 1 and 2 USD" in ended.out
+    assert "model local:qwen3: context of 32,000 tokens, no known limit on replies; images; 1 and 2 USD" in ended.out
     assert KEY not in ended.out + ended.err

@@ -60,7 +60,7 @@ function describeCut(reason: CutReason): string {
     case "size_limit":
       return "This answer was cut off: it reached the size limit.";
     case "time_limit":
-      return "This answer was cut off: it reached the time limit.";
+      return "This answer was cut off: it took longer than this server allows.";
     case "content_filter":
       return "This answer was cut off by the model provider’s content filter.";
     case "refusal":

@@ -197,8 +197,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default=1800.0,
         gt=0,
         validation_alias="TURN_WALL_TIME_S",
-        description="Seconds for which workers may hold a turn; waits in the queue or for a person do not count. "
-        "Model replies are ended then; a closing reply, with the answer, may take two minutes longer.",
+        description="Seconds for which workers may hold a turn; waits in the queue or for a person do not count. After "
+        "that, the current model reply is ended, and the call that writes the final answer may take two minutes more.",
     )
     approval_timeout_s: float = Field(
         default=86_400.0,

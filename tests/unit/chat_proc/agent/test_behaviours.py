@@ -13,11 +13,12 @@ from everturn.models.port import CodecName
 DOCUMENT = Path(__file__).parents[4] / "docs" / "models.md"
 BEGIN, END = "## What models do, and what happens then\n", "## Tried together\n"
 INTRODUCTION = """Generated from `tests/support/turn_harness/behaviours.py`; each row is tested with each
-[codec](how-to/configure.md#codecs). If the reply needs a form, it is written in the form of that codec; otherwise, it
-is the same for all. No turn ends with an error if the model wrote usable text. Tokens are those of all replies / all
-requests of the turn, estimated from their characters. The tests use a prompt of a few words; native requests also
-contain the declarations of five tools. Notices go to the model; [misbehaviours](misbehaviours.md) says what follows
-from them. Steps are the calls that run.
+[codec](how-to/configure.md#codecs). Where a row does not say how an action is written, it is written in the form of the
+column's codec; otherwise, the reply is the same for all three. No turn ends with an error if the model wrote usable
+text. Tokens are those of all replies / all requests of the turn, estimated from their characters. The tests use a
+prompt of a few words; native requests also contain the declarations of five tools. The column "notices" has the codes
+of the notices that the model gets; [misbehaviours](misbehaviours.md) shows more replies that lead to them. Steps are
+the calls that run. If a turn ends as `error`, the last column is the type of the problem.
 
 | the model | model calls | tokens: channels | native | json | notices | steps | the turn ends as | the person sees |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
+from turn_harness.plans import build_dag_bench, plan
 from turn_harness.replies import answer, call, cut_answer
 from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.turn.titling import TurnTitle
-from chat_proc.worker.runner import TurnRunner
+from chat_proc.worker.runner import MAX_ATTEMPTS, TurnRunner
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
@@ -106,7 +107,7 @@ async def test_an_irreversible_call_that_was_begun_is_ambiguous() -> None:
     (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert result.status == "ambiguous"
     assert [row.state for row in bench.platform.effects.values()] == [EffectState.AMBIGUOUS]
-    assert "It is unknown whether it took effect" in str(bench.model.requests[1])
+    assert "It is unknown whether the call took effect" in str(bench.model.requests[1])
     await check_conversation(bench)
 
 
@@ -288,6 +289,31 @@ async def test_a_turn_that_kills_its_workers_in_a_tool_is_given_up() -> None:
     await bench.work()
 
     assert bench.turn_rows[0].status is TurnStatus.FAILED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("workflow", ["loop", "dag"])
+@pytest.mark.parametrize("effect", [Effect.PURE, Effect.IRREVERSIBLE])
+async def test_no_step_is_in_progress_after_a_turn_was_given_up(workflow: Any, effect: Effect) -> None:
+    echo = DemoTool(effect=Effect.PURE)
+    if workflow == "dag":
+        bench = build_dag_bench(
+            planned=plan({"a": ""}), of_step=lambda _step, _text: call("demo.echo", {}), tools=(echo,)
+        )
+    else:
+        bench = Bench(*[call("demo.echo", {})] * 3, tools=[echo])
+    await bench.say("Hello.")
+    for _ in range(MAX_ATTEMPTS):
+        await bench.hire(failpoint="turn.in_tool:1:raise").work()
+        bench.expire_lease()
+    bench.registry = ToolRegistry([DemoTool(effect=effect)])
+
+    await bench.work()
+
+    (turn,) = bench.state().turns
+    assert turn.steps and not [step for step in turn.steps if step.status == "started"]
+    statuses = {block.body.status for block in bench.blocks if isinstance(block.body, ToolResultBody)}
+    assert statuses == {"ambiguous" if effect is Effect.IRREVERSIBLE else "error"}
     await check_conversation(bench)
 
 

@@ -70,7 +70,7 @@ async def test_a_model_that_only_calls_natively_is_for_that_codec() -> None:
     wrong = failed(report)
     assert passed(report) == [7, 12, 7]
     assert {number for number, codec in wrong if codec == "channels"} == {3, 4, 6, 7, 9}
-    assert "It called a tool in the provider's form" in wrong[3, "channels"]
+    assert "It made a native tool call" in wrong[3, "channels"]
     best = report.recommend()
     assert best is not None and best.codec == "native" and report.is_usable
 

@@ -43,7 +43,8 @@ def render_step(step: StepView) -> str:
 def render_plan(plan: PlanSnapshot) -> str:
     """The lines of a plan."""
     steps = [f"  {_MARKS[step.status]} {step.n}. {one_line(step.label)}" for step in plan.steps]
-    status = "" if plan.status == "open" else f" ({plan.status})"
+    words = {"complete": "finished", "closed": "closed", "superseded": "replaced by a new plan"}
+    status = f" ({words[plan.status]})" if plan.status in words else ""
     return "\n".join([f"Plan{status}:", *steps])
 
 
@@ -164,7 +165,7 @@ _CUT_BECAUSE = {
     "content_filter": "the provider's content filter stopped it",
     "refusal": "the model declined to continue",
     "size_limit": "it reached the size limit of this installation",
-    "time_limit": "it reached the time limit of this installation",
+    "time_limit": "it took longer than this installation allows",
     "incomplete": "the model stopped too early",
     "provider_error": "the model stopped answering",
     "server_error": "the server failed",

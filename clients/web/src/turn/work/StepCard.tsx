@@ -15,7 +15,7 @@ import styles from "./work.module.css";
 const STATUS_WORDS = { pending: "needs approval", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
-  ambiguous: "The server stopped while this call was running, so it is unknown whether the call took effect.",
+  ambiguous: "This call ended without a result, so it is unknown whether it took effect.",
   cancelled: "Cancelled.",
 };
 

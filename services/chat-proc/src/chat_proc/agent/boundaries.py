@@ -18,10 +18,11 @@ from chat_proc.agent.signal_folding import (
     through_last_end,
     try_draft_withdrawn_stop,
 )
+from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
-from everturn.timeline.progress import FinishTurn
+from everturn.timeline.progress import ExecuteCalls, FinishTurn
 from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
 
@@ -34,6 +35,7 @@ class TurnBoundaries:
         self._attachments = parts.attachments
         self._next_turn_id = parts.next_turn_id
         self._failpoints = parts.failpoints
+        self._tools = ToolRunner(kit, parts)
 
     async def fold(self, turn: LeasedTurn, number: int, *, ends_steps: bool = False) -> TurnEnd | None:
         """Fold new signals into the round that begins; returns the turn's end if they end it. With `ends_steps`, only
@@ -82,7 +84,9 @@ class TurnBoundaries:
         return await self.fold(turn, last + 1) is None
 
     async def close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
-        """End the turn; signals that arrive meanwhile become the next turn."""
+        """End the turn, whatever it was doing; signals that arrive meanwhile become the next turn."""
+        for step_id in ("", *turn.progress.lanes):
+            await self._give_up_calls(turn.open_lane(step_id, ()) if step_id else turn)
         for _ in range(MAX_INBOX_TRIES):
             try:
                 return await self._close_once(turn, end, await _load_new_signals(turn, end))
@@ -91,6 +95,16 @@ class TurnBoundaries:
         raise Conflict(
             f"The inbox changed during each of {MAX_INBOX_TRIES} attempts to end the turn. Another worker tries again."
         )
+
+    async def _give_up_calls(self, lane: LeasedTurn) -> None:
+        """Settle calls that have no result. Questions to a person end with the turn."""
+        step = lane.progress.next_step()
+        if not isinstance(step, ExecuteCalls):
+            return
+        for call in step.calls:
+            if call.block.call_id not in lane.progress.questions:
+                context = RoundContext(lane.turn_id, step.round, step.round, lane.now())
+                await lane.commit(self._tools.give_up(lane, call, context))
 
     async def try_close(self, turn: LeasedTurn, end: TurnEnd, ready: CommitContent = NOTHING) -> TurnEnd | None:
         """End the turn; returns None if a new signal opens one more round instead.

@@ -56,9 +56,10 @@ class ClosingCall:
         *,
         has_last_resort: bool = True,
     ) -> TurnEnd | None:
-        """`cap` names the reached limit in words. Without a last resort, only a text of this call is an answer, and a
-        part of one is none. Returns None if a steer or a cancel has ended the call before there was an answer: the turn
-        goes on, even if that signal is withdrawn meanwhile.
+        """`cap` names the reached limit in words. If this call gives no answer, the last resort is the answer, unless
+        `has_last_resort` is False. Returns None if a steer or a cancel has ended the call before there was an answer
+        or, without a last resort, before the answer was complete: the turn continues, even if that signal is withdrawn
+        meanwhile.
         """
         last_resort = await _find_last_resort(turn, cap) if has_last_resort else GiveAnswer("", "")
 
@@ -123,7 +124,7 @@ async def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
 def _end_without_call(turn: LeasedTurn, context: RoundContext, answer: GiveAnswer, why: str) -> TurnEnd:
     """The end of a turn whose closing call failed."""
     if is_blank(answer.text):
-        return TurnEnd(None, _explain_no_answer(None, why))
+        return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, why))
     return TurnEnd(Outcome.CAPPED, content=_draft_completion(turn, context, answer.text))
 
 
@@ -157,7 +158,7 @@ def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
             return problem("output-limit", title, 503, f"{reached} {advice}")
         case _:
             title = "The model returned no usable answer"
-            return problem("no-closing-answer", title, 503, reached)
+            return problem("no-closing-answer", title, 503, f"{reached} Try again, or ask for less in one message.")
 
 
 def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAnswer:

@@ -87,7 +87,7 @@ CUT_WORDS: Final[Mapping[CutReason, str]] = {
     "content_filter": "the provider's content filter ended it",
     "refusal": "the model declined to go on",
     "incomplete": "the reply ended in the middle of it",
-    "provider_error": "the connection to the model was lost",
+    "provider_error": "the model stopped answering",
     "server_error": "the server failed",
 }
 """Why an answer is incomplete."""

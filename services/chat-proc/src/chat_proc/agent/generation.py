@@ -270,8 +270,8 @@ class WaitingNotice:
 @dataclass(frozen=True, slots=True)
 class Generated:
     """The result of one call. `stopped` means that a steer, a cancel or the time limit of the turn ended it, and the
-    decision is partial. `switched` means that the model called a tool in its provider's own form, although its prompt
-    has another."""
+    decision is partial. If the time limit ended a closing reply, or one with a part of the answer, that reply is used
+    and `stopped` is False. `switched` means that the model made a native tool call under another codec."""
 
     decision: Decision
     usage: UsageEvent
@@ -319,8 +319,9 @@ class Generator:
         closing: bool = False,
         hides_answer: bool = False,
     ) -> Generated:
-        """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
-        leniently. With `hides_answer` clients don't see the answer of the reply.
+        """Raises the ModelFailed of the first model if no model gives a reply. If the last model fails after a part of
+        its answer was shown, that part is returned. A `closing` reply is parsed leniently. With `hides_answer` clients
+        don't see the answer of the reply.
 
         The shown part of a reply that broke off is rewound, and its cost is recorded.
         """

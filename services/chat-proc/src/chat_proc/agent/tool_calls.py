@@ -235,8 +235,15 @@ class ToolRunner:
         return spec is None or spec.strategy in ("exploration", "unknown")
 
     def may_be_irreversible(self, pending: PendingCall) -> bool:
-        """Whether a call must not be repeated; this is not known of a tool that only other workers have."""
+        """Whether a call must not be repeated. A call of a tool that this worker lacks counts as irreversible."""
         return self._find_effect(pending.body, resumed=True) is Effect.IRREVERSIBLE
+
+    def give_up(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext) -> CommitContent:
+        """Settle a pending call of a turn that ends because its workers died, perhaps in this call."""
+        lost = _NoOutcome("The worker stopped during this call.")
+        result = _build_result(pending.body, lost, self._find_effect(pending.body, resumed=True), 0)
+        TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
+        return self._build_content(turn, pending, context, result, lost)
 
     def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str = "") -> CommitContent:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
@@ -263,7 +270,8 @@ class ToolRunner:
             return await self._call(turn, spec, pending)
         except Invalid as gone:
             # The tool was offered when the call was decided, but not by this worker: workers can have different tools.
-            return _NoOutcome(gone.detail) if resumed else ToolOutcome("error", gone.detail)
+            why = "The worker stopped during this call, and this worker lacks its tool."
+            return _NoOutcome(why) if resumed else ToolOutcome("error", gone.detail)
 
     async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
@@ -434,7 +442,7 @@ def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duratio
             status = "error"
     if effect is Effect.IRREVERSIBLE:
         status = "ambiguous"
-        why += " It is unknown whether it took effect, and it is not repeated. Find out before you call it again."
+        why += " It is unknown whether the call took effect, and it is not repeated. Find out before you make it again."
     return ToolResultBody(tool_id=call.tool_id, status=status, text=why, duration_ms=duration_ms)
 
 

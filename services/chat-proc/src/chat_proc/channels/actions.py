@@ -75,7 +75,7 @@ _SHAPE = (
 )
 
 _JSON_SENTENCES: Mapping[JsonFault, str] = {
-    "not_json": "The action channel does not contain valid JSON ({detail}). Write the action again as one JSON object.",
+    "not_json": "The action is not valid JSON ({detail}). Write it again, as one JSON object in an action channel.",
     "two_objects": "One action channel contains one JSON object, but a second value follows: {detail} "
     "Open a new action channel for each action.",
     "text_after_object": "Text follows the JSON object of the action: {detail} "

@@ -139,7 +139,8 @@ def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterato
     if facts.outside_capped:
         yield Problem(
             "reply_too_long",
-            f"The reply was cut off: {limits.max_outside_chars} of its characters were outside channels.",
+            f"The reply was cut off: more than {limits.max_outside_chars} of its characters were outside channels. "
+            "Write inside channels only.",
         )
     if not facts.any_channel:
         wanted = "Write a thinking channel and an action channel."

@@ -137,7 +137,7 @@ class NativeStream:
             params = call.read_params(is_cut=cut is not None and call.instance == len(self._calls) - 1)
             if isinstance(params, str):
                 why = Problem("not_json", params) if cut is None else cut
-                sentence = f"The call of {call.tool_id[:80]!a} was not made. {why.sentence}"
+                sentence = f"The call to {call.tool_id[:80]!a} was not made. {why.sentence}"
                 problems.append(Problem(why.kind, sentence, fatal=False, action_instance=call.instance))
                 continue
             action = Action("call_tool", tool_call=ToolCall(call.tool_id, params))

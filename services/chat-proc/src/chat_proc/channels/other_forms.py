@@ -1,6 +1,6 @@
-"""Reads the text of replies under codecs that have other actions than channels: it is the answer, or has actions in
-another form, in channels or as JSON. Models write such replies if they imitate an earlier turn under another codec, or
-what they learned."""
+"""Reads the text of replies under the codecs `native` and `json`: it is the answer, or it has actions in another form,
+in channels or as JSON. Models write such replies because they imitate an earlier turn under another codec, or a format
+from their training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -77,7 +77,8 @@ class TextReply:
         return show_whole(answer), decide_answer(self.text.raw, answer, self.text.find_stop(reason))
 
     def decide_nothing(self, reason: FinishReason, unusable: Problem | None = None) -> Decision:
-        """The decision of a reply that has neither an action nor an answer. `unusable` says more than that of all."""
+        """The decision of a reply that has neither an action nor an answer. `unusable` is a more precise problem than
+        the one given to the constructor."""
         raw, stopped_by = self.text.raw, self.text.find_stop(reason)
         unusable = unusable or self._unusable
         problem = explain_nothing(raw, stopped_by, self._limits, unusable=unusable, wanted=self._wanted)

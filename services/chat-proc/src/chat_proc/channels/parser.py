@@ -129,11 +129,14 @@ Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
 class ChannelParser:
     """Feed it text, then call `finish` once.
 
-    An opening tag in inline code or in a code fence is text, except in `code` and `json`. But it counts if that code is
-    all of the text outside of channels, or if a fence begins that text, or if nothing but blanks follows the fence. A
-    tag in `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
-    counts only outside a value, or at the start of a line if the value never becomes complete. If later text decides
-    whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
+    The rules depend on the body of the open channel. Text outside of channels follows those of prose.
+
+    - prose: an opening tag in inline code or in a code fence is text, unless that code is all of the text outside of
+      channels, or a fence begins that text, or only whitespace follows the fence.
+    - code: a tag counts only at the start of a line. If there is none, the last closing tag inside a line counts.
+    - json: a tag counts only outside a value, or at the start of a line if the value never becomes complete.
+
+    If later text decides whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
     """
 
     def __init__(self, tags: TagTable, *, max_held_chars: int = MAX_HELD_CHARS) -> None:

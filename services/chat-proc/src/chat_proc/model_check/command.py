@@ -31,8 +31,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     check = commands.add_parser(
         "check",
-        help="give a model twelve small tasks with each codec",
-        description="Give a model twelve small tasks with each codec, and recommend one. The calls cost money. Exit "
+        help="give a model twelve small tasks, most of them with each codec",
+        description="Give a model twelve small tasks, most of them once with each codec, and recommend a codec. The "
+        "provider charges for the calls. Exit "
         "status: 0 if the recommended codec passes all required tasks, 1 if it does not or the check ended early, 2 if "
         "an argument or a setting is invalid, 130 after Ctrl-C.",
     )
@@ -104,7 +105,8 @@ def _describe_endpoint(name: str, endpoint: Endpoint, environment: Mapping[str, 
 def _describe_model(traits: ModelTraits) -> str:
     seen = [name for name, has in (("images", traits.images), ("documents", traits.documents)) if has]
     able = ", ".join([*seen, *sorted(traits.abilities)]) or "no abilities"
-    reply = "replies of unknown length" if traits.max_output_tokens is None else f"{traits.max_output_tokens:,} a reply"
+    limit = traits.max_output_tokens
+    reply = "no known limit on replies" if limit is None else f"replies of at most {limit:,} tokens"
     price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
     per = "" if traits.price is None else " per million input and output tokens"
     assumed = " (assumed: set context_tokens in its card)" if traits.context_assumed else ""

@@ -143,10 +143,10 @@ class ReadReply:
     def _read(self) -> Work:
         match self.verdict:
             case Repair(sentences=sentences):
-                native = "It called a tool in the provider's form. " if self.called_natively else ""
+                native = "It made a native tool call. " if self.called_natively else ""
                 raise Wrong(f"The reply can't be used. {native}{sentences}")
             case work if self.called_natively and not work.calls:
-                raise Wrong("It called a tool in the provider's form")
+                raise Wrong("It made a native tool call")
             case work if work.refused:
                 raise Wrong(f"A call can't be used. {work.refused[0].sentences}")
             case work:

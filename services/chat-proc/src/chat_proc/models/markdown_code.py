@@ -10,7 +10,7 @@ MAX_INLINE_CHARS = 256
 """Inline code that is longer is text: what follows a backtick is held back only so long. For the same reason, a line
 that opens or closes a fence is judged by its first characters only."""
 _MAX_HEAD_CHARS = 64
-"""A line is no beginning of a fence if its fence ends after so many characters."""
+"""A line opens a fence only if the backticks or tildes of the fence end within this many characters."""
 _HEAD_START = frozenset(" \t>`~-*+0123456789")
 _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?")
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")

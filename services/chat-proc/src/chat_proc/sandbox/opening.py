@@ -116,7 +116,7 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
     until then runs fail with the reason."""
     if choice.broker is None:
         raise SandboxUnavailable(
-            "BROKER_URL is not set; `make run` starts a broker if there is a container engine with the images."
+            "BROKER_URL is not set; `make run` starts a broker if there is a container engine with the images"
         )
     try:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_wait_s)

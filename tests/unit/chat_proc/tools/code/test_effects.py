@@ -83,7 +83,7 @@ async def test_a_call_that_a_dead_worker_began_is_not_made_again(guard: EffectGu
 
     assert work.done == 0
     assert reply.error_code == "ambiguous"
-    assert "It is unknown whether it took effect" in reply.error_message
+    assert "It is unknown whether the call took effect" in reply.error_message
 
 
 async def test_an_idempotent_call_that_a_dead_worker_began_is_made_again(

@@ -38,8 +38,8 @@ of one key; plans are seldom wider."""
 MAX_STEP_RESULT_CHARS = 6_000
 """How much of a result the synthesis sees: three times as much as of a tool's result, because it is an answer."""
 USABLE_CUTS: Final[Collection[CutReason]] = ("length", "size_limit", "time_limit")
-"""An answer that ends at a limit of its length says more than an account of the results. One that the model or its
-provider declined to finish does not."""
+"""An answer that was cut off at a limit on its length or time says more than an account of the results. One that the
+model or its provider declined to finish does not."""
 _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
 
 

@@ -56,7 +56,7 @@ _STEPS: Final[Mapping[str, object]] = {
             "model_hint": {"type": ["string", "null"]},
             "tools": {"type": "array", "items": {"type": "string"}},
         },
-        "required": ["id", "task", "depends_on"],
+        "required": ["id", "task"],
     },
 }
 PLAN_SCHEMA: Final[Mapping[str, object]] = {
@@ -160,7 +160,11 @@ class Planner:
                 note_request=keep,
                 note_piece=waiting.note,
             )
-        turn.emit(ChatPhase(phase="model_thought", thinking=""), round_number)
+        if decided is None:
+            # Nothing of the call is committed: clients drop it, too.
+            turn.rewind()
+        else:
+            turn.emit(ChatPhase(phase="model_thought", thinking=""), round_number)
         return decided
 
     def _read_steps(self, raw: Sequence[Mapping[str, Any]], workflow: Workflow) -> tuple[PlannedStep, ...]:
@@ -181,7 +185,7 @@ class Planner:
         return PlannedStep(
             id=step_id,
             task=task,
-            depends_on=tuple(dict.fromkeys(raw["depends_on"])),
+            depends_on=tuple(dict.fromkeys(raw.get("depends_on", []))),
             model_hint=hint if hint in self._kit.hinted else None,
             tools=tuple(dict.fromkeys(filter(_is_choosable, known))),
         )

@@ -65,7 +65,7 @@ LEASE_UNSURE: Final = "lease_unsure"
 _LENGTH_BYTES: Final = 4
 
 _OUTCOME_UNKNOWN: Final = (
-    "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
+    "It is unknown whether the call took effect, and it is not repeated. Find out before you make it again"
 )
 
 MAX_SHOWN_CHARS: Final = 4_000
