@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from chat_proc.turn.inbox import TurnInbox
+from chat_proc.worker.runner import TurnRunner
 from everturn.timeline.turns import SignalKind, SignalState
-from everturn.turns.model import Commit
+from everturn.turns.model import Claim, Commit
 from everturn_testing.models.scripted_model import Pause, Say, Script
 from turn_harness.harness import Bench, BenchWorker, until
 
@@ -57,3 +58,17 @@ def say_before_close(bench: Bench, worker: BenchWorker, *signals: tuple[SignalKi
                 await bench.signal(*left.pop(0))
 
     worker.timelines.before_commit = hook
+
+
+async def run_claimed_for_cancel(bench: Bench) -> None:
+    """Claim the turn as the control lane does."""
+    worker = bench.hire()
+    build_runner = worker.build_runner
+
+    def claim_for_cancel(claim: Claim, requested_at_s: float) -> TurnRunner:
+        runner = build_runner(claim, requested_at_s)
+        runner.request_handover()
+        return runner
+
+    worker.build_runner = claim_for_cancel
+    await worker.run_one()

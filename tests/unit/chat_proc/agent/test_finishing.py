@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
+from turn_harness.signals import run_claimed_for_cancel
 from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatDelta
@@ -143,6 +144,20 @@ async def test_a_draining_worker_leaves_the_synthesis_to_the_next() -> None:
     assert len(bench.model.requests) == 2
     await bench.work()
     assert bench.texts(CompletionBody) == ["Whole."]
+    await check_conversation(bench)
+
+
+async def test_a_worker_that_claims_a_turn_for_its_cancel_ends_it_before_its_synthesis() -> None:
+    bench = Bench(CALL, "Draft.", tools=[DemoTool()], codec="native", synthesis="on")
+    await bench.say("Echo a.")
+    await bench.hire(failpoint="turn.after_c1:2:raise").work()
+    bench.expire_lease()
+    await bench.signal(SignalKind.CANCEL)
+
+    await run_claimed_for_cancel(bench)
+
+    assert bench.exits[0].outcome is Outcome.CANCELLED
+    assert len(bench.model.requests) == 2
     await check_conversation(bench)
 
 

@@ -9,18 +9,19 @@ from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
 from turn_harness.plans import build_dag_bench, plan
 from turn_harness.replies import answer, call, cut_answer
+from turn_harness.signals import run_claimed_for_cancel
 from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.turn.titling import TurnTitle
-from chat_proc.worker.runner import MAX_ATTEMPTS, TurnRunner
+from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
 from everturn.timeline.blocks import CompletionBody, PromptBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.turns.model import Claim, Commit, Effect, EffectState
+from everturn.turns.model import Commit, Effect, EffectState
 from everturn_testing.core import FixedClock
 from everturn_testing.models.scripted_model import Call, Pause, Say, ScriptedModel
 
@@ -30,20 +31,6 @@ SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), ans
 def build(*, effect: Effect = Effect.PURE) -> tuple[Bench, DemoTool]:
     echo = DemoTool(effect=effect)
     return Bench(*SCENARIO, *SCENARIO, tools=[echo]), echo
-
-
-async def run_claimed_for_cancel(bench: Bench) -> None:
-    """Claim the turn as the control lane does."""
-    worker = bench.hire()
-    build_runner = worker.build_runner
-
-    def claim_for_cancel(claim: Claim, requested_at_s: float) -> TurnRunner:
-        runner = build_runner(claim, requested_at_s)
-        runner.request_handover()
-        return runner
-
-    worker.build_runner = claim_for_cancel
-    await worker.run_one()
 
 
 async def steps_of_the_scenario() -> int:

@@ -52,6 +52,8 @@ def cut(text: str, size: int) -> list[str]:
         "The answer goes into `<channel:answer>`",
         "Write `the <channel:answer> tag` or ``a `<channel:action>` `` for this.",
         "`<channel:thinking>` comes first, then `<channel:answer>`.",
+        "The ``answer'' goes into `<channel:answer>`.\nThat is all.",
+        "A lone ``` is no code, but `<channel:action>` is.",
         "The answer goes into `<channel:answer>It is 4.</channel:answer>`.",
         "ChatML ends a message with `<|im_end|>`.",
         "`<|im_end|>` ends a message in ChatML.",
@@ -72,6 +74,35 @@ def test_markup_in_code_is_text_of_the_answer(codec: CodecName, text: str) -> No
         assert sees(pieces) == text
         assert not any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
         assert decision.fatal_problems == () and decision.answer is not None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1, 5, 1_000])
+@pytest.mark.parametrize("begin", ["", "<channel:thinking>hm</channel:thinking>\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An answer ends with `</channel:answer>`.",
+        "An answer ends with ``a </channel:answer>`` or so.",
+        "The tags are `<channel:answer>` and `</channel:answer>`.",
+        "It ends with `</channel:answer>`. A call is `<channel:action>{}</channel:action>` then the tool runs.",
+    ],
+)
+def test_a_closing_tag_at_the_end_of_inline_code_is_text(codec: CodecName, size: int, begin: str, text: str) -> None:
+    pieces, decision = read(codec, cut(f"{begin}<channel:answer>{text}</channel:answer>", size))
+
+    assert sees(pieces) == text
+    assert decision.fatal_problems == () and not any(action.tool_call for action in decision.actions)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "after", ["\n\n```json\n{}\n```\nThat is all.", "\n`x` is the result.", "\n[The manual](m) says more."]
+)
+def test_a_fence_before_other_prose_is_an_example(codec: CodecName, after: str) -> None:
+    _, decision = read(codec, [f"Models think in <think> tags. A call:\n```json\n{CALL}\n```{after}"])
+
+    assert not any(action.tool_call for action in decision.actions)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -140,6 +171,8 @@ def test_a_channel_in_a_fence_before_other_text_is_an_example(
         f"I use`\n{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>Not closed:\n```\nx = 1</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>As in\n```\n<channel:action>\n</channel:thinking>{CHANNEL_CALL}</channel:action>",
+        f"<channel:thinking>A lone `x</channel:thinking>{CHANNEL_CALL}</channel:action> `",
+        f"<channel:thinking>A lone `</channel:thinking>{CHANNEL_CALL}</channel:action> `",
     ],
 )
 def test_a_channel_in_a_fence_that_nothing_follows_is_meant(reply: str) -> None:
@@ -226,6 +259,15 @@ def test_a_call_that_is_not_json_is_no_answer_where_calls_are_ignored(codec: Cod
     pieces, decision = read(codec, cut(f"I read it.\n{call}", 7), closing=True)
 
     assert sees(pieces) == "" and decision.fatal_problems
+
+
+def test_an_answer_that_was_shown_is_kept_where_calls_are_ignored() -> None:
+    reply = '{"action": "final_answer", "answer": "It is 4."}</think> <tool_call>' + CALL + "</tool_call>"
+
+    pieces, decision = read("json", cut(reply, 7), closing=True)
+
+    assert sees(pieces) == "It is 4."
+    assert decision.answer is not None and decision.fatal_problems == ()
 
 
 def test_an_answer_in_another_form_is_withdrawn_once() -> None:

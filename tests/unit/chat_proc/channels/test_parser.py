@@ -2,7 +2,7 @@ import json
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chat_proc.channels.parser import (
@@ -44,6 +44,10 @@ TRICKY_REPLIES = [
     "<channel:action>```json\n{}\n```</channel:action><channel:ReactDecisionOutV2>{}</channel:action>",
     "<<<channel:thinking>>></channel:thinking>>",
     "<channel:usage>[1, 2</channel:usage>\n</channel:usage>",
+    "<channel:action>{\n<channel:thinking>`<channel:code>x\n<channel:summary>y",
+    "<channel:action>{\n<channel:thinking>As in\n```\n<channel:code>x\n```\n<channel:summary>y",
+    "Tags are `<channel:thinking>` and\n```\n<channel:code>\n```\n<channel:summary>s</channel:summary>",
+    "`<channel:thinking> `` <channel:summary>` ``\n~~~ `<channel:code>`\nx",
 ]
 
 
@@ -270,7 +274,7 @@ FRAGMENTS = [
         for name in ("thinking", "action", "code", "usage", "foo", "ReactDecisionOutV2", "CODE")
     ),
     *("\n", " ", "x", '"', "\\", "{", "}", "[", "]", '{"a": "b"}', '{"a": "', "<", "</chan", "`", "é", "\U0001f600"),
-    *("\n```\n", "```json\n", "\n~~~\n", "well\n"),
+    *("\n```\n", "```json\n", "\n~~~\n", "well\n", "``", " `", "x" * 260),
 ]
 
 
@@ -287,6 +291,9 @@ CANONICAL_FRAGMENTS = [part for part in FRAGMENTS if "CODE" not in part and "Rea
 
 
 @given(st.lists(st.sampled_from(CANONICAL_FRAGMENTS), max_size=40).map("".join))
+@example(TRICKY_REPLIES[-4])
+@example(TRICKY_REPLIES[-3])
+@example(TRICKY_REPLIES[-2])
 def test_the_pieces_written_out_again_are_the_reply(reply: str) -> None:
     written = ""
     for piece in read(reply):

@@ -406,7 +406,8 @@ class Generator:
 
     async def _wait_for_stop(self, call: "_Call") -> bool:
         """Return when the reply has to end: False after a steer or a cancel, True if the time of the turn is over."""
-        left_s = self._wall_time_s - call.turn.spent.leased_s
+        # A little later than the limit, so that what comes next finds it reached.
+        left_s = self._wall_time_s - call.turn.spent.leased_s + 0.01
         limit = asyncio.timeout(max(left_s, MIN_CLOSING_S) if call.closing else left_s)
         try:
             async with limit:

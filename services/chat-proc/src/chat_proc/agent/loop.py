@@ -75,13 +75,13 @@ class AgentLoop:
             match turn.progress.next_step():
                 case ExecuteCalls() as step:
                     # Only before the first call: a worker that has made one call of a round makes the rest.
-                    if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
+                    if resumed and await self._leaves(turn):
                         return HandedOver()
                     if not await self._calls.run(turn, step, resumed=resumed):
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
                 case FinishTurn() as step:
-                    if turn.handover and step.attempt.is_draft:
+                    if await self._leaves(turn) and step.attempt.is_draft:
                         return HandedOver()
                     limit = round_limit(self._limits, turn.progress)
                     lost = takeovers if resumed else 0
@@ -100,6 +100,10 @@ class AgentLoop:
                 case BeginTurn() | TurnEnded():
                     raise Conflict("The loop runs only a turn that is open and has started.")
             resumed = False
+
+    async def _leaves(self, turn: LeasedTurn) -> bool:
+        """Whether the next worker goes on, because this one is draining; it still ends a turn that a person ends."""
+        return turn.handover and not through_last_end(await turn.inbox.load_unseen())
 
     async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
         ready = await compaction.finish()

@@ -18,7 +18,7 @@ _MAX_RENDERED = 1_000
 
 _BLANKS = r"[ \t]{0,8}+"
 _SIDS = r"[0-9,\-\u2010-\u2014 \t]"
-_TOKEN = re.compile(rf"(\[\[{_BLANKS}S{_BLANKS}:{_SIDS}{{1,{MAX_SIDS_CHARS}}}+\]\])", re.IGNORECASE | re.ASCII)
+_TOKEN = re.compile(rf"\[\[{_BLANKS}S{_BLANKS}:{_SIDS}{{1,{MAX_SIDS_CHARS}}}+\]\]", re.IGNORECASE | re.ASCII)
 _TOKEN_BEGINNING = re.compile(
     rf"\[\[{_BLANKS}(?:S{_BLANKS}(?::{_SIDS}{{0,{MAX_SIDS_CHARS}}}+\]?)?)?", re.IGNORECASE | re.ASCII
 )
@@ -68,14 +68,13 @@ class CitationReplacer:
             text = self._release() + text
         if "[" not in text:
             return text
-        parts = _TOKEN.split(text)
-        if "[" in parts[-1]:
-            settled = _settled_chars(parts[-1])
-            parts[-1], self._held = parts[-1][:settled], parts[-1][settled:]
-        parts[1::2] = map(self._rendered_token, parts[1::2])
-        return "".join(parts)
+        settled = _settled_chars(text)
+        if settled < len(text):
+            text, self._held = text[:settled], text[settled:]
+        return _TOKEN.sub(self._render_token, text)
 
-    def _rendered_token(self, token: str) -> str:
+    def _render_token(self, found: re.Match[str]) -> str:
+        token = found[0]
         rendered = self._rendered.get(token)
         if rendered is None:
             if len(self._rendered) >= _MAX_RENDERED:

@@ -3,9 +3,8 @@ they learned elsewhere, such as those of Hermes, LangChain and OpenAI."""
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
 
 from chat_proc.channels.actions import (
     CALL_KINDS,
@@ -36,6 +35,8 @@ _BEGINS_ACTION = re.compile(r"^[ \t]*+(?:<[\w:|-]{1,32}>\s*+)?\[?\{\s*+[\"}]", r
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _CLOSERS = re.compile(rf"(?>(?:[\s}}\]]|{_FENCE}|</[\w:]{{1,32}}>)*)\Z")
 """What may follow the last object of a reply."""
+_CONTINUES = re.compile(r"\s*+(?:<|\[?\s*+\{)")
+"""The beginning of a text that is no prose."""
 _BETWEEN = re.compile(rf"(?>(?:[\s,}}\]\[]|{_FENCE}[\w+.-]*+|</?[\w:|-]{{1,32}}>)*)")
 """What may be between two objects that belong together."""
 
@@ -119,15 +120,19 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
     return replace(action, tool_call=ToolCall(call.tool_id, params)), code
 
 
-def _find_examples(text: str) -> Iterator[range]:
+def _find_examples(text: str) -> list[range]:
     """Where a text has inline code, unless that is all of it, and fences that prose follows, but not the beginning."""
-    spans, end = split_code(text), 0
-    for span, after in zip_longest(spans, spans[1:]):
-        begin, end = end, end + len(span.text)
-        follows = after.text.lstrip()[:1] if after else ""
-        is_quoted = span.kind == "fence" and begin > 0 and follows not in ("", "<", "{", "[")
+    spans, begin = split_code(text), len(text)
+    examples: list[range] = []
+    is_before_prose = False
+    for span in reversed(spans):
+        begin, end = begin - len(span.text), begin
+        is_quoted = span.kind == "fence" and begin > 0 and is_before_prose
         if is_quoted or (span.kind == "inline" and len(spans) > 1):
-            yield range(begin, end)
+            examples.append(range(begin, end))
+        if span.kind != "fence" and not span.text.isspace():
+            is_before_prose = span.kind == "inline" or _CONTINUES.match(span.text) is None
+    return examples[::-1]
 
 
 def _refuse(refusal: JsonRefusal) -> ActionRefusal:

@@ -157,6 +157,8 @@ class JsonStream:
         """The decision of a reply with actions, which are whole even if the reply was cut after them."""
         beside, stopped_by = "".join(self._reasoning), self._reply.text.find_stop(reason)
         chosen = choose_actions(readings, ignores_calls=self._ignores_calls)
+        if self._ignores_calls and not chosen.indexes and (shown := self._answer.answer) is not None:
+            return [], decide_answer(raw, shown, stopped_by, beside=beside)
         if (
             self._ignores_calls
             and not chosen.indexes

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, assert_never
 
 from chat_proc.models.json_values import JsonDepth
-from chat_proc.models.markdown_code import CodeSplitter, Span, SpanKind
+from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, SpanKind
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 
@@ -132,7 +132,8 @@ class ChannelParser:
     The rules depend on the body of the open channel. Text outside of channels follows those of prose.
 
     - prose: an opening tag in inline code or in a code fence is text, unless that code is all of the text outside of
-      channels, or a fence begins that text, or only whitespace follows the fence.
+      channels, or a fence begins that text, or only whitespace follows the fence. A closing tag is text only at the end
+      of inline code.
     - code: a tag counts only at the start of a line. If there is none, the last closing tag inside a line counts.
     - json: a tag counts only outside a value, or at the start of a line if the value never becomes complete.
 
@@ -142,6 +143,8 @@ class ChannelParser:
     def __init__(self, tags: TagTable, *, max_held_chars: int = MAX_HELD_CHARS) -> None:
         self._tags = tags
         self._max_held_chars = max_held_chars
+        self._max_quoted_chars = max(max_held_chars, 2 * MAX_INLINE_CHARS)
+        """Long enough to know whether a tag is in inline code."""
         self._tag_beginning = ""
         self._at_line_start = True
         self._is_over = False
@@ -216,54 +219,58 @@ class ChannelParser:
 
     def _takes(self, tag: Tag) -> bool:
         """Whether the tag counts; otherwise it belongs to the text that follows."""
-        if self._prose is not None and self._may_be_example(tag, self._prose):
-            return False
-        while True:
-            verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
-            match verdict:
-                case _Verdict.TEXT:
-                    return False
-                case _Verdict.COUNTS:
-                    self._follow(tag)
-                    return True
-                case _Verdict.MAY_COUNT:
-                    self._wait_after(tag)
-                    return True
-                case _Verdict.EARLIER_COUNTS:
-                    self._end_at_possible_end(_possible_end(self._open))
-                case _:
-                    assert_never(verdict)
-
-    def _may_be_example(self, tag: Tag, prose: "_Prose") -> bool:
-        """Whether the tag may be part of an example in code: from the first such tag on, the text waits."""
-        if self._is_over:
-            return False
-        spans = prose.read(before_tag=True)
-        if self._quote is not None:
-            self._settle_quote(self._quote, spans)
-        is_own = self._open is not None and tag.channel == self._open.channel
-        if (quote := self._quote) is None:
-            if not tag.opens or not prose.may_have_example:
+        if (prose := self._prose) is not None and not self._is_over:
+            spans = prose.read(before_tag=True)
+            if self._quote is not None:
+                self._settle_quote(self._quote, spans, before_tag=True)
+                return self._takes_after_quote(tag)
+            if self._begins_quote(tag, prose):
                 return False
-            kind: SpanKind | None = "fence" if prose.in_fence else None
-            self._quote = _Quote(tag, kind, begins_text=prose.is_blank, own_depth=int(is_own))
-            return True
-        if is_own:
-            quote.own_depth += 1 if tag.opens else -1
-        # A tag behind the code shows that it is an example. One that ends the channel around it shows that the code was
-        # never closed.
-        if prose.in_code and quote.own_depth >= 0:
-            return True
-        self._release_quote(quote)
-        return False
+        verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
+        match verdict:
+            case _Verdict.TEXT:
+                return False
+            case _Verdict.COUNTS:
+                self._follow(tag)
+                return True
+            case _Verdict.MAY_COUNT:
+                self._wait_after(tag)
+                return True
+            case _Verdict.EARLIER_COUNTS:
+                self._end_at_possible_end(_possible_end(self._open))
+                return self._takes(tag)
+            case _:
+                assert_never(verdict)
 
-    def _settle_quote(self, quote: "_Quote", spans: Iterable[Span]) -> None:
+    def _begins_quote(self, tag: Tag, prose: "_Prose") -> bool:
+        """Whether the tag may be an example in code. From the first such tag on, the text waits."""
+        is_own = self._open is not None and tag.channel == self._open.channel
+        may_be_example = prose.may_have_example if tag.opens else is_own and prose.may_be_in_inline
+        if may_be_example:
+            kind: SpanKind | None = "fence" if prose.in_fence else None
+            self._quote = _Quote(tag, kind, prose.held_chars, prose.is_blank, own_depth=int(is_own and tag.opens))
+        return may_be_example
+
+    def _takes_after_quote(self, tag: Tag) -> bool:
+        """Whether a tag counts behind one that may be an example. A tag behind the code shows that it is one. But one
+        that ends the channel around it shows that the code was never closed."""
+        if (prose := self._prose) is None or (quote := self._quote) is None:
+            return self._takes(tag)
+        if self._open is not None and tag.channel == self._open.channel:
+            quote.own_depth += 1 if tag.opens else -1
+        if prose.in_code and quote.own_depth >= 0:
+            return False
+        self._release_quote(quote)
+        return self._takes(tag)
+
+    def _settle_quote(self, quote: "_Quote", spans: Iterable[Span], *, before_tag: bool = False) -> None:
         quote.read(spans)
-        if quote.is_meant or (self._is_over and not quote.is_example):
+        is_over = self._is_over or (before_tag and not quote.tag.opens)
+        if quote.is_meant or (is_over and not quote.is_example):
             self._quote = None
             self._follow(quote.tag)
             self._scan("".join(quote.held)[len(quote.tag.text) :])
-        elif quote.is_example or quote.chars > self._max_held_chars:
+        elif quote.is_example or quote.chars > self._max_quoted_chars:
             self._release_quote(quote)
 
     def _release_quote(self, quote: "_Quote") -> None:
@@ -369,6 +376,16 @@ class _Prose:
         return self._code.in_code
 
     @property
+    def may_be_in_inline(self) -> bool:
+        """Whether the text ends in what may become inline code."""
+        return self._code.in_code and not self._code.in_fence
+
+    @property
+    def held_chars(self) -> int:
+        """How many characters at the end are not in a span yet."""
+        return self._code.held_chars
+
+    @property
     def may_have_example(self) -> bool:
         """Whether a tag that follows may be an example; in a fence that begins the text outside, it is meant."""
         return self._code.in_code and not (self._code.in_fence and self.is_blank)
@@ -376,16 +393,21 @@ class _Prose:
     def add(self, text: str) -> None:
         """Take the next text. It is read when a tag follows, or together with other pieces, which is faster."""
         self._unread.append(text)
-        if len(self._unread) > _MAX_UNREAD_PIECES:
+        if len(self._unread) > _MAX_UNREAD_PIECES and not self._note(self._skip_lines()):
             self.read()
 
     def read(self, *, before_tag: bool = False) -> Sequence[Span]:
         """The spans that have become certain since the last call; whole lines without a fence are one text."""
-        text = "".join(self._unread)
-        self._unread.clear()
-        rest = self._code.skip_lines(text)
-        skipped = (Span(text[: -len(rest) or None], "text"),) if len(rest) < len(text) else ()
+        skipped = self._skip_lines()
+        rest = self._unread.pop()
         return self._note((*skipped, *self._code.feed(rest, ends_run=before_tag)))
+
+    def _skip_lines(self) -> Sequence[Span]:
+        """The whole lines at the beginning of the unread text, unless they may have a fence; the rest stays unread."""
+        text = "".join(self._unread)
+        rest = self._code.skip_lines(text)
+        self._unread[:] = [rest]
+        return (Span(text[: -len(rest) or None], "text"),) if len(rest) < len(text) else ()
 
     def finish(self) -> Sequence[Span]:
         """The last spans."""
@@ -404,6 +426,8 @@ class _Quote:
     tag: Tag
     kind: SpanKind | None
     """What the tag is in, once that is known."""
+    chars_before: int
+    """How many characters before the tag the next span begins."""
     begins_text: bool
     """Whether nothing but blanks and fences is before that code, outside of channels."""
     own_depth: int
@@ -412,10 +436,15 @@ class _Quote:
     """Whether more than blanks follow the code."""
     held: list[str] = field(default_factory=list[str])
     chars: int = 0
+    ends_code: bool = False
+    """Whether inline code ends directly behind the tag."""
 
     @property
     def is_meant(self) -> bool:
-        """Whether the tag certainly counts."""
+        """Whether the tag certainly counts. One that ends the channel around it is only an example at the end of inline
+        code: the backticks around it may be no pair."""
+        if not self.tag.opens:
+            return self.kind is not None and not self.ends_code
         return self.kind == "text" or (self.kind == "fence" and self.begins_text)
 
     @property
@@ -424,10 +453,15 @@ class _Quote:
         return not self.is_meant and (self.goes_on or (self.kind == "inline" and not self.begins_text))
 
     def read(self, spans: Iterable[Span]) -> None:
-        """Read the next spans; the first of them is that of the tag, unless its kind is known."""
+        """Read the next spans, up to that of the tag and behind it."""
         for span in spans:
-            if self.kind is None:
+            if self.kind is None and self.chars_before >= len(span.text):
+                self.chars_before -= len(span.text)
+                self.begins_text = self.begins_text and span.text.isspace()
+            elif self.kind is None:
                 self.kind = span.kind
+                behind = span.text[self.chars_before + len(self.tag.text) :]
+                self.ends_code = span.kind == "inline" and not behind.strip("`")
             elif span.kind != "fence" and not span.text.isspace():
                 self.goes_on = True
 

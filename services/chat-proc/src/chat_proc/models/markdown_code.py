@@ -54,6 +54,11 @@ class CodeSplitter:
         """Whether the text so far ends in code, or in what becomes code if its end follows."""
         return bool(self._fence or "`" in self._held or _opened_fence(self._held))
 
+    @property
+    def held_chars(self) -> int:
+        """How many characters at the end of the text are held back."""
+        return len(self._held)
+
     def feed(self, text: str, *, ends_run: bool = False) -> Sequence[Span]:
         """Return the spans that are certain now. With `ends_run`, it is known that no backtick follows `text`."""
         if self.try_pass(text):
