@@ -13,6 +13,7 @@ from chat_proc.channels.codec import Codec, build_native_names
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.pieces import AnswerText, AnswerWithdrawn, DecisionPiece, ThinkingText
 from everturn.models.port import CodecName
+from everturn.timeline.sources import Source
 
 CODECS: tuple[CodecName, ...] = ("channels", "native", "json")
 NAMES = build_native_names(["react.read"])
@@ -74,6 +75,21 @@ def test_markup_in_code_is_text_of_the_answer(codec: CodecName, text: str) -> No
         assert sees(pieces) == text
         assert not any(isinstance(piece, AnswerWithdrawn) for piece in pieces)
         assert decision.fatal_problems == () and decision.answer is not None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1, 5, 1_000])
+@pytest.mark.parametrize("begin", ["", "In doubt:\n```\n" + EXAMPLE + "\n```\n"])
+def test_citations_in_code_are_text(codec: CodecName, size: int, begin: str) -> None:
+    text = f"{begin}It is so [[S:1]], and `[[S:1]]` cites it:\n```\n[[S:1]]\n```\nThat is all [[S:1]]."
+    reader = Codec(codec, "", "", (), NAMES).open_reader(DecisionLimits(), [Source(1, "One", "https://one.example")])
+    pieces = [piece for chunk in cut(text, size) for piece in reader.feed(chunk)]
+    last, decision = reader.finish()
+
+    link = "[One](https://one.example)"
+    shown = f"{begin}It is so {link}, and `[[S:1]]` cites it:\n```\n[[S:1]]\n```\nThat is all {link}."
+    assert sees([*pieces, *last]) == shown
+    assert decision.answer is not None and decision.answer.shown == shown
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -50,14 +50,15 @@ class CitationReplacer:
         """Return the text that can be shown now; what may become a token or code is held back."""
         if self._code.try_pass(text):
             return self._replace(text)
-        return "".join(map(self._read, self._code.feed(text)))
+        return "".join(map(self.feed_span, self._code.feed(text)))
+
+    def feed_span(self, span: Span) -> str:
+        """The same for a text that its owner has split, instead of `feed`."""
+        return self._replace(span.text) if span.kind == "text" else self._release() + span.text
 
     def finish(self) -> str:
         """Return the rest; an incomplete token remains as written."""
-        return "".join(map(self._read, self._code.finish())) + self._release()
-
-    def _read(self, span: Span) -> str:
-        return self._replace(span.text) if span.kind == "text" else self._release() + span.text
+        return "".join(map(self.feed_span, self._code.finish())) + self._release()
 
     def _release(self) -> str:
         held, self._held = self._held, ""

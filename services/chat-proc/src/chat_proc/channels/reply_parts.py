@@ -1,7 +1,7 @@
 """The parts that the readers of all codecs are made of: the text of a reply, its answer and the fields of its calls."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from chat_proc.channels.actions import StreamedAnswer
@@ -16,7 +16,7 @@ from chat_proc.channels.prose import (
     read_usable_text,
 )
 from chat_proc.models.json_values import FENCE_START, replace_unstorable
-from chat_proc.models.markdown_code import CodeSplitter, Span
+from chat_proc.models.markdown_code import CodeSplitter, Span, SpanKind, split_code
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source
@@ -83,6 +83,11 @@ class GrowingAnswer:
         self._raw.append(raw)
         return self._show(self._cite.feed(raw))
 
+    def feed_span(self, span: Span) -> list[DecisionPiece]:
+        """The same for a text that its owner has split, instead of `feed`."""
+        self._raw.append(span.text)
+        return self._show(self._cite.feed_span(span))
+
     def finish(self, *, complete: bool) -> list[DecisionPiece]:
         """End the answer; returns its last pieces."""
         pieces = self._show(self._cite.finish())
@@ -119,7 +124,7 @@ class ProseAnswer:
         self._state: Literal["open", "settled", "doubtful", "other"] = "open"
         self._code = CodeSplitter()
         self._waiting = ""
-        self._doubtful: list[str] = []
+        self._doubtful: list[Span] = []
 
     @property
     def is_open(self) -> bool:
@@ -143,33 +148,46 @@ class ProseAnswer:
     def finish(self, *, complete: bool) -> tuple[list[DecisionPiece], StreamedAnswer | None]:
         """End the text; returns its last pieces, and the answer if it is one. A short text is an answer too."""
         pieces = self._take(self._code.finish())
+        rest = split_code(self._waiting) if self._state == "open" else [*self._doubtful, Span(self._waiting, "text")]
         if self._state in ("open", "doubtful"):
-            self._waiting += "".join(self._doubtful)
-            text = self._answer.raw + self._waiting
+            text = self._answer.raw + "".join(span.text for span in rest)
             if read_usable_text(text, is_declared=self._is_declared) != text.strip():
                 return [*pieces, *self.withdraw()], None
         if self._state == "other":
             return [], None
-        pieces += [*self._show(self._waiting.rstrip()), *self._answer.finish(complete=complete)]
+        pieces += [piece for span in _strip_end(rest) for piece in self._show(span.text, span.kind)]
+        pieces += self._answer.finish(complete=complete)
         return pieces, self._answer.build(complete=complete)
 
     def _take(self, spans: Iterable[Span]) -> list[DecisionPiece]:
         pieces: list[DecisionPiece] = []
         for span in spans:
             if self._state == "doubtful":
-                self._doubtful.append(span.text)
+                self._doubtful.append(span)
                 continue
             self._waiting += span.text
             if may_have_own_form(self._waiting, span.kind):
                 self._state = "doubtful"
+                self._doubtful.append(Span(self._waiting, span.kind))
+                self._waiting = ""
                 continue
             settled = count_settled_chars(self._waiting)
-            pieces += self._show(self._waiting[:settled])
+            # What waited of the span before has no citations: it is blank, or the beginning of markup.
+            pieces += self._show(self._waiting[:settled], span.kind)
             self._waiting = self._waiting[settled:]
         return pieces
 
-    def _show(self, raw: str) -> list[DecisionPiece]:
-        return self._answer.feed(raw) if raw else []
+    def _show(self, raw: str, kind: SpanKind) -> list[DecisionPiece]:
+        return self._answer.feed_span(Span(raw, kind)) if raw else []
+
+
+def _strip_end(spans: Sequence[Span]) -> list[Span]:
+    """The spans without blanks at the end of the last."""
+    kept: list[Span] = []
+    for span in reversed(spans):
+        text = span.text if kept else span.text.rstrip()
+        kept += [Span(text, span.kind)] if text else []
+    return kept[::-1]
 
 
 class AnswerField:
