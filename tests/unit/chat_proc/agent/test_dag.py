@@ -35,7 +35,7 @@ from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import StaleFence
-from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatStep
+from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatRewind, ChatStep
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
     CompletionBody,
@@ -541,6 +541,31 @@ async def test_if_the_synthesis_fails_after_a_steer_the_person_has_stopped_the_t
     (text,) = bench.texts(CompletionBody)
     assert text.startswith("I could not write a complete answer.")
     assert [exit.outcome for exit in bench.exits] == [Outcome.STOPPED]
+    await check_conversation(bench)
+
+
+async def test_a_plan_takes_no_longer_than_its_turn_may() -> None:
+    silent: Script = [Pause(asyncio.Event())]
+    bench = build(planned=lambda _step, _text: silent, limits=TurnLimits(rounds=100, wall_time_s=0.3))
+    await bench.say("Do all of it.")
+
+    await asyncio.wait_for(bench.work(), 10)
+
+    assert read(bench.model.requests[0]).startswith("You plan")
+    await check_conversation(bench)
+
+
+async def test_a_plan_that_a_cancel_ends_is_not_shown() -> None:
+    bench = build(planned=lambda _step, _text: [Say("{"), Pause(asyncio.Event())])
+    await bench.say("Do all of it.")
+    task = asyncio.create_task(bench.work())
+    await until(lambda: bench.model.unfinished == 1)
+
+    await bench.signal(CANCEL)
+    await task
+
+    kinds = [event.data for event in await bench.published() if isinstance(event.data, ChatPhase | ChatRewind)]
+    assert isinstance(kinds[-1], ChatRewind) and any(isinstance(each, ChatPhase) for each in kinds)
     await check_conversation(bench)
 
 

@@ -143,6 +143,21 @@ async def test_the_end_is_announced_although_the_title_can_not_be_read(monkeypat
     await check_conversation(bench)
 
 
+async def test_a_cancelled_turn_does_not_repeat_a_call() -> None:
+    bench, echo = build(effect=Effect.IDEMPOTENT)
+    await bench.say("Hello.")
+    await bench.hire(failpoint="turn.in_tool:1:raise").work()
+    bench.expire_lease()
+    await bench.signal(SignalKind.CANCEL)
+
+    await run_claimed_for_cancel(bench)
+
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert (echo.calls.total(), result.status) == (0, "cancelled")
+    assert bench.exits[0].outcome is Outcome.CANCELLED
+    await check_conversation(bench)
+
+
 @pytest.mark.parametrize("kept", [["demo.echo", "demo.pay"], ["demo.pay"], ["demo.echo"], []])
 async def test_an_irreversible_call_is_made_once_whatever_tools_the_next_worker_has(kept: list[str]) -> None:
     echo, pay = DemoTool(strategy="exploration"), DemoTool("demo.pay", effect=Effect.IRREVERSIBLE)
@@ -171,17 +186,17 @@ async def test_an_irreversible_call_is_made_once_whatever_tools_the_next_worker_
     await check_conversation(bench)
 
 
-async def test_a_call_does_not_begin_after_a_cancel() -> None:
+async def test_a_call_does_not_begin_after_a_steer() -> None:
     pay = DemoTool("demo.pay", effect=Effect.IRREVERSIBLE)
     bench = Bench(call("demo.pay", {}), answer("Done."), tools=[pay])
     await bench.say("Hello.")
     worker = bench.hire()
 
-    async def cancel_while_the_call_is_decided(commit: Commit) -> None:
+    async def steer_while_the_call_is_decided(commit: Commit) -> None:
         if any(isinstance(block.body, ToolCallBody) for block in commit.blocks):
             await bench.signal(SignalKind.STEER, "")
 
-    worker.timelines.before_commit = cancel_while_the_call_is_decided
+    worker.timelines.before_commit = steer_while_the_call_is_decided
     await worker.work()
 
     assert pay.calls.total() == 0

@@ -183,6 +183,7 @@ def test_a_channel_in_a_fence_before_other_text_is_an_example(
         f"```{CHANNEL_CALL}</channel:action>```\n",
         f"```xml {CHANNEL_CALL}</channel:action>\n```\n",
         f"The tag is `<channel:answer>`{CHANNEL_CALL}</channel:action>",
+        f"I use `foo`{CHANNEL_CALL}</channel:action> and `bar`.",
         f"<channel:thinking>A lone `<channel:answer> tag</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"I use`\n{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>Not closed:\n```\nx = 1</channel:thinking>{CHANNEL_CALL}</channel:action>",

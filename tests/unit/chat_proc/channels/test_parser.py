@@ -126,6 +126,14 @@ def test_plain_text_is_what_feed_would_hand_back_unchanged() -> None:
     assert not parser.try_pass("x")
 
 
+def test_an_example_in_code_is_held_back_only_so_long() -> None:
+    parser = ChannelParser(TAGS, max_held_chars=1_000)
+    parser.feed("As in:\n```\n<channel:thinking>")
+
+    assert parser.feed("x" * 900) == []
+    assert parser.feed("x" * 200) == [OutsideText("<channel:thinking>" + "x" * 1_100)]
+
+
 def test_repeated_channels_count_their_instances() -> None:
     pieces = read("<channel:action>{}</channel:action><channel:code></channel:code><channel:action>{}</channel:action>")
 

@@ -21,7 +21,7 @@ from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.screen import Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import render_answer_commands, render_asked_call, render_position
+from everturn_client.terminal.wording import render_answer_commands, render_call, render_position
 
 NEW = "new"
 _ANSWER = re.compile(r"(?:(?P<yes>y|yes)|(?:n|no)(?:[\s,:]+(?P<reason>.*))?)", re.IGNORECASE | re.DOTALL)
@@ -212,7 +212,7 @@ class Chat:
             if self._keyboard is not None:
                 # Input typed before the question is printed does not answer it; later input does.
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
-            question = render_asked_call(asked)
+            question = render_call(asked)
             self.say(f"Allow {question}? Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:

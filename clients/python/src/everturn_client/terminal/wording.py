@@ -22,8 +22,8 @@ from everturn_client.terminal.markdown import show_unseen
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
 MAX_LINE_CHARS = 200
 MAX_PARAMS_CHARS = 16_000
-MAX_NAMED_CHARS = 200
-"""Of the parameters, where the complete question was printed before."""
+MAX_SHORT_PARAMS_CHARS = 200
+"""Limits the parameters that only tell calls apart."""
 MAX_NAME_CHARS = 60
 """As long as the titles that the server derives from a first message."""
 _NO_TITLE = "(no title)"
@@ -52,7 +52,7 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     """The complete question, with the commands that answer it if there is `answer_command`; or its outcome."""
     if approval.state != "pending":
         reason = f": {one_line(approval.reason)}" if approval.reason else ""
-        return f"· {render_asked_call(approval)} {approval.state}{reason}"
+        return f"· {render_call(approval)} {approval.state}{reason}"
     params = _show_exactly(json.dumps(approval.params, ensure_ascii=False))
     cut = " (cut)" if approval.cut else ""
     explanation = "".join(f"  {_show_exactly(line)}\n" for line in approval.explanation.split("\n") if line.strip())
@@ -63,10 +63,10 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     return f"{question}\n{render_answer_commands(approval, answer_command)}"
 
 
-def render_asked_call(approval: ApprovalView) -> str:
+def render_call(approval: ApprovalView) -> str:
     """The tool and the beginning of its parameters, to tell the questions of a turn apart."""
     params = show_unseen(json.dumps(approval.params, ensure_ascii=False))
-    return f"{one_line(approval.tool_id)} {_cut(params, MAX_NAMED_CHARS)}"
+    return f"{one_line(approval.tool_id)} {_cut(params, MAX_SHORT_PARAMS_CHARS)}"
 
 
 def _show_exactly(text: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chat_proc.agent.dag.results import build_step_ends
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.limits import has_room_for, reached_cap, round_limit
@@ -18,6 +17,7 @@ from chat_proc.agent.signal_folding import (
     through_last_end,
     try_draft_withdrawn_stop,
 )
+from chat_proc.agent.step_results import build_step_ends
 from chat_proc.agent.tool_calls import ToolRunner
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd

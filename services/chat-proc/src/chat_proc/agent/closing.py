@@ -156,6 +156,9 @@ def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
             title = "The model reached its output limit before it answered"
             advice = "Its closing reply ended at the output limit of one reply. Ask for less in one message."
             return problem("output-limit", title, 503, f"{reached} {advice}")
+        case "time_limit":
+            title = "The model took too long to answer"
+            return problem("no-closing-answer", title, 503, f"{reached} Its closing reply took too long. Try again.")
         case _:
             title = "The model returned no usable answer"
             return problem("no-closing-answer", title, 503, f"{reached} Try again, or ask for less in one message.")
@@ -168,7 +171,7 @@ def _find_answer(generated: Generated, sources: Mapping[int, Source]) -> GiveAns
     text = next((action.final_answer for action in decision.actions if action.final_answer), None)
     cut_reason = None
     if not text:
-        text = read_usable_text(decision.outside or decision.beside) or recover_answer(decision.raw)
+        text = read_usable_text(decision.outside) or recover_answer(decision.raw)
         cut_reason = decision.stopped_by
     shown, used = cite_text(sources, text), find_used_sids(sources, text)
     return GiveAnswer(text, shown, used_sids=used, summary=decision.summary, cut_reason=cut_reason if text else None)

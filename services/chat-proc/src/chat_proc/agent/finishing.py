@@ -99,7 +99,7 @@ class TurnFinisher:
             end = await self.synthesize(turn, codec, pending, limit, request)
             if isinstance(end, TurnEnd):
                 return end
-        return await self.keep_answer(turn, codec, pending, limit)
+        return await self.keep_answer(turn, codec, pending)
 
     def build_request(self, sections: Mapping[str, str]) -> ModelRequest:
         """The request for a synthesis of what these sections say."""
@@ -146,9 +146,9 @@ class TurnFinisher:
         answer = _add_notes(answer, await self._write_notes(turn, codec, answer.text))
         return _build_end(turn, context.at(turn.now()), pending, generated, answer)
 
-    async def keep_answer(self, turn: LeasedTurn, codec: Codec, pending: FinishTurn, limit: int) -> TurnEnd:
+    async def keep_answer(self, turn: LeasedTurn, codec: Codec, pending: FinishTurn) -> TurnEnd:
         """The end of the turn with the answer that waited, as it is."""
-        return end_with_attempt(turn, pending, limit, await self._write_notes(turn, codec, pending.attempt.text))
+        return end_with_attempt(turn, pending, await self._write_notes(turn, codec, pending.attempt.text))
 
     async def _write_notes(self, turn: LeasedTurn, codec: Codec, answer: str) -> TurnNotes:
         """Nothing if a signal waits: another round may follow the answer."""
@@ -170,9 +170,9 @@ class TurnFinisher:
         return notes or NO_NOTES
 
 
-def end_with_attempt(turn: LeasedTurn, pending: FinishTurn, limit: int, notes: TurnNotes = NO_NOTES) -> TurnEnd:
+def end_with_attempt(turn: LeasedTurn, pending: FinishTurn, notes: TurnNotes = NO_NOTES) -> TurnEnd:
     """The end of the turn with the answer that waited, as it is, and the notes."""
-    context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
+    context = RoundContext(turn.turn_id, pending.round, pending.round, turn.now())
     return _build_end(turn, context, pending, None, _add_notes(_read_answer(pending.attempt), notes))
 
 

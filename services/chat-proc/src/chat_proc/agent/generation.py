@@ -67,6 +67,8 @@ _log = structlog.get_logger(__name__)
 FIRST_AFTER_S: Final = 5.0
 """Silence before the first notice: most models begin sooner."""
 EVERY_S: Final = 10.0
+JUDGING_COST: Final = 32
+"""How much longer it takes to judge a reply than to parse as much JSON, if it is full of code: 16 us a character."""
 MIN_CLOSING_S: Final = 120.0
 """How long a closing reply may take, even if the time of the turn is over."""
 
@@ -326,10 +328,13 @@ class Generator:
         The shown part of a reply that broke off is rewound, and its cost is recorded.
         """
         failures: list[ModelFailed] = []
+        left_s = self._wall_time_s - turn.spent.leased_s
+        # A little later than the limit, so that what comes next finds it reached.
+        ends_at = asyncio.get_running_loop().time() + max(left_s, MIN_CLOSING_S if closing else 0.0) + 0.01
         for model in self._models:
             limits = self._closing_limits if closing else self._limits
             is_last = model is self._models[-1]
-            call = _Call(model, turn, request, codec, round_number, limits, closing, hides_answer, is_last)
+            call = _Call(model, turn, request, codec, round_number, limits, closing, hides_answer, is_last, ends_at)
             if failures:
                 turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
@@ -406,9 +411,7 @@ class Generator:
 
     async def _wait_for_stop(self, call: "_Call") -> bool:
         """Return when the reply has to end: False after a steer or a cancel, True if the time of the turn is over."""
-        # A little later than the limit, so that what comes next finds it reached.
-        left_s = self._wall_time_s - call.turn.spent.leased_s + 0.01
-        limit = asyncio.timeout(max(left_s, MIN_CLOSING_S) if call.closing else left_s)
+        limit = asyncio.timeout_at(call.ends_at)
         try:
             async with limit:
                 await call.turn.inbox.wait_for_control()
@@ -476,6 +479,8 @@ class _Call:
     hides_answer: bool
     is_last: bool
     """Whether no other model is left to try."""
+    ends_at: float
+    """When the time of the turn is over, by the clock of the event loop."""
 
 
 class _Reply:
@@ -532,7 +537,7 @@ class _Reply:
 
     async def finish(self, *, interrupted: bool) -> Decision:
         end = partial(self._reader.finish, self.reason, interrupted=interrupted)
-        pieces, decision = await call_sized(self.chars, end)
+        pieces, decision = await call_sized(JUDGING_COST * self.chars, end)
         for piece in pieces:
             self._show(piece)
         if self.texts.has_cut_thinking:

@@ -202,7 +202,8 @@ class RoundRunner:
         await turn.commit(write_round(drafts, generated.texts, generated.usage))
 
     async def _save_interrupted(self, turn: LeasedTurn, context: RoundContext, generated: Generated) -> None:
-        """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
+        """Keep what was shown of a reply that a steer, a cancel or the time limit of the turn cut off. The next round
+        folds the signal, if there is one."""
         shown = generated.texts.text("answer")
         drafts = _draft_begin(turn, context, generated)
         ends = any(ends_work(signal) for signal in await turn.inbox.load_unseen())

@@ -17,6 +17,10 @@ from everturn.core.ids import CallId
 from everturn.timeline.progress import ExecuteCalls, PendingCall
 from everturn.turns.ports import InboxMoved
 
+_NOT_REPEATED = (
+    "The worker stopped during this call, and it is not repeated, because a new message from the user may change the "
+    "work."
+)
 MAX_BESIDE = 8
 """How many calls of a round run at the same time."""
 
@@ -123,8 +127,8 @@ class RoundCalls:
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
     ) -> CommitContent:
         resumed = pending.block.call_id in begun
-        if stopped and not resumed:
-            return self._tools.skip(turn, pending, _context(turn, number))
+        if stopped and not (resumed and self._tools.may_be_irreversible(pending)):
+            return self._tools.skip(turn, pending, _context(turn, number), _NOT_REPEATED if resumed else "")
         return await self._tools.run(turn, pending, _context(turn, number), resumed=resumed)
 
     async def _run_with_approval(

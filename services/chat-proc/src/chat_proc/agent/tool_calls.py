@@ -229,10 +229,9 @@ class ToolRunner:
         return content.plus(CommitContent(artifacts=kept.rows))
 
     def runs_beside(self, pending: PendingCall) -> bool:
-        """Whether a call may run beside others: it neither writes files nor changes what the model sees. A call of a
-        tool that this worker lacks does nothing."""
+        """Whether a call may run beside others: it neither writes files nor changes what the model sees."""
         spec = self._catalog.try_spec(pending.body.tool_id)
-        return spec is None or spec.strategy in ("exploration", "unknown")
+        return spec is not None and spec.strategy in ("exploration", "unknown")
 
     def may_be_irreversible(self, pending: PendingCall) -> bool:
         """Whether a call must not be repeated. A call of a tool that this worker lacks counts as irreversible."""

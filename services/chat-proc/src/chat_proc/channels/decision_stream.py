@@ -327,7 +327,8 @@ class DecisionStream:
             kept.programs,
             summary,
             self._answer,
-            outside=facts.outside,
+            # What was said before a call is thinking, but an answer where no call counts.
+            outside=facts.outside or self._beside,
             beside=self._beside,
             problems=kept.problems,
             stopped_by=stopped_by,

@@ -18,6 +18,7 @@ from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.limits import round_limit
 from chat_proc.agent.loop import HandedOver, LoopResult, Parked
 from chat_proc.agent.opening import add_prune_notice, draft_opening
+from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import select_tools
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
@@ -440,7 +441,7 @@ class TurnRunner:
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
-        # A worker that died before the turn was opened made no call.
+        # A worker that died before the turn was opened has not called the deciding model.
         takeovers = self._claim.attempt if turn.turn_blocks else 0
         if self._blocks_unreadable:
             return await self._close(turn, _given_up())
@@ -541,8 +542,8 @@ class TurnRunner:
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
         previews = await self._parts.loop.attachments.load_previews(files)
         kit = self._kit(turn)
-        is_ending = await turn.inbox.has_control()
-        tools = None if is_ending else await select_tools(kit, turn, self._parts.loop.tracing)
+        is_ended = bool(through_last_end(await turn.inbox.load_unseen()))
+        tools = None if is_ended else await select_tools(kit, turn, self._parts.loop.tracing)
         opening = draft_opening(row, feedback, previews, turn.now(), show, codec=kit.codec.name, tools=tools)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")

@@ -170,7 +170,7 @@ class DagLoop:
         """The end with the account of the results as the answer, in the round of the synthesis."""
         number = _next_round(turn)
         draft = replace(build_draft(turn, workflow), round=number)
-        end = await self._finisher.keep_answer(turn, PROSE, draft, round_limit(self._limits, turn.progress))
+        end = await self._finisher.keep_answer(turn, PROSE, draft)
         start = CommitContent(
             drafts=tuple(draft_missing_start(self._boundaries.build_context(turn, number), turn.progress))
         )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, keep_request, shorten
@@ -145,6 +146,8 @@ class Planner:
         def keep(request: ModelRequest) -> None:
             keep_request(turn, self._kit, self._kit.model.traits, request, round_number)
 
+        left_s = max(1.0, self._kit.limits.wall_time_s - turn.spent.leased_s)
+        limits = replace(PLAN_LIMITS, limit_s=min(PLAN_LIMITS.limit_s, left_s))
         turn.emit(ChatPhase(phase="model_called"), round_number)
         with WaitingNotice(turn, round_number) as waiting:
             decided = await call_for_turn(
@@ -155,7 +158,7 @@ class Planner:
                 schema,
                 parse_fn=parse,
                 default_value=default,
-                limits=PLAN_LIMITS,
+                limits=limits,
                 tracing=self._tracing,
                 note_request=keep,
                 note_piece=waiting.note,

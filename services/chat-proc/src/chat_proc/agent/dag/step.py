@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall, find_usable_text
-from chat_proc.agent.dag.results import commit_result, report_plan
 from chat_proc.agent.drafting import CUT_WORDS, RoundContext
 from chat_proc.agent.finishing import end_with_attempt, render_calls
 from chat_proc.agent.generation import Generator
@@ -19,6 +18,7 @@ from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
+from chat_proc.agent.step_results import commit_result, report_plan
 from chat_proc.agent.tool_selection import LOOP_TOOLS
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
@@ -149,7 +149,7 @@ class StepRunner:
                     if not await self._calls.run(turn, calls, resumed=resumed):
                         return StepStop.PARKED
                 case FinishTurn() as pending:
-                    await self._end(lane, end_with_attempt(turn, pending, pending.round))
+                    await self._end(lane, end_with_attempt(turn, pending))
                 case GenerateRound(round=number):
                     if await turn.inbox.has_control():
                         return StepStop.INTERRUPTED
