@@ -102,9 +102,11 @@ def test_citations_in_code_are_text(codec: CodecName, size: int, begin: str) -> 
         "An answer ends with ``a </channel:answer>`` or so.",
         "The tags are `<channel:answer>` and `</channel:answer>`.",
         "It ends with `</channel:answer>`. A call is `<channel:action>{}</channel:action>` then the tool runs.",
+        "It ends with\n```\n</channel:answer>\n```\nA call is `<channel:action>{}</channel:action>`, which runs.",
+        "It ends with\n```\n</channel:answer>\n```\nA call is\n```\n<channel:action>\n```\nwhich runs.",
     ],
 )
-def test_a_closing_tag_at_the_end_of_inline_code_is_text(codec: CodecName, size: int, begin: str, text: str) -> None:
+def test_a_closing_tag_in_code_is_text(codec: CodecName, size: int, begin: str, text: str) -> None:
     pieces, decision = read(codec, cut(f"{begin}<channel:answer>{text}</channel:answer>", size))
 
     assert sees(pieces) == text

@@ -133,7 +133,7 @@ class ChannelParser:
 
     - prose: an opening tag in inline code or in a code fence is text, unless that code is all of the text outside of
       channels, or a fence begins that text, or only whitespace follows the fence. A closing tag is text only at the end
-      of inline code.
+      of inline code, and in a fence that is closed before other text.
     - code: a tag counts only at the start of a line. If there is none, the last closing tag inside a line counts.
     - json: a tag counts only outside a value, or at the start of a line if the value never becomes complete.
 
@@ -245,7 +245,7 @@ class ChannelParser:
     def _begins_quote(self, tag: Tag, prose: "_Prose") -> bool:
         """Whether the tag may be an example in code. From the first such tag on, the text waits."""
         is_own = self._open is not None and tag.channel == self._open.channel
-        may_be_example = prose.may_have_example if tag.opens else is_own and prose.may_be_in_inline
+        may_be_example = prose.may_have_example if tag.opens else is_own and prose.in_code
         if may_be_example:
             kind: SpanKind | None = "fence" if prose.in_fence else None
             self._quote = _Quote(tag, kind, prose.held_chars, prose.is_blank, own_depth=int(is_own and tag.opens))
@@ -265,12 +265,13 @@ class ChannelParser:
 
     def _settle_quote(self, quote: "_Quote", spans: Iterable[Span], *, before_tag: bool = False) -> None:
         quote.read(spans)
-        is_over = self._is_over or (before_tag and not quote.tag.opens)
+        is_long = quote.chars > self._max_quoted_chars
+        is_over = self._is_over or (before_tag and quote.ends_before_tag) or (is_long and not quote.tag.opens)
         if quote.is_meant or (is_over and not quote.is_example):
             self._quote = None
             self._follow(quote.tag)
-            self._scan("".join(quote.held)[len(quote.tag.text) :])
-        elif quote.is_example or quote.chars > self._max_quoted_chars:
+            self._scan(quote.text_behind)
+        elif quote.is_example or is_long:
             self._release_quote(quote)
 
     def _release_quote(self, quote: "_Quote") -> None:
@@ -376,11 +377,6 @@ class _Prose:
         return self._code.in_code
 
     @property
-    def may_be_in_inline(self) -> bool:
-        """Whether the text ends in what may become inline code."""
-        return self._code.in_code and not self._code.in_fence
-
-    @property
     def held_chars(self) -> int:
         """How many characters at the end are not in a span yet."""
         return self._code.held_chars
@@ -442,15 +438,24 @@ class _Quote:
     @property
     def is_meant(self) -> bool:
         """Whether the tag certainly counts. One that ends the channel around it is only an example at the end of inline
-        code: the backticks around it may be no pair."""
+        code, since the backticks around it may be no pair, or in a fence that is closed before other text."""
         if not self.tag.opens:
-            return self.kind is not None and not self.ends_code
+            return self.kind == "text" or (self.kind == "inline" and not self.ends_code)
         return self.kind == "text" or (self.kind == "fence" and self.begins_text)
 
     @property
     def is_example(self) -> bool:
         """Whether the tag is certainly text."""
         return not self.is_meant and (self.goes_on or (self.kind == "inline" and not self.begins_text))
+
+    @property
+    def text_behind(self) -> str:
+        return "".join(self.held)[len(self.tag.text) :]
+
+    @property
+    def ends_before_tag(self) -> bool:
+        """Whether the tag counts if another one follows now: it ends a channel, and nothing is between them."""
+        return not self.tag.opens and (self.kind is None or not self.text_behind.strip())
 
     def read(self, spans: Iterable[Span]) -> None:
         """Read the next spans, up to that of the tag and behind it."""
