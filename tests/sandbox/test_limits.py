@@ -54,7 +54,6 @@ while not os.path.exists(OUTPUT_DIR + "/beat"): time.sleep(0.001)
     result = await run(program, outputs=("beat",), timeout_s=10)
 
     assert result.ok, result.report_text
-    assert result.duration_ms < 5000
 
 
 async def test_cancelling_softly_keeps_the_files_and_takes_under_two_seconds(run):

@@ -118,7 +118,7 @@ async def test_an_approval_is_answered_at_the_prompt(
 
     assert b'? Allow mail.send? {"to": "bob"}' in first
     assert b"everturn" not in first
-    assert b"mail.send approved" in second
+    assert b'mail.send {"to": "ann"} approved' in second
     assert [json.loads(body) for body in (allowed, denied)] == [
         {"kind": "approve", "text": "", "approval_id": asked[0]},
         {"kind": "deny", "text": "not him", "approval_id": asked[1]},
