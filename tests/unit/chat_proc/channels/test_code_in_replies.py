@@ -104,6 +104,8 @@ def test_citations_in_code_are_text(codec: CodecName, size: int, begin: str) -> 
         "It ends with `</channel:answer>`. A call is `<channel:action>{}</channel:action>` then the tool runs.",
         "It ends with\n```\n</channel:answer>\n```\nA call is `<channel:action>{}</channel:action>`, which runs.",
         "It ends with\n```\n</channel:answer>\n```\nA call is\n```\n<channel:action>\n```\nwhich runs.",
+        "End the answer, then call:\n```\n</channel:answer>\n<channel:action>{}</channel:action>\n```\nand it runs.",
+        "Tags: `...</channel:answer><channel:action>{}</channel:action>` and so on.",
     ],
 )
 def test_a_closing_tag_in_code_is_text(codec: CodecName, size: int, begin: str, text: str) -> None:
@@ -113,9 +115,39 @@ def test_a_closing_tag_in_code_is_text(codec: CodecName, size: int, begin: str, 
     assert decision.fatal_problems == () and not any(action.tool_call for action in decision.actions)
 
 
+LONG_CALL = CALL.replace("{}}", '{"paths": ["' + "x" * 400 + '"]}}')
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
-    "after", ["\n\n```json\n{}\n```\nThat is all.", "\n`x` is the result.", "\n[The manual](m) says more."]
+    "example", [LONG_CALL, f"<tool_call>{LONG_CALL}</tool_call>", f"<channel:action>{LONG_CALL}</channel:action>"]
+)
+def test_a_long_call_in_inline_code_is_an_example(codec: CodecName, example: str) -> None:
+    text = f"Models think in <think> tags. A call is `{example}` and the tool runs."
+    for size in (7, 10_000):
+        _, decision = read(codec, cut(text, size))
+
+        assert not any(action.tool_call for action in decision.actions)
+
+
+@pytest.mark.parametrize("codec", ["native", "json"])
+def test_backticks_in_strings_hide_no_call(codec: CodecName) -> None:
+    first = CALL.replace("{}}", '{"paths": ["the ` key"]}}')
+
+    _, decision = read(codec, [f"[{first}, {first}]"])
+
+    assert [bool(action.tool_call) for action in decision.actions] == [True, True]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "after",
+    [
+        "\n<b>Then</b> it runs.",
+        "\n\n```json\n{}\n```\nThat is all.",
+        "\n`x` is the result.",
+        "\n[The manual](m) says more.",
+    ],
 )
 def test_a_fence_before_other_prose_is_an_example(codec: CodecName, after: str) -> None:
     _, decision = read(codec, [f"Models think in <think> tags. A call:\n```json\n{CALL}\n```{after}"])
@@ -192,6 +224,7 @@ def test_a_channel_in_a_fence_before_other_text_is_an_example(
         f"<channel:thinking>As in\n```\n<channel:action>\n</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>A lone `x</channel:thinking>{CHANNEL_CALL}</channel:action> `",
         f"<channel:thinking>A lone `</channel:thinking>{CHANNEL_CALL}</channel:action> `",
+        f"<channel:thinking>Plan:\n```\nx\n</channel:thinking>\nSo:\n```\ny\n```\n{CHANNEL_CALL}</channel:action>",
     ],
 )
 def test_a_channel_in_a_fence_that_nothing_follows_is_meant(reply: str) -> None:

@@ -127,11 +127,21 @@ def test_plain_text_is_what_feed_would_hand_back_unchanged() -> None:
 
 
 def test_an_example_in_code_is_held_back_only_so_long() -> None:
-    parser = ChannelParser(TAGS, max_held_chars=1_000)
+    parser = ChannelParser(TAGS, max_held_chars=20_000)
     parser.feed("As in:\n```\n<channel:thinking>")
 
-    assert parser.feed("x" * 900) == []
-    assert parser.feed("x" * 200) == [OutsideText("<channel:thinking>" + "x" * 1_100)]
+    assert parser.feed("x" * 19_000) == []
+    assert parser.feed("x" * 2_000) == [OutsideText("<channel:thinking>" + "x" * 21_000)]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_reply_that_was_cut_may_lack_the_end_of_inline_code(cut: bool) -> None:
+    parser = ChannelParser(TAGS)
+    parser.feed("A call is `<channel:action>{}</channel:action>")
+
+    pieces = merged(parser.finish(cut=cut))
+
+    assert any(isinstance(piece, ChannelOpened) for piece in pieces) is not cut
 
 
 def test_repeated_channels_count_their_instances() -> None:

@@ -7,11 +7,11 @@ from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
+from chat_proc.models.markdown_code import MAX_INLINE_CHARS, MAX_SHOWN_LATE_CHARS, CodeSplitter, Span, split_code
 
 
-def split(text: str, size: int) -> Sequence[Span]:
-    splitter = CodeSplitter()
+def split(text: str, size: int, limit: int = MAX_SHOWN_LATE_CHARS) -> Sequence[Span]:
+    splitter = CodeSplitter(limit)
     spans = [span for start in range(0, len(text), size) for span in splitter.feed(text[start : start + size])]
     return [*spans, *splitter.finish()]
 
@@ -87,11 +87,15 @@ LONG = ("`" * 70, "`" * 300, " " * 70, "x" * 130, "\n```" + "x" * 250, "\n```" +
 PARTS = st.one_of(st.text("`~ \n\r-x1.>", min_size=1, max_size=6), st.sampled_from(LONG))
 
 
-@given(st.lists(PARTS, max_size=12).map("".join), st.integers(1, 300))
-def test_spans_do_not_depend_on_the_pieces(text: str, size: int) -> None:
-    whole = split_code(text)
+@given(
+    st.lists(PARTS, max_size=12).map("".join),
+    st.integers(1, 300),
+    st.sampled_from([MAX_SHOWN_LATE_CHARS, MAX_INLINE_CHARS]),
+)
+def test_spans_do_not_depend_on_the_pieces(text: str, size: int, limit: int) -> None:
+    whole = split(text, max(1, len(text)), limit)
 
-    assert kinds(split(text, size)) == kinds(whole)
+    assert kinds(split(text, size, limit)) == kinds(whole)
     assert "".join(span.text for span in whole) == text
 
 

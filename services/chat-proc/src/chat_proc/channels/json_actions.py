@@ -3,7 +3,7 @@ they learned elsewhere, such as those of Hermes, LangChain and OpenAI."""
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from chat_proc.channels.actions import (
@@ -15,7 +15,7 @@ from chat_proc.channels.actions import (
     read_params,
     try_build_action,
 )
-from chat_proc.channels.prose import ANSWER_KEYS, has_own_markup
+from chat_proc.channels.prose import ANSWER_KEYS, OWN_MARKUP, has_own_markup
 from chat_proc.models.json_values import FENCE_START, JsonRefusal, as_object, read_objects
 from chat_proc.models.markdown_code import split_code
 from chat_proc.models.think_tags import drop_reasoning
@@ -35,7 +35,7 @@ _BEGINS_ACTION = re.compile(r"^[ \t]*+(?:<[\w:|-]{1,32}>\s*+)?\[?\{\s*+[\"}]", r
 _OPENS_FENCE = re.compile(rf"{FENCE_START}\s*\Z")
 _CLOSERS = re.compile(rf"(?>(?:[\s}}\]]|{_FENCE}|</[\w:]{{1,32}}>)*)\Z")
 """What may follow the last object of a reply."""
-_CONTINUES = re.compile(r"\s*+(?:<|\[?\s*+\{)")
+_CONTINUES = re.compile(rf"\s*+(?:</|{OWN_MARKUP.pattern}|\[?\s*+\{{)", re.IGNORECASE)
 """The beginning of a text that is no prose."""
 _BETWEEN = re.compile(rf"(?>(?:[\s,}}\]\[]|{_FENCE}[\w+.-]*+|</?[\w:|-]{{1,32}}>)*)")
 """What may be between two objects that belong together."""
@@ -78,9 +78,10 @@ def find_json_actions(text: str, names: Mapping[str, str]) -> tuple[Action | Act
     if in_prose:
         begin = _BEGINS_OBJECT.search(text)
         text = text[begin.start() :] if begin else ""
-    examples = deque[range]() if in_prose else deque(_find_examples(text))
+    read = list(read_objects(text))
+    examples = deque[range]() if in_prose else deque(_find_examples(text, read))
     found, refused, end = list[Mapping[str, object]](), list[ActionRefusal](), 0
-    for each in read_objects(text):
+    for each in read:
         if isinstance(each, JsonRefusal):
             refused.append(_refuse(each))
             break
@@ -120,8 +121,14 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
     return replace(action, tool_call=ToolCall(call.tool_id, params)), code
 
 
-def _find_examples(text: str) -> list[range]:
-    """Where a text has inline code, unless that is all of it, and fences that prose follows, but not the beginning."""
+def _find_examples(text: str, read: Iterable[tuple[Mapping[str, object], int] | JsonRefusal]) -> list[range]:
+    """Where a text has inline code, unless that is all of it, and fences that prose follows, but not the beginning.
+    Backticks inside of the objects that were `read` from it are no code."""
+    end = 0
+    for each in read:
+        if not isinstance(each, JsonRefusal):
+            begin, end = text.index("{", end), each[1]
+            text = f"{text[:begin]}{'{' * (end - begin)}{text[end:]}"
     spans, begin = split_code(text), len(text)
     examples: list[range] = []
     is_before_prose = False

@@ -132,8 +132,8 @@ class ChannelParser:
     The rules depend on the body of the open channel. Text outside of channels follows those of prose.
 
     - prose: an opening tag in inline code or in a code fence is text, unless that code is all of the text outside of
-      channels, or a fence begins that text, or only whitespace follows the fence. A closing tag is text only at the end
-      of inline code, and in a fence that is closed before other text.
+      channels, or a fence begins that text, or only whitespace follows the fence. A closing tag in code is text only if
+      the channel is closed once more.
     - code: a tag counts only at the start of a line. If there is none, the last closing tag inside a line counts.
     - json: a tag counts only outside a value, or at the start of a line if the value never becomes complete.
 
@@ -188,8 +188,12 @@ class ChannelParser:
             self._pass_text(self._tag_beginning)
         self._tag_beginning = ""
         self._is_over = True
-        if self._prose is not None and self._quote is not None:
-            self._settle_quote(self._quote, self._prose.finish())
+        if self._prose is not None and (quote := self._quote) is not None:
+            if cut and quote.kind is None:
+                # The end of inline code may be missing.
+                self._release_quote(quote)
+            else:
+                self._settle_quote(quote, self._prose.finish())
         while self._open is not None and self._open.possible_end is not None:
             self._end_at_possible_end(self._open.possible_end)
         if self._open is not None:
@@ -222,7 +226,7 @@ class ChannelParser:
         if (prose := self._prose) is not None and not self._is_over:
             spans = prose.read(before_tag=True)
             if self._quote is not None:
-                self._settle_quote(self._quote, spans, before_tag=True)
+                self._settle_quote(self._quote, spans)
                 return self._takes_after_quote(tag)
             if self._begins_quote(tag, prose):
                 return False
@@ -253,24 +257,25 @@ class ChannelParser:
 
     def _takes_after_quote(self, tag: Tag) -> bool:
         """Whether a tag counts behind one that may be an example. A tag behind the code shows that it is one. But one
-        that ends the channel around it shows that the code was never closed."""
+        that ends the channel around it shows that the code was never closed, or that an earlier closing tag was an
+        example."""
         if (prose := self._prose) is None or (quote := self._quote) is None:
             return self._takes(tag)
         if self._open is not None and tag.channel == self._open.channel:
             quote.own_depth += 1 if tag.opens else -1
-        if prose.in_code and quote.own_depth >= 0:
+        if quote.own_depth >= 0 and (prose.in_code or not quote.tag.opens):
             return False
         self._release_quote(quote)
         return self._takes(tag)
 
-    def _settle_quote(self, quote: "_Quote", spans: Iterable[Span], *, before_tag: bool = False) -> None:
+    def _settle_quote(self, quote: "_Quote", spans: Iterable[Span]) -> None:
         quote.read(spans)
         is_long = quote.chars > self._max_quoted_chars
-        is_over = self._is_over or (before_tag and quote.ends_before_tag) or (is_long and not quote.tag.opens)
+        is_over = self._is_over or (is_long and not quote.tag.opens)
         if quote.is_meant or (is_over and not quote.is_example):
             self._quote = None
             self._follow(quote.tag)
-            self._scan(quote.text_behind)
+            self._scan("".join(quote.held)[len(quote.tag.text) :])
         elif quote.is_example or is_long:
             self._release_quote(quote)
 
@@ -362,8 +367,8 @@ class _Prose:
 
     def __init__(self, *, is_outside: bool) -> None:
         self.is_blank = is_outside
-        """Whether nothing but blanks and fences was read outside of channels."""
-        self._code = CodeSplitter()
+        """Whether nothing but blanks, and the fence that the text ends in, was read outside of channels."""
+        self._code = CodeSplitter(MAX_INLINE_CHARS)
         self._unread: list[str] = []
 
     @property
@@ -411,7 +416,9 @@ class _Prose:
 
     def _note(self, spans: Sequence[Span]) -> Sequence[Span]:
         if self.is_blank:
-            self.is_blank = all(span.kind == "fence" or span.text.isspace() for span in spans)
+            is_blank = all(span.kind == "fence" or span.text.isspace() for span in spans)
+            has_ended = not self._code.in_fence and any(span.kind == "fence" for span in spans)
+            self.is_blank = is_blank and not has_ended
         return spans
 
 
@@ -425,37 +432,24 @@ class _Quote:
     chars_before: int
     """How many characters before the tag the next span begins."""
     begins_text: bool
-    """Whether nothing but blanks and fences is before that code, outside of channels."""
+    """Whether nothing but blanks is before that code, outside of channels."""
     own_depth: int
     """How many tags in it have opened the channel around it, without closing it."""
     goes_on: bool = False
     """Whether more than blanks follow the code."""
     held: list[str] = field(default_factory=list[str])
     chars: int = 0
-    ends_code: bool = False
-    """Whether inline code ends directly behind the tag."""
 
     @property
     def is_meant(self) -> bool:
-        """Whether the tag certainly counts. One that ends the channel around it is only an example at the end of inline
-        code, since the backticks around it may be no pair, or in a fence that is closed before other text."""
-        if not self.tag.opens:
-            return self.kind == "text" or (self.kind == "inline" and not self.ends_code)
+        """Whether the tag certainly counts."""
         return self.kind == "text" or (self.kind == "fence" and self.begins_text)
 
     @property
     def is_example(self) -> bool:
-        """Whether the tag is certainly text."""
-        return not self.is_meant and (self.goes_on or (self.kind == "inline" and not self.begins_text))
-
-    @property
-    def text_behind(self) -> str:
-        return "".join(self.held)[len(self.tag.text) :]
-
-    @property
-    def ends_before_tag(self) -> bool:
-        """Whether the tag counts if another one follows now: it ends a channel, and nothing is between them."""
-        return not self.tag.opens and (self.kind is None or not self.text_behind.strip())
+        """Whether the tag is certainly text. A closing tag is only if the channel around it is closed once more."""
+        goes_on = self.goes_on or (self.kind == "inline" and not self.begins_text)
+        return self.tag.opens and not self.is_meant and goes_on
 
     def read(self, spans: Iterable[Span]) -> None:
         """Read the next spans, up to that of the tag and behind it."""
@@ -465,8 +459,6 @@ class _Quote:
                 self.begins_text = self.begins_text and span.text.isspace()
             elif self.kind is None:
                 self.kind = span.kind
-                behind = span.text[self.chars_before + len(self.tag.text) :]
-                self.ends_code = span.kind == "inline" and not behind.strip("`")
             elif span.kind != "fence" and not span.text.isspace():
                 self.goes_on = True
 

@@ -21,13 +21,13 @@ SETTLED_CHARS = 16
 """This many characters that begin no markup, JSON or a fence of it are the beginning of an answer."""
 _FENCE = "```"
 _FENCE_START = re.compile(rf"{FENCE_START}\s*+")
-_OWN_MARKUP = re.compile(
+OWN_MARKUP = re.compile(
     r"</?(?:channel:|tool_calls?\b|function(?:_calls?\b|[=>]|\s++name\b)|invoke\b|think(?:ing)?\b"
     r"|action(?:>|\s++(?:name|type|tool)\b)|\|[a-z])",
     re.IGNORECASE,
 )
 """An answer that names a tag puts it into code. Operators such as `<|>`, and tags of other languages, are text."""
-_BEGINS_WITH_MARKUP = re.compile(rf"^[ \t]*+(?:{_OWN_MARKUP.pattern})", re.IGNORECASE | re.MULTILINE)
+_BEGINS_WITH_MARKUP = re.compile(rf"^[ \t]*+(?:{OWN_MARKUP.pattern})", re.IGNORECASE | re.MULTILINE)
 _CALL_KIND, _FINAL_KIND = ("|".join(sorted(kinds)).replace("_", "[_ ]") for kinds in (CALL_KINDS, FINAL_KINDS))
 _OWN_ACTION = re.compile(
     rf'\n[ \t]{{0,64}}+(?P<object>\{{\s*+(?:"action"\s*+:\s*+"(?:{_CALL_KIND}|{_FINAL_KIND})"'
@@ -79,7 +79,7 @@ def judge_beginning(text: str, settled_after: int) -> Literal["open", "settled",
 
 def may_have_own_form(text: str, kind: SpanKind) -> bool:
     """Whether a span contains our markup, or an action. Markup in code is text; an action in a fence may be meant."""
-    return _OWN_ACTION.search(text) is not None or (kind == "text" and _OWN_MARKUP.search(text) is not None)
+    return _OWN_ACTION.search(text) is not None or (kind == "text" and OWN_MARKUP.search(text) is not None)
 
 
 def count_settled_chars(text: str) -> int:
@@ -146,9 +146,9 @@ def _escape(found: re.Match[str]) -> str:
 
 def has_own_markup(text: str) -> bool:
     """Whether a text contains our markup, or that of other forms of calls, apart from examples in code."""
-    if _OWN_MARKUP.search(text) is None:
+    if OWN_MARKUP.search(text) is None:
         return False
-    return _OWN_MARKUP.search(_read_outside_code(split_code(text.strip()))) is not None
+    return OWN_MARKUP.search(_read_outside_code(split_code(text.strip()))) is not None
 
 
 def _read_outside_code(spans: Sequence[Span]) -> str:

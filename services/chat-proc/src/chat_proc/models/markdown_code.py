@@ -6,9 +6,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-MAX_INLINE_CHARS = 256
-"""Inline code that is longer is text: what follows a backtick is held back only so long. For the same reason, a line
-that opens or closes a fence is judged by its first characters only."""
+MAX_SHOWN_LATE_CHARS = 256
+"""What follows a backtick is held back only so long while an answer is shown: longer inline code counts as text until
+all of the answer is known. For the same reason, a line that opens or closes a fence is judged by its first
+characters."""
+MAX_INLINE_CHARS = 8_192
+"""Longer inline code is text."""
 _MAX_HEAD_CHARS = 64
 """A line opens a fence only if the backticks or tildes of the fence end within this many characters."""
 _HEAD_START = frozenset(" \t>`~-*+0123456789")
@@ -16,7 +19,7 @@ _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?"
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
 _MARK = re.compile("[`~]")
-_BACKTICKS = re.compile(f"`{{1,{MAX_INLINE_CHARS}}}")
+_BACKTICKS = re.compile(f"`{{1,{MAX_SHOWN_LATE_CHARS}}}")
 """A run that is even longer counts as several, so that its pieces do too."""
 
 SpanKind = Literal["text", "inline", "fence"]
@@ -37,9 +40,10 @@ class CodeSplitter:
     inline code.
     """
 
-    __slots__ = ("_at_line_start", "_fence", "_held")
+    __slots__ = ("_at_line_start", "_fence", "_held", "_max_inline_chars")
 
-    def __init__(self) -> None:
+    def __init__(self, max_inline_chars: int = MAX_SHOWN_LATE_CHARS) -> None:
+        self._max_inline_chars = max_inline_chars
         self._fence = ""
         self._held = ""
         self._at_line_start = True
@@ -108,7 +112,7 @@ class CodeSplitter:
             self._at_line_start = line[-1] == "\n"
 
     def _may_be_fence(self, line: str) -> bool:
-        if len(line) > MAX_INLINE_CHARS:
+        if len(line) > MAX_SHOWN_LATE_CHARS:
             return False
         if self._fence:
             return not line.strip(" \t\r>`~")
@@ -131,17 +135,17 @@ class CodeSplitter:
             yield from self._split_inline(line, is_whole=is_whole, ends_run=ends_run)
 
     def _closes_fence(self, line: str) -> bool:
-        closer = _CLOSER.fullmatch(line.rstrip("\n")) if len(line) <= MAX_INLINE_CHARS else None
+        closer = _CLOSER.fullmatch(line.rstrip("\n")) if len(line) <= MAX_SHOWN_LATE_CHARS else None
         return closer is not None and closer[1].startswith(self._fence)
 
     def _split_inline(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         runs = [run.span() for run in _BACKTICKS.finditer(line)]
         begin = position = 0
-        for (start, _), partner in zip(runs, _find_partners(runs), strict=True):
+        for (start, _), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
             if start < position:
                 continue
             may_grow = partner == len(line) and not ends_run
-            if not is_whole and len(line) <= start + MAX_INLINE_CHARS and (partner is None or may_grow):
+            if not is_whole and len(line) <= start + self._max_inline_chars and (partner is None or may_grow):
                 self._held = line[start:]
                 line = line[:start]
                 break
@@ -154,20 +158,20 @@ class CodeSplitter:
             yield Span(line[begin:], "text")
 
 
-def _find_partners(runs: Sequence[tuple[int, int]]) -> list[int | None]:
+def _find_partners(runs: Sequence[tuple[int, int]], max_chars: int) -> list[int | None]:
     """For each run of backticks, the end of the next of its length; None if that is too far away, or there is none."""
     next_ends: dict[int, int] = {}
     partners: list[int | None] = []
     for start, end in reversed(runs):
         partner = next_ends.get(end - start)
-        partners.append(partner if partner is not None and partner <= start + MAX_INLINE_CHARS else None)
+        partners.append(partner if partner is not None and partner <= start + max_chars else None)
         next_ends[end - start] = end
     return partners[::-1]
 
 
 def split_code(text: str) -> list[Span]:
     """The spans of a whole text; each fence is one."""
-    splitter = CodeSplitter()
+    splitter = CodeSplitter(MAX_INLINE_CHARS)
     spans = (*splitter.feed(text), *splitter.finish())
     runs = [list(run) for _, run in groupby(spans, attrgetter("kind"))]
     return [Span("".join(span.text for span in run), run[0].kind) for run in runs]
@@ -177,7 +181,7 @@ def _opened_fence(line: str) -> str:
     """The fence that this line opens, or nothing; a line such as ```` ```x``` ```` is inline code."""
     if "```" not in line and "~~~" not in line:
         return ""
-    found = _OPENER.match(line, 0, MAX_INLINE_CHARS)
+    found = _OPENER.match(line, 0, MAX_SHOWN_LATE_CHARS)
     if found is None or found.end() > _MAX_HEAD_CHARS:
         return ""
-    return "" if found[1][0] == "`" and "`" in line[found.end() : MAX_INLINE_CHARS] else found[1]
+    return "" if found[1][0] == "`" and "`" in line[found.end() : MAX_SHOWN_LATE_CHARS] else found[1]
