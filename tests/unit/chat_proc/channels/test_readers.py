@@ -133,6 +133,7 @@ def test_an_answer_that_can_go_on_is_cut_with_its_reply(codec: CodecName, text: 
         repeat("\n", before="<think>The answer is this."),
         repeat(" ", before='{"action": "final_answer", "answer": "The answer is this.'),
         repeat('{"action": "tool_call", "tool": "react.read", "args": {}}\n'),
+        repeat('{"a": 1}', before="<tool_call>"),
     ],
 )
 def test_a_reply_is_read_in_linear_time(codec: CodecName, build: Callable[[int], str]) -> None:

@@ -124,11 +124,13 @@ def take_program(action: Action, code_tools: frozenset[str]) -> tuple[Action, st
 def _find_examples(text: str, read: Iterable[tuple[Mapping[str, object], int] | JsonRefusal]) -> list[range]:
     """Where a text has inline code, unless that is all of it, and fences that prose follows, but not the beginning.
     Backticks inside of the objects that were `read` from it are no code."""
-    end = 0
+    parts, end = list[str](), 0
     for each in read:
         if not isinstance(each, JsonRefusal):
-            begin, end = text.index("{", end), each[1]
-            text = f"{text[:begin]}{'{' * (end - begin)}{text[end:]}"
+            begin = text.index("{", end)
+            parts += [text[end:begin], "{" * (each[1] - begin)]
+            end = each[1]
+    text = "".join((*parts, text[end:]))
     spans, begin = split_code(text), len(text)
     examples: list[range] = []
     is_before_prose = False
