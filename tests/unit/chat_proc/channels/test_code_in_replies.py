@@ -192,6 +192,8 @@ CHANNEL_CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id":
         "A call begins like this:\r\n```\r\n<channel:action>\r\n```\r\nThe tool then runs.",
         "- An answer:\n  ```\n  <channel:answer>It is 4.</channel:answer>\n  ```\n- That is all.",
         "An answer begins:\n```\n<channel:answer>\n```\nThat is all.",
+        f"- Like this: ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
+        f"Do this:\n- [ ] ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
         "Both:\n```\n<channel:answer>\n```\nand\n```\n<channel:thinking>a</channel:thinking>\n```\nend.",
     ],
 )
@@ -233,6 +235,22 @@ def test_a_channel_in_a_fence_that_nothing_follows_is_meant(reply: str) -> None:
 
         assert [action.tool_call.tool_id for action in decision.actions if action.tool_call] == ["react.read"]
         assert decision.fatal_problems == ()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"```\n<channel:thinking>t</channel:thinking>\n```\nWrite `{CHANNEL_CALL}</channel:action>` to read.",
+        f"<think>As in\n```\n</think>{CHANNEL_CALL}</channel:action>\n```\nSo.</think>\nThat is all.",
+        f"<think>As in `a </think>{CHANNEL_CALL}</channel:action>`.</think>\nThat is all.",
+    ],
+)
+def test_what_was_thought_before_does_not_make_an_example_count(codec: CodecName, reply: str) -> None:
+    for size in (1, 7, len(reply)):
+        _, decision = read(codec, cut(reply, size))
+
+        assert not any(action.tool_call for action in decision.actions) and decision.answer is not None
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -33,6 +33,11 @@ def kinds(spans: Sequence[Span]) -> list[tuple[str, str]]:
         "   ```\nx ```\n",
         "```\n" + " " * 260 + "```\n",
         "~~~ `info`\n",
+        "As in: ```xml\n",
+        "- Or `so`: ````xml\n```\n",
+        "- [ ] ```\n",
+        "* 1. - [x]  ~~~\n",
+        "• ```\n",
     ],
 )
 def test_text_after_an_opening_fence_is_code(text: str) -> None:
@@ -50,9 +55,12 @@ def test_text_after_an_opening_fence_is_code(text: str) -> None:
         "```inline```",
         "```a` b\n",
         "``\n",
-        "**bold** ```\n",
-        "1```\n",
+        "**bold** ``` is it\n",
+        "y = 2```\n",
+        "[ ] ```\n",
         " " * 70 + "```\n",
+        "As in: ```xml\nx\n```\n",
+        "1```\n",
         "```]`",
     ],
 )
@@ -84,7 +92,7 @@ def test_a_backtick_at_the_end_of_a_piece_may_be_part_of_a_longer_run() -> None:
 
 
 LONG = ("`" * 70, "`" * 300, " " * 70, "x" * 130, "\n```" + "x" * 250, "\n```" + " " * 250)
-PARTS = st.one_of(st.text("`~ \n\r-x1.>", min_size=1, max_size=6), st.sampled_from(LONG))
+PARTS = st.one_of(st.text("`~ \n\r-•[]x1.>", min_size=1, max_size=6), st.sampled_from((*LONG, "- [ ] ", "```x\n")))
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chat_proc.models.think_tags import ThinkTagReader, drop_reasoning
 from everturn.models.port import ReasoningDelta, TextDelta
 
-PARTS = ("<think>", "</think>", "<thinking>", "</THINKING>", "<b>", "<", "`", "It is", " ", "\n")
+PARTS = ("<think>", "</think>", "<thinking>", "</THINKING>", "<b>", "<", "`", "```", "It is", " ", "\n")
 
 
 def read(*texts: str) -> tuple[str, str]:
@@ -27,6 +27,11 @@ def read(*texts: str) -> tuple[str, str]:
         ("<think>Two and two.</think>\n\nIt is 4.", "Two and two.", "It is 4."),
         (" <Thinking>\nTwo and two.\n</Thinking>It is 4.", "Two and two.", "It is 4."),
         ("<think>It ends with `</think>`.</think>It is 4.", "It ends with `</think>`.", "It is 4."),
+        ("<think>In `x </think>`, it ends.</think>It is 4.", "In `x </think>`, it ends.", "It is 4."),
+        ("<think>So:\n```\n</think>\nx\n```\nY.</think>It is 4.", "So:\n```\n</think>\nx\n```\nY.", "It is 4."),
+        ("<think>So:\n```\nx\n</think>It is 4.", "So:\n```\nx", "It is 4."),
+        ("<think>So:\n```\nx\n</think>\n```\nIt is 4.", "So:\n```\nx", "```\nIt is 4."),
+        ("<think>A `b</think>It is 4.", "A `b", "It is 4."),
         ("<think>Two and", "Two and", ""),
         ("<think>Two</thi", "Two</thi", ""),
         ("It is <think>4</think>.", "", "It is <think>4</think>."),
@@ -57,6 +62,17 @@ def test_what_is_read_does_not_depend_on_the_pieces(text: str, size: int) -> Non
     assert read(*(text[at : at + size] for at in range(0, len(text), size))) == read(text)
 
 
+def test_a_closing_tag_in_code_holds_the_reply_back_for_a_limited_time() -> None:
+    reply = "It is 4. " * 2_000
+    reader = ThinkTagReader()
+    reader.feed("<think>So:\n```\nx\n</think>")
+
+    pieces = reader.feed(reply)
+
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == reply
+    assert read("<think>So:\n```\nx\n</think>", *reply, "</think>")[1] == reply + "</think>"
+
+
 @pytest.mark.parametrize("blanks", [1, 256, 257, 600])
 @pytest.mark.parametrize("text", ["@<think>Two.</think>It is 4.", "<think>Two.@</think>It is 4."])
 def test_many_blanks_do_not_depend_on_the_pieces_either(text: str, blanks: int) -> None:
@@ -74,6 +90,8 @@ def test_many_blanks_do_not_depend_on_the_pieces_either(text: str, blanks: int) 
         repeat(" ", before="<think>Two</think>"),
         repeat(" `", before="<think>Two"),
         repeat("<", before="<think>Two"),
+        repeat("</think>`", before="<think>Two `"),
+        repeat("</think>", before="<think>Two\n```\n"),
     ],
 )
 def test_thinking_is_read_in_linear_time(build: Callable[[int], str]) -> None:

@@ -150,6 +150,8 @@ class ChannelParser:
         self._is_over = False
         self._prose: _Prose | None = _Prose(is_outside=True)
         """None in channels of which the body is not prose."""
+        self._outside = self._prose
+        """The prose outside of channels. A fence that opens there can go on behind a channel."""
         self._quote: _Quote | None = None
         self._open: _OpenChannel | None = None
         self._instances: dict[str, int] = {}
@@ -274,6 +276,7 @@ class ChannelParser:
         is_over = self._is_over or (is_long and not quote.tag.opens)
         if quote.is_meant or (is_over and not quote.is_example):
             self._quote = None
+            self._outside = _Prose(is_outside=True)
             self._follow(quote.tag)
             self._scan("".join(quote.held)[len(quote.tag.text) :])
         elif quote.is_example or is_long:
@@ -285,8 +288,11 @@ class ChannelParser:
         self._add_text("".join(quote.held))
 
     def _follow(self, tag: Tag) -> None:
-        in_prose = not tag.opens or self._tags.bodies[tag.channel] == "prose"
-        self._prose = _Prose(is_outside=not tag.opens) if in_prose else None
+        if tag.opens:
+            self._prose = _Prose(is_outside=False) if self._tags.bodies[tag.channel] == "prose" else None
+        else:
+            self._outside = self._outside if self._outside.in_fence else _Prose(is_outside=True)
+            self._prose = self._outside
         if self._open is not None:
             self._release_held(self._open)
             self._close(complete=not tag.opens)

@@ -14,10 +14,14 @@ MAX_INLINE_CHARS = 8_192
 """Longer inline code is text."""
 _MAX_HEAD_CHARS = 64
 """A line opens a fence only if the backticks or tildes of the fence end within this many characters."""
-_HEAD_START = frozenset(" \t>`~-*+0123456789")
-_OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?")
-_OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
+_HEAD_START = frozenset(" \t>`~-*+•0123456789")
+_ITEMS = r"[ \t>]*+(?>(?:(?:[-*+•]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?)*)"
+"""Quotes, and list items in each other, also of tasks."""
+_OPENER_BEGINNING = re.compile(rf"{_ITEMS}(?:[-*+•]|\d{{1,9}}[.)]?|\[[ xX]?\]?|`+|~+)?")
+_OPENER = re.compile(rf"{_ITEMS}(`{{3,}}|~{{3,}})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
+_LATE_OPENER = re.compile(r"`{3,32}[\w+#.-]{1,32}[ \t\r]{0,32}\n")
+"""The end of a line that opens a fence behind other text, with the name of a language."""
 _MARK = re.compile("[`~]")
 _BACKTICKS = re.compile(f"`{{1,{MAX_SHOWN_LATE_CHARS}}}")
 """A run that is even longer counts as several, so that its pieces do too."""
@@ -36,8 +40,8 @@ class CodeSplitter:
     """Splits a text that arrives in pieces, by `feed` and then `finish`.
 
     Inline code ends on its line; a backtick without a partner is text. A fence that is not closed goes on to the end.
-    It can be in a list item or a quote. The beginning of a line that may be one of a fence is held back, and so is
-    inline code.
+    It can be in a list item or a quote, and open behind other text of its line. The beginning of a line that may be one
+    of a fence is held back, and so is inline code.
     """
 
     __slots__ = ("_at_line_start", "_fence", "_held", "_max_inline_chars")
@@ -141,7 +145,7 @@ class CodeSplitter:
     def _split_inline(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         runs = [run.span() for run in _BACKTICKS.finditer(line)]
         begin = position = 0
-        for (start, _), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
+        for (start, end), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
             if start < position:
                 continue
             may_grow = partner == len(line) and not ends_run
@@ -149,6 +153,11 @@ class CodeSplitter:
                 self._held = line[start:]
                 line = line[:start]
                 break
+            if partner is None and _LATE_OPENER.fullmatch(line, start):
+                self._fence = line[start:end]
+                yield Span(line[begin:start], "text")
+                yield Span(line[start:], "fence")
+                return
             if partner is not None:
                 if start > begin:
                     yield Span(line[begin:start], "text")

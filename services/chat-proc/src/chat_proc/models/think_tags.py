@@ -3,21 +3,19 @@
 this."""
 
 import re
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal
 
 from chat_proc.models.json_values import JsonDepth
-from chat_proc.models.markdown_code import split_code
+from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
 _BEGINS = ("<think>", "<thinking>")
 _ENDS = ("</think>", "</thinking>")
-_BEGIN = "<think(?:ing)?>"
-_END = "(?<!`)</think(?:ing)?>"
-"""A model that writes about the tag puts it into backticks."""
-_BEGIN_TAG = re.compile(_BEGIN, re.IGNORECASE)
-_END_TAG = re.compile(_END, re.IGNORECASE)
+_BEGIN_TAG = re.compile("<think(?:ing)?>", re.IGNORECASE)
+_END_TAG = re.compile("</think(?:ing)?>", re.IGNORECASE)
 _TAG = re.compile("<(?:(?P<opens>think(?:ing)?)|/think(?:ing)?)>", re.IGNORECASE)
 _MAX_HELD_BLANKS = 256
 """This many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
@@ -27,12 +25,13 @@ def drop_reasoning(text: str) -> str:
     """The text of a whole reply after what the model thought. The opening tag may be missing, since some templates
     write it. Then a closing tag at the very end is a stray one, and one inside a string or code is quoted."""
     begun = text.lstrip()
-    is_opened = _BEGIN_TAG.match(begun) is not None
-    end = _END_TAG.search(begun) if is_opened else _find_unquoted_end(begun)
-    if end is None:
-        return text
-    rest = begun[end.end() :].lstrip()
-    return rest if is_opened or rest else text
+    if opening := _BEGIN_TAG.match(begun):
+        thought = _Thought()
+        thought.read(begun[opening.end() :], is_last=True)
+        return text if thought.behind is None else thought.behind.lstrip()
+    end = _find_unquoted_end(begun)
+    rest = begun[end.end() :].lstrip() if end else ""
+    return rest or text
 
 
 def _find_unquoted_end(text: str) -> re.Match[str] | None:
@@ -57,58 +56,112 @@ def _ends_in_quote(text: str) -> bool:
     return depth.depth > 0
 
 
+class _Thought:
+    """What a model thought, read up to the tag that ends it: the first outside of code, or the first in code if none
+    outside follows within MAX_INLINE_CHARS."""
+
+    def __init__(self) -> None:
+        self.behind: str | None = None
+        """The text behind the end, once that is known."""
+        self._code = CodeSplitter()
+        self._tag_beginning = ""
+        self._waiting: list[str] = []
+        """The text from the first tag in code on."""
+        self._waiting_chars = 0
+
+    def read(self, text: str, *, is_last: bool = False) -> str:
+        """The part of what the model thought that the next text makes certain."""
+        text = self._tag_beginning + text
+        settled = len(text) if is_last else _count_settled(text)
+        self._tag_beginning = text[settled:]
+        spans = deque(self._code.feed(text[:settled]))
+        if is_last:
+            spans += self._code.finish()
+        thought: list[str] = []
+        while spans and self.behind is None:
+            thought.append(self._read_span(spans.popleft()))
+        if is_last and self.behind is None and self._waiting:
+            self._end_in_code()
+        if self.behind is not None:
+            spans += self._code.finish()
+            self.behind += "".join(span.text for span in spans) + self._tag_beginning
+        return "".join(thought)
+
+    def _read_span(self, span: Span) -> str:
+        tag = _END_TAG.search(span.text)
+        before = span.text[: tag.start()] if tag else span.text
+        if tag is not None and span.kind == "text" and self._waiting_chars + len(before) <= MAX_INLINE_CHARS:
+            self.behind = span.text[tag.end() :]
+            return "".join((*self._waiting, before))
+        if tag is None and not self._waiting:
+            return before
+        shown = "" if self._waiting else before
+        self._waiting.append(span.text[len(shown) :])
+        self._waiting_chars += len(span.text) - len(shown)
+        if self._waiting_chars > MAX_INLINE_CHARS:
+            self._end_in_code()
+        return shown
+
+    def _end_in_code(self) -> None:
+        waiting = "".join(self._waiting)
+        self.behind = waiting[waiting.index(">") + 1 :]
+
+
 class ThinkTagReader:
     """Reads the text of one reply, in order. Only the beginning of a reply can be thinking: a later tag is text."""
 
     def __init__(self) -> None:
         self._held = ""
-        """Text that may be a part of a tag, or blanks around what the model thought."""
+        """Text that may be a part of the opening tag, or blanks around what the model thought."""
         self._inside: Literal["beginning", "thinking", "after", "text"] = "beginning"
+        self._thought = _Thought()
         self._has_thought = False
 
     def feed(self, text: str) -> list[ModelPiece]:
         """The pieces that the next text adds."""
-        self._held += text
-        pieces: list[ModelPiece] = []
-        if self._inside == "beginning":
-            self._begin()
-        if self._inside == "thinking":
-            pieces += self._think()
-        if self._inside == "after":
-            self._held = self._held.lstrip()
-            self._inside = "text" if self._held else "after"
-        if self._inside == "text":
-            pieces += self.finish()
-        return pieces
+        return self._read(text, is_last=False)
 
     def finish(self) -> list[ModelPiece]:
-        """The piece that is still held back, if any."""
-        held, self._held = self._held, ""
-        if not held or self._inside == "after":
-            return []
-        return [ReasoningDelta(held) if self._inside == "thinking" else TextDelta(held)]
+        """The pieces that are still held back, if any."""
+        return self._read("", is_last=True)
 
-    def _begin(self) -> None:
-        """Find out whether the reply begins with a tag."""
-        begun = self._held.lstrip()
-        if len(self._held) - len(begun) > _MAX_HELD_BLANKS:
+    def _read(self, text: str, *, is_last: bool) -> list[ModelPiece]:
+        pieces: list[ModelPiece] = []
+        if self._inside == "beginning":
+            text = self._begin(self._held + text, is_last=is_last)
+        if self._inside == "thinking":
+            thought, text = self._think(text, is_last=is_last)
+            pieces += [ReasoningDelta(thought)] if thought else []
+        if self._inside == "after" and (text := text.lstrip()):
             self._inside = "text"
-        elif tag := _BEGIN_TAG.match(begun):
-            self._held, self._inside = begun[tag.end() :], "thinking"
-        elif not _begins_tag(begun, _BEGINS):
-            self._inside = "text"
+        return [*pieces, TextDelta(text)] if self._inside == "text" and text else pieces
 
-    def _think(self) -> list[ModelPiece]:
-        """What the model thought, without blanks around it and a possible part of the closing tag."""
+    def _begin(self, text: str, *, is_last: bool) -> str:
+        """Find out whether the reply begins with a tag; return what to read next."""
+        self._held = ""
+        begun = text.lstrip()
+        is_late = len(text) - len(begun) > _MAX_HELD_BLANKS
+        if (tag := _BEGIN_TAG.match(begun)) and not is_late:
+            self._inside = "thinking"
+            return begun[tag.end() :]
+        if (text and is_last) or is_late or not _begins_tag(begun, _BEGINS):
+            self._inside = "text"
+            return text
+        self._held = text
+        return ""
+
+    def _think(self, text: str, *, is_last: bool) -> tuple[str, str]:
+        """What the model thought, without blanks around it, and the text behind it."""
+        thought = self._held + self._thought.read(text, is_last=is_last)
         if not self._has_thought:
-            self._held = self._held.lstrip()
-        end = _END_TAG.search(self._held)
-        settled = end.start() if end else _count_settled(self._held)
-        shown = self._held[: max(len(self._held[:settled].rstrip()), settled - _MAX_HELD_BLANKS)]
-        self._held = self._held[end.end() if end else len(shown) :]
-        self._inside = "after" if end else "thinking"
+            thought = thought.lstrip()
+        is_over = self._thought.behind is not None
+        keeps_blanks = is_last and not is_over
+        shown = thought if keeps_blanks else thought[: max(len(thought.rstrip()), len(thought) - _MAX_HELD_BLANKS)]
+        self._held = "" if is_over else thought[len(shown) :]
+        self._inside = "after" if is_over else "thinking"
         self._has_thought = self._has_thought or bool(shown)
-        return [ReasoningDelta(shown)] if shown else []
+        return shown, self._thought.behind or ""
 
 
 def _begins_tag(text: str, tags: tuple[str, ...]) -> bool:
@@ -116,10 +169,9 @@ def _begins_tag(text: str, tags: tuple[str, ...]) -> bool:
 
 
 def _count_settled(thought: str) -> int:
-    """How many characters can't become part of the closing tag, or be the backtick before one."""
+    """How many characters can't become part of the closing tag."""
     last = thought.rfind("<")
-    settled = last if last >= 0 and _begins_tag(thought[last:], _ENDS) else len(thought)
-    return settled - thought.endswith("`", 0, settled)
+    return last if last >= 0 and _begins_tag(thought[last:], _ENDS) else len(thought)
 
 
 async def split_thinking(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGenerator[ModelPiece, None]:
