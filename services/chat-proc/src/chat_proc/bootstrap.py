@@ -384,8 +384,6 @@ def build_kits(
     model, fallback = models.model(DECISION), models.fallback
     traits = narrow_traits(model, fallback)
     reply_tokens = traits.limit_reply(settings.max_output_tokens)
-    if fallback is not None and isinstance(model, RetryingModel):
-        model = model.before_fallback()
     decisions = build_decision_limits(settings, catalog.specs)
     build_named = lru_cache(partial(build_codec, tools=catalog.specs, max_actions=decisions.max_actions))
 
@@ -408,10 +406,7 @@ def build_kits(
 
     def serve_by(kit: TurnKit, role: str) -> TurnKit:
         """The kit of steps that a plan gives to the model of this role."""
-        chosen = models.model(role)
-        if fallback is not None and isinstance(chosen, RetryingModel):
-            chosen = chosen.before_fallback()
-        served = replace(kit, model=chosen)
+        served = replace(kit, model=models.model(role))
         context = build_context(settings, served.traits, served.traits.limit_reply(settings.max_output_tokens))
         return replace(served, context=context)
 

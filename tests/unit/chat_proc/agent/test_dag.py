@@ -4,7 +4,9 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,7 +34,8 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.dag.step import StepRunner, StepStop
 from chat_proc.agent.generation import WaitingNotice
-from chat_proc.agent.kit import TurnLimits
+from chat_proc.agent.kit import Kits, TurnLimits
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel, RetryTiming
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import StaleFence
 from everturn.events.model import ChatApproval, ChatDelta, ChatPhase, ChatPlan, ChatRewind, ChatStep
@@ -396,6 +399,40 @@ async def test_done_leaves_the_other_steps_undone() -> None:
     await bench.work()
 
     assert sorted(results(bench)) == ["a", "e"]
+    await check_turn(bench)
+
+
+async def test_only_calls_that_can_fall_back_give_the_first_model_up_early() -> None:
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    down: Script = [Fail(ModelFailed("busy", retryable=True, kind="overloaded"))]
+    asked: list[str] = []
+
+    def reply(name: str, *scripts: Script) -> Callable[[str, str], Script]:
+        left = iter(scripts)
+        return lambda _step, _text: asked.append(name) or next(left, down)
+
+    bench = build(
+        planned=reply("plan", *[down] * 7, plan({"a": ""})),
+        of_step=reply("step"),
+        judged=reply("judgement", *[down] * 7, judge()),
+        answered=reply("synthesis"),
+        fallback=ScriptedModel([answer("Result of a."), "All is done."]),
+    )
+    worker = bench.hire()
+    timing = RetryTiming(clock=lambda: now_s, sleep=sleep, chance=lambda: 1.0)
+    model = RetryingModel(bench.model, limits=ModelRetryLimits(), timing=timing)
+    worker.change(kits=Kits(replace(worker.parts.kits.for_turn(None), model=model)))
+    await bench.say("Do all of it.")
+
+    await worker.work()
+
+    assert results(bench) == {"a": "ok"}
+    assert Counter(asked) == {"plan": 8, "step": 6, "judgement": 8, "synthesis": 6}
     await check_turn(bench)
 
 

@@ -38,6 +38,7 @@ from chat_proc.models.calls import (
     open_call,
 )
 from chat_proc.models.cards import price_usage
+from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
@@ -293,12 +294,14 @@ class Generator:
         model: LanguageModel | None = None,
         role: ModelRole = DECISION,
     ) -> None:
-        """Without a `model` the kit's deciding one is called."""
+        """Without a `model` the kit's deciding one is called. It is retried for less time if there is a fallback."""
         self._tracing = parts.tracing
         self._role: ModelRole = role
         self._failpoints = parts.failpoints
         self._retries = parts.model_retries
         first = model or kit.model
+        if kit.fallback is not None and isinstance(first, RetryingModel):
+            first = first.before_fallback()
         self._models = (first,) if kit.fallback is None else (first, kit.fallback)
         self._native = kit.native
         self._limits = kit.decisions
