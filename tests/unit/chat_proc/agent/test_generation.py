@@ -9,7 +9,7 @@ from turn_harness.replies import answer, call, cut_answer
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind
-from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
+from everturn.models.port import ContextLimitExceeded, FailureKind, ModelFailed, ModelTraits, ModelUsage
 from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
@@ -156,14 +156,16 @@ async def test_each_call_of_a_round_is_a_span_with_the_number_of_the_round() -> 
     assert good.attributes["gen_ai.usage.input_tokens"] == 100
 
 
-async def test_the_fallback_answers_after_a_rewind() -> None:
-    broken = [Say(cut_answer("Half of an answer")), Fail(ModelFailed("cut", retryable=True, partial=True))]
+@pytest.mark.parametrize(("kind", "tries"), [("cut_reply", 3), ("timeout", 2)])
+async def test_the_fallback_answers_after_a_rewind(kind: FailureKind, tries: int) -> None:
+    failure = ModelFailed("cut", retryable=True, partial=True, kind=kind)
+    broken = [Say(cut_answer("Half of an answer")), Fail(failure)]
     bench = Bench(broken, broken, broken, fallback=second(answer("Whole.")))
 
     await run(bench)
 
     assert bench.texts(CompletionBody) == ["Whole."]
-    assert [usage.model for _, usage in bench.platform.usage] == ["scripted"] * 3 + ["second"]
+    assert [usage.model for _, usage in bench.platform.usage] == ["scripted"] * tries + ["second"]
     assert any(isinstance(event.data, ChatRewind) for event in await bench.published())
     await check_conversation(bench)
 
