@@ -131,6 +131,10 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
             f"[models.endpoints.local]\nprotocol = 'openai'\n{URL}\nkey_env = 'MINE'",
             "models.endpoints.local.key_env: Name a variable in capital letters that ends in KEY",
         ),
+        (
+            f"[models.endpoints.local]\nprotocol = 'openai'\n{URL}\nfirst_token_timeout_s = 901",
+            "models.endpoints.local.first_token_timeout_s: Input should be less than or equal to 900",
+        ),
         (f"[models.endpoints.openai]\nprotocol = 'openai'\n{URL}", "An endpoint can't be named openai"),
         (f"[models.endpoints.'a:b']\nprotocol = 'openai'\n{URL}", "Name an endpoint with 1 to 40 characters of a-z"),
         ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Unknown key"),

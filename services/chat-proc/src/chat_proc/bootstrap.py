@@ -29,6 +29,7 @@ from chat_proc.models.providers import (
     build_provider_model,
     choose_roles,
     read_choice,
+    try_find_first_token_timeout_s,
 )
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import (
@@ -364,6 +365,8 @@ def build_model(
         model = build_scripted(choice.name)
     else:
         model = build_provider_model(choice, cards, environment, endpoints)
+        if limit_s := try_find_first_token_timeout_s(choice, environment, endpoints):
+            retries = replace(retries, first_token_timeout_s=limit_s)
     return RetryingModel(model, limits=retries)
 
 

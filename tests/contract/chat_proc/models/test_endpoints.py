@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import httpx2
 import pytest
 from helpers.provider import Answer, WireProvider, build_openai_events, run_provider
 
@@ -179,6 +180,35 @@ async def test_a_redirect_is_not_followed_but_named_to_the_operator(
         assert raised.value.provider_text == f"redirects to {other.url}/v1/x"
         assert (len(provider.received), len(provider.read)) == (1, 1)
         assert not (other.received or other.read)
+
+
+async def test_an_endpoint_that_sends_nothing_is_given_up_after_its_own_time(provider: WireProvider) -> None:
+    provider.answer_events(hang=True)
+    endpoint = {"protocol": "openai", "base_url": f"{provider.url}/v1", "first_token_timeout_s": 1}
+    models = await choose({"endpoints": {"local": endpoint}}, model="local:m")
+
+    with pytest.raises(ModelFailed, match=r"silent for 1 s\."):
+        await collect_pieces(models.model("decision"), build_request())
+
+
+@pytest.mark.parametrize("protocol", ["openai", "openai-responses", "anthropic"])
+async def test_no_sdk_ends_a_long_silence_before_the_endpoints_limit(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits_s: list[float] = []
+
+    async def refuse(_transport: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:
+        limits_s.append(request.extensions["timeout"]["read"])
+        return httpx2.Response(400)
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", refuse)
+    endpoint = {"protocol": protocol, "base_url": "http://model.test/v1", "first_token_timeout_s": 900}
+    models = await choose({"endpoints": {"local": endpoint}}, model="local:m")
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(models.model("decision"), build_request())
+
+    assert min(limits_s) >= 900
 
 
 async def test_roles_and_the_fallback_can_use_different_endpoints(provider: WireProvider) -> None:

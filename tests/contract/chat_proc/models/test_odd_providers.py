@@ -6,6 +6,7 @@ import json
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -24,9 +25,18 @@ from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
 from chat_proc.models.openai_responses import ResponsesModel
 from chat_proc.models.openai_responses import build_model as build_responses_model
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import ModelChoice
 from everturn.core.http_bodies import MAX_ERROR_BYTES
-from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta, ToolCallDelta
+from everturn.models.port import (
+    LanguageModel,
+    ModelFailed,
+    ModelRetry,
+    ModelTraits,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
 TRAITS = ModelTraits("m", 100_000, images=False, documents=False)
@@ -514,6 +524,52 @@ async def test_usage_and_text_soon_after_the_finish_reason_are_read(monkeypatch:
 
     assert join_text(pieces) == "Hello and more"
     assert pieces[-1].usage.input_tokens == 7  # type: ignore[union-attr]
+
+
+EMPTY = b'event: x\ndata: {"type": "x"}\n\n'
+HASTY = ModelRetryLimits(first_token_timeout_s=0.3, idle_timeout_s=0.3)
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
+async def test_a_server_that_shows_that_it_is_at_work_is_waited_for(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    async def send() -> AsyncIterator[bytes]:
+        for sign, events in (
+            (b": PROCESSING\n\n", build_events("Hel", 5, None)),
+            (EMPTY, build_events("lo", 5, "stop")),
+        ):
+            for _ in range(20):
+                yield sign
+                await asyncio.sleep(0.03)
+            yield build_stream(*events).content
+
+    body = NeverClosed([], send)
+    slow = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+    replies = iter([build_stream(*build_events("Hello", 5, "stop")), slow])
+    model = build(httpx2.MockTransport(lambda _: next(replies)))
+    await collect_pieces(model, build_request())  # the first request of an SDK takes longer
+
+    pieces = await collect_pieces(RetryingModel(model, limits=HASTY), build_request())
+
+    assert join_text(pieces) == "Hello"
+    assert not [piece for piece in pieces if isinstance(piece, ModelRetry)]
+
+
+@pytest.mark.parametrize(("go_on", "says"), [(send_comments, "took too long"), (stay_silent, r"silent for 0\.3 s")])
+async def test_a_server_that_never_begins_to_reply_is_given_up(
+    go_on: Callable[[], AsyncIterator[bytes]], says: str
+) -> None:
+    body = NeverClosed([], go_on)
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+    limits = replace(HASTY, reply_timeout_s=0.5, max_timeouts=1)
+    model = RetryingModel(build_openai(httpx2.MockTransport(lambda _: response)), limits=limits)
+
+    with pytest.raises(ModelFailed, match=says) as raised:
+        await collect_pieces(model, build_request())
+
+    assert (raised.value.kind, raised.value.partial) == ("timeout", False)
+    assert body.is_closed
 
 
 @pytest.mark.parametrize(("build", "events"), ENDED[:1])

@@ -3,7 +3,7 @@
 import pytest
 
 from chat_proc.models.endpoints import Endpoint
-from chat_proc.models.providers import PROVIDERS, BadModelSetting, choose_model
+from chat_proc.models.providers import PROVIDERS, BadModelSetting, choose_model, try_find_first_token_timeout_s
 from chat_proc.models.roles import ModelChoice
 
 
@@ -93,6 +93,32 @@ def test_a_model_of_an_endpoint_is_named_after_it() -> None:
 
     assert (local.provider, local.name, local.full_name) == ("local", "qwen3:8b", "local:qwen3:8b")
     assert (gateway.provider, gateway.name) == ("gateway", "claude-x")
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "limit_s"),
+    [
+        ("local:m", "", 600),
+        ("patient:m", "", 900),
+        ("openai:m", "OPENAI_BASE_URL", 600),
+        ("openai-responses:m", "OPENAI_BASE_URL", 600),
+        ("anthropic:m", "ANTHROPIC_BASE_URL", 600),
+        ("openai:m", "ANTHROPIC_BASE_URL", None),
+        ("azure:m", "OPENAI_BASE_URL", None),
+        ("bedrock:m", "ANTHROPIC_BEDROCK_BASE_URL", None),
+    ],
+)
+def test_a_server_that_the_operator_names_has_more_time_for_its_first_token(
+    name: str, variable: str, limit_s: float | None
+) -> None:
+    patient = Endpoint(protocol="openai", base_url="http://127.0.0.1:8000/v1", first_token_timeout_s=900)
+    provider, _, model = name.partition(":")
+
+    found = try_find_first_token_timeout_s(
+        ModelChoice(provider, model, "test"), {variable: "http://127.0.0.1:9"}, {**ENDPOINTS, "patient": patient}
+    )
+
+    assert found == limit_s
 
 
 @pytest.mark.parametrize("environment", [{}, {"GATEWAY_KEY": " "}])

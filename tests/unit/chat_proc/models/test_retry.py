@@ -167,6 +167,18 @@ async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime)
     assert fake_time.sleeps == [0.5, 1.0]
 
 
+async def test_a_timeout_after_other_failures_is_retried(fake_time: FakeTime) -> None:
+    silent = [Fail(ModelFailed("silent", retryable=True, kind="timeout"))]
+    model = ScriptedModel([fail(), silent, fail(), "hello"])
+
+    pieces = await collect_pieces(
+        RetryingModel(model, limits=ModelRetryLimits(), timing=fake_time.timing()), build_request()
+    )
+
+    assert join_text(pieces) == "hello"
+    assert [piece.max_attempts for piece in pieces if isinstance(piece, ModelRetry)] == [12, 3, 12]
+
+
 async def test_retry_after_is_waited_for(fake_time: FakeTime) -> None:
     model = ScriptedModel([fail(retry_after_s=7.0), "hello"])
 
@@ -225,7 +237,7 @@ async def test_a_request_that_is_too_long_goes_straight_to_the_caller(fake_time:
 
 async def test_a_silent_model_is_given_up_and_asked_again() -> None:
     model = ScriptedModel([[Pause(asyncio.Event())], "hello"])
-    retrying = RetryingModel(model, limits=ModelRetryLimits(first_piece_timeout_s=0.02, first_backoff_s=0.0))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(first_token_timeout_s=0.02, first_backoff_s=0.0))
 
     assert join_text(await collect_pieces(retrying, build_request())) == "hello"
     assert model.unfinished == 1

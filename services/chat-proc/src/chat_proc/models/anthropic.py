@@ -24,7 +24,7 @@ from anthropic import (
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
-from chat_proc.models.bounded_http import build_event_hooks
+from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
@@ -141,6 +141,7 @@ def _build_client(server: Server | None, *, max_bytes: int | None = None) -> Asy
         api_key=server and (server.api_key or "none"),
         base_url=server and server.base_url,
         max_retries=0,
+        timeout=TIMEOUT,
         http_client=DefaultAsyncHttpxClient(
             follow_redirects=False, event_hooks=build_event_hooks(server, max_bytes=max_bytes)
         ),

@@ -15,11 +15,13 @@ import httpx2
 
 from chat_proc.models.endpoints import Server
 from chat_proc.models.replies import try_build_error_object
-from chat_proc.models.streams import TimeSlice
+from chat_proc.models.streams import REPLY_TIMEOUT_S, TimeSlice, report_bytes
 from everturn.core import http_bodies
 from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed
 
+TIMEOUT = httpx2.Timeout(REPLY_TIMEOUT_S, connect=5.0)
+"""For the clients of the SDKs, whose own limit of 600 s is shorter than an endpoint's can be. `retry.py` has others."""
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Limit of one event of a stream, or of another successful reply: four times the limit of a whole ASCII reply."""
 MAX_ERROR_BYTES = 64 * 1024
@@ -82,6 +84,7 @@ def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable
 
 
 def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
+    pieces = _report_bytes(pieces)
     content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if content_type == "application/vnd.amazon.eventstream":
         return _check_frames(pieces)
@@ -90,6 +93,13 @@ def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
         pieces = _check_for_error(pieces, headers)
     # Servers also send events as another type.
     return _clean_events(pieces)
+
+
+async def _report_bytes(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    async with aclosing(pieces):
+        async for piece in pieces:
+            report_bytes.get()()
+            yield piece
 
 
 def _translate(error: UnreadableBody) -> ModelFailed:

@@ -4,13 +4,17 @@ configuration file)."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from chat_proc.models.streams import REPLY_TIMEOUT_S
 from everturn.core.logging import is_secret_name
 
+FIRST_TOKEN_TIMEOUT_S: Final = 600.0
+"""For servers that an operator names: one may have to load its model first, and then read a request of 24,000 tokens,
+at 40 to 400 tokens a second."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
@@ -31,6 +35,8 @@ class Endpoint(BaseModel):
     protocol: Literal["openai", "openai-responses", "anthropic"]
     base_url: str
     key_env: str | None = None
+    first_token_timeout_s: float = Field(default=FIRST_TOKEN_TIMEOUT_S, ge=1, le=REPLY_TIMEOUT_S)
+    """How long the server may send nothing before the first token of a reply."""
 
     @field_validator("base_url")
     @classmethod

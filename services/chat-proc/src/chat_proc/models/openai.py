@@ -31,7 +31,7 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJSONSchema
 
-from chat_proc.models.bounded_http import build_event_hooks
+from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import REFUSED_STATUS, Dialect
 from chat_proc.models.endpoints import Server
@@ -128,6 +128,7 @@ def build_client(server: Server | None, *, max_bytes: int | None = None) -> Asyn
         api_key=server and (server.api_key or "none"),
         base_url=server and server.base_url,
         max_retries=0,
+        timeout=TIMEOUT,
         http_client=DefaultAsyncHttpxClient(
             follow_redirects=False, event_hooks=build_event_hooks(server, max_bytes=max_bytes)
         ),

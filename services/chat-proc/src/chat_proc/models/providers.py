@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from chat_proc.models.cards import ModelCards
-from chat_proc.models.endpoints import Endpoint, Server
+from chat_proc.models.endpoints import FIRST_TOKEN_TIMEOUT_S, Endpoint, Server
 from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, RoleChoices
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelFailed
@@ -119,6 +119,8 @@ _OPENAI_KEYS: Final[Mapping[str, str]] = {
 _OPENAI_OPTIONS: Final[Mapping[str, str]] = {
     "OPENAI_BASE_URL": "Base URL of another server with an OpenAI-compatible API, such as http://localhost:11434/v1."
 }
+_OTHER_SERVERS: Final = frozenset({"OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"})
+"""The options that name a server of another kind than the provider's own."""
 PROVIDERS: Final[Mapping[str, Provider]] = {
     "anthropic": Provider(
         keys={
@@ -289,6 +291,16 @@ def build_provider_model(
     """The chosen model of a provider or endpoint. Raises BadConfig if its card can't be used."""
     provider, server = _find_server(choice, environment, endpoints)
     return provider.build(choice, cards, server)
+
+
+def try_find_first_token_timeout_s(
+    choice: ModelChoice, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
+) -> float | None:
+    """How long a server that the operator names may send nothing before the first token; None for a provider's own."""
+    if endpoint := endpoints.get(choice.provider):
+        return endpoint.first_token_timeout_s
+    named = [name for name in PROVIDERS[choice.provider].options if name in _OTHER_SERVERS]
+    return FIRST_TOKEN_TIMEOUT_S if any(environment.get(name, "").strip() for name in named) else None
 
 
 async def ask_context_lengths(

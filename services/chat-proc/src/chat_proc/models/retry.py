@@ -14,7 +14,7 @@ from itertools import groupby
 
 import structlog
 
-from chat_proc.models.streams import TimeSlice
+from chat_proc.models.streams import REPLY_TIMEOUT_S, TimeSlice, report_bytes
 from everturn.core.cancellation import discard_errors, end_tasks
 from everturn.models.port import (
     LanguageModel,
@@ -54,13 +54,16 @@ class ModelRetryLimits:
     counts from the first attempt; no attempt starts after it, whatever the provider requests.
     """
 
-    first_piece_timeout_s: float = 60.0
+    first_token_timeout_s: float = 60.0
+    """How long the server may send nothing before the first piece of a reply. Anything that it sends renews this time,
+    if only a comment. Servers of the operator have another limit: `providers.try_find_first_token_timeout_s`."""
     idle_timeout_s: float = 60.0
-    reply_timeout_s: float = 900.0
+    """The same after the first piece."""
+    reply_timeout_s: float = REPLY_TIMEOUT_S
     max_reply_chars: int = 1_000_000
     max_attempts: int = 12
     max_timeouts: int = 2
-    """Attempts that may time out in silence: each costs `first_piece_timeout_s`."""
+    """Attempts that may time out in silence: each costs `first_token_timeout_s`."""
     max_likely_permanent: int = 3
     """Attempts that may fail in a way that a wrong setting explains better (`ModelFailed.likely_permanent`)."""
     window_s: float = 60.0
@@ -182,20 +185,25 @@ class RetryingModel:
 
     async def _wait_for_pieces(self, attempt: "_Attempt") -> None:
         limits = self._limits
-        idle_s = limits.idle_timeout_s if attempt.has_yielded else limits.first_piece_timeout_s
+        idle_s = limits.idle_timeout_s if attempt.has_yielded else limits.first_token_timeout_s
         left_s = attempt.deadline_s - self._timing.clock()
         if left_s <= 0:
             # A provider that always has more is never waited for.
             raise ModelFailed("The reply took too long.", kind="timeout")
-        try:
-            async with asyncio.timeout(min(idle_s, left_s)):
-                await attempt.arrived.wait()
-        except TimeoutError as error:
-            raise ModelFailed(
-                "The reply took too long." if left_s <= idle_s else f"The model was silent for {idle_s:g} s.",
-                kind="timeout",
-                retryable=left_s > idle_s,
-            ) from error
+        began_s = asyncio.get_running_loop().time()
+        heard_s, ends_s = began_s, began_s + left_s
+        while True:
+            try:
+                async with asyncio.timeout_at(min(heard_s + idle_s, ends_s)):
+                    await attempt.arrived.wait()
+                break
+            except TimeoutError as error:
+                if ends_s <= heard_s + idle_s:
+                    raise ModelFailed("The reply took too long.", kind="timeout") from error
+                if attempt.heard_s <= heard_s:
+                    detail = f"The model was silent for {idle_s:g} s."
+                    raise ModelFailed(detail, kind="timeout", retryable=True) from error
+                heard_s = attempt.heard_s
         await attempt.gather()
 
 
@@ -216,6 +224,8 @@ class _Attempt:
         self._gather_until_s = 0.0
         self._ended = asyncio.Event()
         self.deadline_s = timing.clock() + limits.reply_timeout_s
+        self.heard_s = self._loop.time()
+        """When a part of the HTTP body arrived last."""
         self.arrived = asyncio.Event()
         """Set while pieces wait to be taken, and when the reply has ended."""
         self.has_yielded = False
@@ -226,7 +236,8 @@ class _Attempt:
         return self._ended.is_set() and not self._pieces
 
     async def read(self) -> None:
-        """Read the reply to its end. Raises ModelFailed."""
+        """Read the reply to its end, in a task of its own. Raises ModelFailed."""
+        report_bytes.set(self._note_bytes)
         try:
             finish = await self._read_texts()
             # Only once the model's generator is closed, because the caller cancels what is left when it has this.
@@ -234,6 +245,9 @@ class _Attempt:
         finally:
             self._ended.set()
             self.arrived.set()
+
+    def _note_bytes(self) -> None:
+        self.heard_s = self._loop.time()
 
     async def _read_texts(self) -> ReplyFinished:
         chars = 0

@@ -3,11 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import Final, TypeVar
 
 from everturn.core.cancellation import keep_cancellation
 from everturn.models.port import ModelFailed
 
+REPLY_TIMEOUT_S: Final = 900.0
+"""How long one reply may take."""
 MAX_HELD_S = 0.005
 """How long a task may hold the event loop, which runs the other turns of the worker and its heartbeat."""
 USAGE_WAIT_S = 2.0
@@ -17,6 +20,10 @@ CLOSE_WAIT_S = 0.1
 MAX_EMPTY_EVENTS = 100_000
 """Events in a row that may carry nothing. Some servers send an empty one for each hidden token, so this is more than
 the longest reply has tokens. An SDK reads so many in about 10 s."""
+
+report_bytes: ContextVar[Callable[[], None]] = ContextVar("report_bytes", default=lambda: None)
+"""Called in the task that reads a reply, whenever a part of its HTTP body arrives: the SDKs hide comments and events
+without content, by which a server shows that it is at work."""
 
 T = TypeVar("T")
 
