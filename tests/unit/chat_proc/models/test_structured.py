@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from helpers.recorded_spans import KeptTracing
 
 from chat_proc.models.calls import CallTracker
 from chat_proc.models.structured import (
+    MAX_READ_ON_LOOP_CHARS,
     TOOL_NAME,
     StructuredCallFailed,
     StructuredLimits,
@@ -117,6 +119,29 @@ async def test_a_plain_reply_is_searched_for_an_object_that_matches() -> None:
 
     assert (result.value, result.raw, result.level, result.calls) == (7, {"n": 7}, "plain", 1)
     assert describe(model.requests[0]) == "plain"
+
+
+class NotesThreads(dict[str, object]):
+    """A part of a schema that records which threads compare a value with it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.threads: set[threading.Thread] = set()
+
+    def items(self) -> Any:
+        self.threads.add(threading.current_thread())
+        return super().items()
+
+
+async def test_a_long_reply_is_not_compared_on_the_event_loop() -> None:
+    properties = NotesThreads({"n": {"type": "integer"}})
+    model = build_model(json.dumps({"n": 7, "more": "x" * MAX_READ_ON_LOOP_CHARS}))
+    tracker = CallTracker(model.traits, "summary")
+
+    result = await structured_call(model, MESSAGES, {"properties": properties}, parse_fn=read_n, tracker=tracker)
+
+    assert result.value == 7
+    assert properties.threads and threading.current_thread() not in properties.threads
 
 
 async def test_messages_without_a_system_text_get_one() -> None:
