@@ -27,10 +27,8 @@ from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import AttemptBody, BlockDraft, BlockType, CompletionBody, RawDecisionBody, chain_blocks
 from everturn.timeline.plans import PlanMoment, new_plan
 from everturn.timeline.progress import PENDING, fold_progress
-from everturn.turns.model import UsageEvent
 
 CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "t9")
-USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
 
 
 def texts(*said: tuple[str, int, str]) -> RoundTexts:
@@ -109,21 +107,21 @@ def test_clients_that_saw_what_the_blocks_hold_are_not_rewound() -> None:
     said = texts(("thinking", 0, "t"), ("notes", 0, "n"), ("answer", 0, "A"))
     drafts = [*draft_thinking(CONTEXT, said), *draft_answer(CONTEXT, said, GiveAnswer("A", "A"), 1)]
 
-    assert not write_round(drafts, said, USAGE).rewind
+    assert not write_round(drafts, said).rewind
 
 
 def test_clients_that_saw_more_than_the_blocks_hold_are_rewound() -> None:
     said = texts(("notes", 0, "n"))
 
-    assert write_round(draft_repair(CONTEXT, Repair("x", "y"), ""), said, USAGE).rewind
+    assert write_round(draft_repair(CONTEXT, Repair("x", "y"), ""), said).rewind
 
 
 def test_clients_that_saw_less_than_the_blocks_hold_are_rewound() -> None:
     params: dict[str, object] = {"path": "a.md", "channel": "canvas", "content": "whole"}
     drafts = draft_call(CONTEXT, texts(), use("react.write", params), CallId("call_1"))
 
-    assert write_round(drafts, texts(), USAGE).rewind
-    assert not write_round(drafts, texts(("canvas", 0, "whole")), USAGE).rewind
+    assert write_round(drafts, texts()).rewind
+    assert not write_round(drafts, texts(("canvas", 0, "whole"))).rewind
 
 
 def test_what_a_reply_does_is_drafted_in_the_order_in_which_it_was_written() -> None:
@@ -159,7 +157,7 @@ def test_clients_that_saw_the_texts_of_several_actions_are_not_rewound() -> None
 
     drafts = draft_work(CONTEXT, said, work, [CallId("c1"), CallId("c2"), CallId("c3")])
 
-    assert not write_round(drafts, said, USAGE).rewind
+    assert not write_round(drafts, said).rewind
 
 
 def test_a_pending_answer_becomes_the_completion() -> None:

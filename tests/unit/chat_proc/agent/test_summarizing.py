@@ -14,7 +14,16 @@ from everturn.core.failpoints import FailpointRaised, Failpoints
 from everturn.models.port import ModelFailed, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn_testing.long_conversations import play_conversation
-from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import (
+    SCRIPTED_TRAITS,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    Script,
+    ScriptedModel,
+    Think,
+)
 from everturn_testing.models.scripted_model import Cut as CutOff
 from everturn_testing.timeline import NOW, TimelineBuilder
 
@@ -124,7 +133,7 @@ async def test_without_a_model_rules_write_it() -> None:
     assert await written.write(CONVERSATION, history(CONVERSATION)) == build_summary(
         CONVERSATION, history(CONVERSATION)
     )
-    assert written.usage == []
+    assert written.usage == ()
 
 
 async def test_a_reply_without_end_is_read_up_to_a_limit() -> None:
@@ -155,7 +164,16 @@ async def test_a_failure_without_output_costs_nothing() -> None:
 
     await written.write(CONVERSATION, history(CONVERSATION))
 
-    assert written.usage == []
+    assert written.usage == ()
+
+
+@pytest.mark.parametrize("end", [Fail(ModelFailed("cut")), Pause(asyncio.Event())], ids=["fails", "hangs"])
+async def test_reasoning_is_paid_although_no_summary_follows(end: Fail | Pause) -> None:
+    written, _ = writer([Think("x" * 400), end], "No.", call_s=0.02)
+
+    await written.write(CONVERSATION, history(CONVERSATION))
+
+    assert [(usage.output_tokens, usage.estimated) for usage in written.usage] == [(100, True), (20, False)]
 
 
 async def test_the_failpoint_of_a_compaction_is_in_its_model_call() -> None:

@@ -1,4 +1,4 @@
-"""The attributes of the span of a model call, and which calls count as failed."""
+"""The attributes of the span of a model call, which calls count as failed, and what they cost."""
 
 import asyncio
 from dataclasses import replace
@@ -7,15 +7,19 @@ import pytest
 from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
 
-from chat_proc.models.calls import ModelRole, build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.calls import CallTracker, ModelRole, build_usage_event, describe_turn, describe_usage, open_call
 from everturn.models.port import (
     ContextLimitExceeded,
     ModelFailed,
+    ModelPiece,
     ModelRequest,
     ModelTraits,
     ModelUsage,
     PromptMessage,
+    ReasoningDelta,
+    TextDelta,
     TextPart,
+    ToolCallDelta,
 )
 
 TRAITS = ModelTraits("heron-1", 100_000, images=False, documents=False, provider="acme")
@@ -90,3 +94,31 @@ def test_an_incomplete_reply_is_a_failure_and_a_cancellation_is_not(
 
     assert count(role) == (ended + 1, failed + is_counted)
     assert tracing.spans[0].failed == type(error).__name__
+
+
+@pytest.mark.parametrize(
+    ("piece", "error", "output_tokens"),
+    [
+        (None, ModelFailed("down"), []),
+        (TextDelta("x" * 35), ModelFailed("cut"), [10]),
+        (ReasoningDelta("x" * 35), ModelFailed("cut"), [10]),
+        (ToolCallDelta(0, "x" * 31, "echo"), ModelFailed("cut"), [10]),
+        (None, TimeoutError(), [0]),
+        (None, asyncio.CancelledError(), [0]),
+    ],
+)
+def test_a_failed_call_costs_what_it_sent_and_one_that_we_ended_its_input(
+    piece: ModelPiece | None, error: BaseException, output_tokens: list[int]
+) -> None:
+    tracing = KeptTracing()
+    tracker = CallTracker(TRAITS, "summary", tracing=tracing)
+
+    with pytest.raises(type(error)), tracker.open_call(REQUEST) as call:
+        if piece is not None:
+            call.note(piece)
+        raise error
+
+    events = tracker.build_events()
+    assert [(event.input_tokens, event.output_tokens) for event in events] == [(6, each) for each in output_tokens]
+    assert all(event.estimated for event in events)
+    assert tracing.spans[0].attributes.get("everturn.usage.estimated", False) == bool(output_tokens)

@@ -47,6 +47,10 @@ class CharsPerToken:
         return -int(-chars // self.ratio)
 
 
+FIRST_RATIO = CharsPerToken()
+"""Of a model that has not answered yet."""
+
+
 def estimate_media_tokens(mime: str, size: int) -> int:
     """Rough tokens of an image or PDF of `size` bytes, from its kind and size alone."""
     if mime == "application/pdf":
@@ -66,9 +70,8 @@ def estimate_request(request: ModelRequest, ratio: CharsPerToken) -> int:
     return ratio.tokens_for(count_chars(request)) + count_media_tokens(request)
 
 
-def estimate_usage(request: ModelRequest, reply_chars: int) -> ModelUsage:
-    """The usage of a whole reply whose provider reported none, as some compatible servers do."""
-    ratio = CharsPerToken()
+def estimate_usage(request: ModelRequest, reply_chars: int, ratio: CharsPerToken = FIRST_RATIO) -> ModelUsage:
+    """The usage of a call whose provider reported none, because we ended it or as some compatible servers do."""
     return ModelUsage(estimate_request(request, ratio), ratio.tokens_for(reply_chars), estimated=True)
 
 
@@ -109,7 +112,7 @@ class LearnedRatios:
 
     def of(self, model: str) -> CharsPerToken:
         """The ratio learned so far; the default for a model that has not answered yet."""
-        return self._by_model.get(model, CharsPerToken())
+        return self._by_model.get(model, FIRST_RATIO)
 
     def learn(self, model: str, request: ModelRequest, usage: ModelUsage) -> None:
         """Learn from a call that the provider counted; our own estimates are ignored."""

@@ -76,7 +76,6 @@ class ClosingCall:
         sources = index_sources(turn.pool.rows)
         answer = await call_sized(len(generated.decision.raw), lambda: _find_answer(generated, sources))
         if generated.stopped and (is_blank(answer.text) or not has_last_resort):
-            turn.record_usage(generated.usage)
             turn.rewind()
             return None
         if is_blank(answer.text):
@@ -143,7 +142,7 @@ def _write(turn: LeasedTurn, context: RoundContext, generated: Generated, answer
     if answer is not None and answer.text:
         drafts += draft_answer(context, generated.texts, answer, turn.progress.completions + 1)
         drafts += draft_cut_notice(context, answer.cut_reason)
-    return write_round(drafts, generated.texts, generated.usage)
+    return write_round(drafts, generated.texts)
 
 
 def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:

@@ -18,8 +18,7 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
-from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
-from chat_proc.models.cards import price_usage
+from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.roles import SUMMARY
 from chat_proc.timeline.compaction.conditions import Shrunk, cover, shrink_by_rules
 from chat_proc.timeline.compaction.cut import (
@@ -47,13 +46,11 @@ from everturn.models.port import (
     LanguageModel,
     ModelFailed,
     ModelRequest,
-    ModelUsage,
     PromptMessage,
-    ReplyFinished,
     TextDelta,
     TextPart,
 )
-from everturn.models.tokens import estimate_request
+from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import BlockDraft, RangeSummaryBody
 from everturn.turns.model import UsageEvent
 
@@ -72,24 +69,9 @@ GROWTH_PERCENT = 2
 """Percentage of the context limit by which a request has to grow before a compaction without effect is retried."""
 
 
-@dataclass(slots=True)
-class _SummaryReply:
-    """One reply being received. It counts once it has ended successfully or is long enough."""
-
-    text: str = ""
-    usage: ModelUsage | None = None
-    counts: bool = False
-    has_failed: bool = False
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the call failed without any output."""
-        return self.has_failed and not self.text and self.usage is None
-
-
 class SummaryWriter:
-    """Writes the summaries of one compaction, by rules only if there is no model. `usage` is their cost, `turn` the
-    attributes that identify the turn in the spans of its model calls.
+    """Writes the summaries of one compaction, by rules only if there is no model. `turn` holds the attributes that
+    identify the turn in the spans of its model calls.
 
     A model gets two attempts, then rules follow, so that there always is a summary.
     """
@@ -104,19 +86,22 @@ class SummaryWriter:
         turn: Attributes | None = None,
     ) -> None:
         self._model = model
-        self._tracing = tracing
-        self._turn = turn or {}
+        self._tracker = None if model is None else CallTracker(model.traits, SUMMARY, tracing=tracing, turn=turn)
         self._failpoints = failpoints
         self._call_s = call_s
-        self.usage: list[UsageEvent] = []
+
+    @property
+    def usage(self) -> tuple[UsageEvent, ...]:
+        """What the model calls have cost so far, also those that failed or were cancelled."""
+        return () if self._tracker is None else self._tracker.build_events()
 
     async def write(self, snapshot: Snapshot, cut: Cut) -> Summary:
         """Return the model's first reply that is a summary; a summary by rules if there is none."""
-        if self._model is not None:
+        if self._model is not None and self._tracker is not None:
             context_tokens = self._model.traits.context_tokens
             request = await asyncio.to_thread(build_summary_request, snapshot, cut, context_tokens=context_tokens)
             for _ in range(MAX_SUMMARY_TRIES):
-                reply = await self._try_write(self._model, request, snapshot)
+                reply = await self._try_write(self._model, self._tracker, request, snapshot.ratio)
                 if reply is None:
                     continue
                 memory = await asyncio.to_thread(try_read_summary, snapshot, cut, reply)
@@ -124,56 +109,25 @@ class SummaryWriter:
                     return memory
         return await asyncio.to_thread(build_summary, snapshot, cut)
 
-    async def _try_write(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
-        """Return the reply, or None. Its cost is recorded even if it fails or is cancelled."""
-        reply = _SummaryReply()
+    async def _try_write(
+        self, model: LanguageModel, tracker: CallTracker, request: ModelRequest, ratio: CharsPerToken
+    ) -> str | None:
+        """Return a reply that has ended successfully or is long enough, otherwise None."""
+        text = ""
         try:
-            with open_call(self._tracing, model.traits, request, role=SUMMARY, turn=self._turn) as span:
-                try:
-                    await self._call_model(model, request, reply)
-                finally:
-                    if not reply.is_free:
-                        usage = reply.usage or _estimate_usage(model, request, reply, snapshot)
-                        self.usage.append(build_usage_event(model.traits.ledger_name, SUMMARY, usage))
-                        span.note(describe_usage(self.usage[-1]))
+            with tracker.open_call(request, ratio) as call:
+                self._failpoints.hit("turn.in_compaction")
+                async with asyncio.timeout(self._call_s), aclosing(model.generate(request)) as pieces:
+                    async for piece in pieces:
+                        call.note(piece)
+                        if isinstance(piece, TextDelta):
+                            text += piece.text
+                        if len(text) > MAX_REPLY_CHARS:
+                            return text
         except (ModelFailed, TimeoutError) as failure:
             _log.warning("Could not get a summary from the model", model=model.traits.ledger_name, why=str(failure))
-        return reply.text if reply.counts else None
-
-    async def _call_model(self, model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:
-        """Raises ModelFailed, TimeoutError."""
-        self._failpoints.hit("turn.in_compaction")
-        try:
-            async with asyncio.timeout(self._call_s):
-                await _read(model, request, reply)
-        except ModelFailed:
-            reply.has_failed = True
-            raise
-
-
-def _estimate_usage(
-    model: LanguageModel, request: ModelRequest, reply: _SummaryReply, snapshot: Snapshot
-) -> ModelUsage:
-    output = snapshot.tokens_of(reply.text)
-    usage = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-    return price_usage(usage, model.traits)
-
-
-async def _read(model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:
-    """Read a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
-    async with aclosing(model.generate(request)) as pieces:
-        async for piece in pieces:
-            match piece:
-                case TextDelta(text):
-                    reply.text += text
-                case ReplyFinished(reason, usage):
-                    reply.usage, reply.counts = usage, reason != "refusal"
-                    return
-                case _:
-                    """Reasoning is not part of the summary."""
-            if len(reply.text) > MAX_REPLY_CHARS:
-                reply.counts = True
-                return
+            return None
+        return text if call.finish is not None and call.finish.reason != "refusal" else None
 
 
 def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) -> ModelRequest:
@@ -368,7 +322,7 @@ class TurnCompaction:
             original_messages=saving.before_entries,
             kept_messages=saving.after_entries,
         )
-        return CommitContent(drafts=saving.drafts, usage=tuple(work.writer.usage), after=((completed, None),))
+        return CommitContent(drafts=saving.drafts, usage=work.writer.usage, after=((completed, None),))
 
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None

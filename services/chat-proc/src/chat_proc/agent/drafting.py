@@ -46,7 +46,6 @@ from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.progress import CALLS_NATIVELY, INTERRUPTED, PENDING, TurnProgress
 from everturn.timeline.turns import CutReason
-from everturn.turns.model import UsageEvent
 
 MAX_SENTENCES = 3
 """Maximum problems named in one notice; more would hide the first."""
@@ -402,10 +401,9 @@ def draft_plan_marks(context: RoundContext, plan: PlanSnapshot, marks: str, n: i
     ]
 
 
-def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> CommitContent:
-    """A model call's blocks and usage. If clients were shown texts that differ from the blocks, a rewind corrects
-    them."""
-    return CommitContent(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.raw)
+def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts) -> CommitContent:
+    """A model call's blocks. If clients were shown texts that differ from the blocks, a rewind corrects them."""
+    return CommitContent(drafts=tuple(drafts), rewind=_texts_of(drafts) != texts.raw)
 
 
 def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:

@@ -138,7 +138,6 @@ class TurnFinisher:
         cut = generated.decision.stopped_by
         is_usable = cut is None or cut in usable_cuts
         if generated.stopped or not is_usable or is_blank(generated.texts.text("answer")):
-            turn.record_usage(generated.usage)
             turn.rewind()
             return NotWritten.INTERRUPTED if generated.stopped else NotWritten.FAILED
         generated.texts.complete()
@@ -262,6 +261,6 @@ def _write(
     drafts.append(context.draft(BlockType.COMPLETION, ref, body, ts_first=ts_first))
     drafts += draft_cut_notice(context, answer.cut_reason)
     if generated is not None:
-        return write_round(drafts, generated.texts, generated.usage)
+        return write_round(drafts, generated.texts)
     # Clients have not seen a draft that becomes the answer.
     return CommitContent(drafts=tuple(drafts), rewind=pending.attempt.is_draft)

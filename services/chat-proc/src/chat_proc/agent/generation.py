@@ -29,15 +29,7 @@ from chat_proc.channels.pieces import (
     NotesText,
     ThinkingText,
 )
-from chat_proc.models.calls import (
-    ModelRole,
-    build_usage_event,
-    describe_reply,
-    describe_turn,
-    describe_usage,
-    open_call,
-)
-from chat_proc.models.cards import price_usage
+from chat_proc.models.calls import CallTracker, ModelRole, TrackedCall, describe_turn, estimate_call
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION
 from chat_proc.turn.leased import LeasedTurn
@@ -48,19 +40,16 @@ from everturn.events.turn_view import SHOWN_CHANNELS, WRITE_TOOL, format_of_path
 from everturn.events.views import TextFormat
 from everturn.models.port import (
     ContextLimitExceeded,
-    FinishReason,
     LanguageModel,
     ModelFailed,
     ModelPiece,
     ModelRequest,
     ModelRetry,
-    ModelUsage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
     ToolCallDelta,
 )
-from everturn.models.tokens import estimate_request
 from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)
@@ -277,7 +266,6 @@ class Generated:
     and `stopped` is False. `switched` means that the model made a native tool call under another codec."""
 
     decision: Decision
-    usage: UsageEvent
     texts: RoundTexts
     stopped: bool
     switched: bool = False
@@ -328,16 +316,20 @@ class Generator:
         its answer was shown, that part is returned. A `closing` reply is parsed leniently. With `hides_answer` clients
         don't see the answer of the reply.
 
-        The shown part of a reply that broke off is rewound, and its cost is recorded.
+        The shown part of a reply that broke off is rewound. The turn records what the calls cost in any case.
         """
         failures: list[ModelFailed] = []
         left_s = self._wall_time_s - turn.spent.leased_s
         # A little later than the limit, so that what comes next finds it reached.
         ends_at = asyncio.get_running_loop().time() + max(left_s, MIN_CLOSING_S if closing else 0.0) + 0.01
+        about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": round_number}
         for model in self._models:
             limits = self._closing_limits if closing else self._limits
             is_last = model is self._models[-1]
-            call = _Call(model, turn, request, codec, round_number, limits, closing, hides_answer, is_last, ends_at)
+            tracker = CallTracker(model.traits, self._role, tracing=self._tracing, turn=about)
+            call = _Call(
+                model, tracker, turn, request, codec, round_number, limits, closing, hides_answer, is_last, ends_at
+            )
             if failures:
                 turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
@@ -354,6 +346,9 @@ class Generator:
                     provider_text=failure.provider_text,
                 )
                 failures.append(failure)
+            finally:
+                for usage in tracker.build_events():
+                    turn.record_usage(usage)
         raise failures[0]
 
     async def _generate_with_retries(self, call: "_Call") -> Generated:
@@ -384,25 +379,15 @@ class Generator:
         raise AssertionError("the last try returns or raises")
 
     async def _build_partial(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
-        """The partial reply. Its usage was recorded when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(await reply.finish(interrupted=True), stopped_by="provider_error")
-        nothing = build_usage_event(call.model.traits.ledger_name, self._role, ModelUsage())
-        return Generated(decision, nothing, reply.texts, stopped=False, switched=reply.switched)
+        return Generated(decision, reply.texts, stopped=False, switched=reply.switched)
 
     async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
-        turn = call.turn
         self._failpoints.hit("turn.before_first_token")
-        about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
-        try:
-            with open_call(self._tracing, call.model.traits, call.request, role=self._role, turn=about) as span:
-                ran = await run_until(self._wait_for_stop(call), self._stream(call, reply))
-                span.note(describe_usage(self._usage(call, reply)))
-                span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
-        except ModelFailed:
-            if reply.chars:
-                turn.record_usage(self._usage(call, reply))
-            raise
+        ratio = self._ratios.of(call.model.traits.ledger_name)
+        with call.tracker.open_call(call.request, ratio) as reply.tracked:
+            ran = await run_until(self._wait_for_stop(call), self._stream(call, reply))
         is_late = isinstance(ran, Stopped) and ran.why
         decision = await reply.finish(interrupted=isinstance(ran, Stopped))
         if is_late:
@@ -410,7 +395,7 @@ class Generator:
         # Of a late reply only an answer is used, unless it is the closing one.
         is_used = is_late and (call.closing or bool(reply.texts.text("answer").strip()))
         stopped = isinstance(ran, Stopped) and not is_used
-        return Generated(decision, self._usage(call, reply), reply.texts, stopped, reply.switched)
+        return Generated(decision, reply.texts, stopped, reply.switched)
 
     async def _wait_for_stop(self, call: "_Call") -> bool:
         """Return when the reply has to end: False after a steer or a cancel, True if the time of the turn is over."""
@@ -425,10 +410,8 @@ class Generator:
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
-        traits = self._models[0].traits
-        tokens = estimate_request(request, self._ratios.of(traits.ledger_name))
-        usage = price_usage(ModelUsage(input_tokens=tokens, estimated=True), traits)
-        return build_usage_event(traits.ledger_name, self._role, usage)
+        traits = self.model.traits
+        return estimate_call(traits, self._role, request, self._ratios.of(traits.ledger_name))
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         with call.turn.activity.open_call("model call"), WaitingNotice(call.turn, call.round) as notice:
@@ -438,6 +421,7 @@ class Generator:
         async with aclosing(call.model.generate(call.request)) as pieces:
             async for piece in pieces:
                 notice.note(piece)
+                reply.tracked.note(piece)
                 match piece:
                     case TextDelta(text):
                         reply.take(text)
@@ -454,18 +438,7 @@ class Generator:
                     case ModelRetry():
                         """Reported by the notice."""
                     case ReplyFinished():
-                        reply.usage, reply.reason = piece.usage, piece.reason
-                        reply.response_model, reply.response_id = piece.response_model, piece.response_id
                         self._ratios.learn(call.model.traits.ledger_name, call.request, piece.usage)
-
-    def _usage(self, call: "_Call", reply: "_Reply") -> UsageEvent:
-        usage = reply.usage
-        if usage is None:
-            ratio = self._ratios.of(call.model.traits.ledger_name)
-            output = ratio.tokens_for(reply.chars)
-            usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
-            usage = price_usage(usage, call.model.traits)
-        return build_usage_event(call.model.traits.ledger_name, self._role, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +446,7 @@ class _Call:
     """The request and its model."""
 
     model: LanguageModel
+    tracker: CallTracker
     turn: LeasedTurn
     request: ModelRequest
     codec: Codec
@@ -499,11 +473,8 @@ class _Reply:
         self._written: dict[int, _Written] = {}
         self.texts = RoundTexts(turn.emit, call.round, turn.now, max_thinking_chars=call.limits.max_thinking_chars)
         self.switched = False
-        self.usage: ModelUsage | None = None
-        self.reason: FinishReason = "stop"
-        self.response_model: str | None = None
-        self.response_id: str | None = None
-        self.chars = 0
+        self.tracked: TrackedCall
+        """Set when the call begins."""
         self._notes: dict[int, int] = {}
         """Notes are numbered as they appear; an action without notes has no number."""
 
@@ -513,16 +484,13 @@ class _Reply:
         return self._reader.is_over
 
     def think(self, text: str) -> None:
-        self.chars += len(text)
         self.texts.say("thinking", REASONING_INSTANCE, text, marker="thinking", trim_start=True)
 
     def take(self, text: str) -> None:
-        self.chars += len(text)
         for piece in self._reader.feed(text):
             self._show(piece)
 
     def take_call(self, delta: ToolCallDelta) -> None:
-        self.chars += len(delta.arguments) + len(delta.name)
         if not isinstance(self._reader, NativeStream):
             if self._native is None or self._call.closing:
                 return
@@ -539,8 +507,9 @@ class _Reply:
         self.switched = True
 
     async def finish(self, *, interrupted: bool) -> Decision:
-        end = partial(self._reader.finish, self.reason, interrupted=interrupted)
-        pieces, decision = await call_sized(JUDGING_COST * self.chars, end)
+        reason = self.tracked.finish.reason if self.tracked.finish else "stop"
+        end = partial(self._reader.finish, reason, interrupted=interrupted)
+        pieces, decision = await call_sized(JUDGING_COST * self.tracked.chars, end)
         for piece in pieces:
             self._show(piece)
         if self.texts.has_cut_thinking:

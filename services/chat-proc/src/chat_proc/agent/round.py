@@ -152,7 +152,7 @@ class RoundRunner:
         """The end of a turn whose model declined: with the model's own text, or with a problem."""
         if text := read_usable_text(generated.decision.outside):
             return self._build_end(turn, context, generated, GiveAnswer(text, text, cut_reason=reason), ())
-        content = write_round(_draft_begin(turn, context, generated), generated.texts, generated.usage)
+        content = write_round(_draft_begin(turn, context, generated), generated.texts)
         return TurnEnd(None, build_refusal_problem(reason), content)
 
     def _build_end(
@@ -172,7 +172,7 @@ class RoundRunner:
             *answered,
             *draft_cut_notice(context, answer.cut_reason),
         ]
-        content = write_round(drafts, generated.texts, generated.usage)
+        content = write_round(drafts, generated.texts)
         return _end_with_answer(answer.cut_reason, replace(content, after=marks.after))
 
     async def _commit_work(self, turn: LeasedTurn, context: RoundContext, generated: Generated, work: Work) -> None:
@@ -181,9 +181,7 @@ class RoundRunner:
         marks = CommitContent() if changes_plan else self._mark_plan(turn, context, notes)
         call_ids = [self._next_call_id() for _ in work.calls]
         drafts = draft_work(context, generated.texts, work, call_ids)
-        content = write_round(
-            [*_draft_begin(turn, context, generated), *marks.drafts, *drafts], generated.texts, generated.usage
-        )
+        content = write_round([*_draft_begin(turn, context, generated), *marks.drafts, *drafts], generated.texts)
         questions = await self._gate.draft_questions(turn, _calls_of(drafts), context)
         effects = [
             effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
@@ -199,7 +197,7 @@ class RoundRunner:
         self, turn: LeasedTurn, context: RoundContext, generated: Generated, repair: Repair
     ) -> None:
         drafts = [*_draft_begin(turn, context, generated), *draft_repair(context, repair, generated.decision.raw)]
-        await turn.commit(write_round(drafts, generated.texts, generated.usage))
+        await turn.commit(write_round(drafts, generated.texts))
 
     async def _save_interrupted(self, turn: LeasedTurn, context: RoundContext, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer, a cancel or the time limit of the turn cut off. The next round
@@ -214,7 +212,7 @@ class RoundRunner:
             drafts += draft_attempt(context, generated.texts, generated.decision, "steered")
         elif begun := find_begun_action(generated.decision.raw):
             drafts.append(draft_interrupted(context, begun))
-        content = write_round(drafts, generated.texts, generated.usage)
+        content = write_round(drafts, generated.texts)
         # An answer of an open turn has no event of its own.
         content = replace(content, rewind=content.rewind or bool(shown and ends))
         await turn.commit(content)

@@ -21,7 +21,7 @@ from everturn.models.port import (
     TextDelta,
     ToolCallDelta,
 )
-from everturn.models.tokens import estimate_usage
+from everturn.models.tokens import FIRST_RATIO, CharsPerToken, estimate_usage
 from everturn.turns.model import UsageEvent
 
 ModelRole = Literal["decision", "planning", "selection", "summary", "synthesis", "title"]
@@ -104,6 +104,12 @@ def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
     )
 
 
+def estimate_call(traits: ModelTraits, role: ModelRole, request: ModelRequest, ratio: CharsPerToken) -> UsageEvent:
+    """The entry of a call that was lost with its worker: its input was paid, its output is unknown."""
+    usage = price_usage(estimate_usage(request, 0, ratio), traits)
+    return build_usage_event(traits.ledger_name, role, usage)
+
+
 def sum_usages(usages: Sequence[ModelUsage]) -> ModelUsage:
     """The sum, which is `estimated` if a part of it is, and whose cost is known if that of each part is."""
     return ModelUsage(
@@ -121,13 +127,19 @@ class TrackedCall:
     """One call of a CallTracker."""
 
     def __init__(
-        self, traits: ModelTraits, request: ModelRequest, note_piece: Callable[[ModelPiece], None] | None
+        self,
+        traits: ModelTraits,
+        request: ModelRequest,
+        ratio: CharsPerToken,
+        note_piece: Callable[[ModelPiece], None] | None,
     ) -> None:
         self._traits = traits
         self._request = request
+        self._ratio = ratio
         self._note_piece = note_piece
-        self._chars = 0
-        self._has_failed = False
+        self._is_charged = True
+        self.chars = 0
+        """Of texts, reasoning and calls so far."""
         self.finish: ReplyFinished | None = None
 
     def note(self, piece: ModelPiece) -> None:
@@ -136,9 +148,9 @@ class TrackedCall:
             self._note_piece(piece)
         match piece:
             case TextDelta(text) | ReasoningDelta(text):
-                self._chars += len(text)
+                self.chars += len(text)
             case ToolCallDelta():
-                self._chars += len(piece.name) + len(piece.arguments)
+                self.chars += len(piece.name) + len(piece.arguments)
             case ReplyFinished():
                 self.finish = piece
             case ModelRetry():
@@ -146,15 +158,15 @@ class TrackedCall:
 
     def note_failure(self) -> None:
         """Record that the provider failed. It then charges for what it sent, if anything."""
-        self._has_failed = True
+        self._is_charged = self.chars > 0
 
     def build_usage(self) -> ModelUsage | None:
         """The usage of the call so far, estimated if it has not ended; None if it failed without any output."""
         if self.finish is not None:
             return self.finish.usage
-        if self._has_failed and not self._chars:
+        if not self._is_charged:
             return None
-        return price_usage(estimate_usage(self._request, self._chars), self._traits)
+        return price_usage(estimate_usage(self._request, self.chars, self._ratio), self._traits)
 
 
 class CallTracker:
@@ -188,11 +200,12 @@ class CallTracker:
         return len(self._calls)
 
     @contextmanager
-    def open_call(self, request: ModelRequest) -> Generator[TrackedCall]:
-        """The call that sends `request`, from before it to the end of its reply, like the function `open_call`."""
+    def open_call(self, request: ModelRequest, ratio: CharsPerToken = FIRST_RATIO) -> Generator[TrackedCall]:
+        """The call that sends `request`, from before it to the end of its reply, like the function `open_call`. `ratio`
+        is for estimates of what it costs."""
         if self._note_request is not None:
             self._note_request(request)
-        call = TrackedCall(self._traits, request, self._note_piece)
+        call = TrackedCall(self._traits, request, ratio, self._note_piece)
         self._calls.append(call)
         with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:
             try:

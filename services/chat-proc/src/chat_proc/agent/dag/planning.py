@@ -10,14 +10,12 @@ from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.tool_selection import LOOP_TOOLS, render_entry
-from chat_proc.models.calls import build_usage_event
-from chat_proc.models.cards import price_usage
+from chat_proc.models.calls import estimate_call
 from chat_proc.models.roles import PLANNING
 from chat_proc.models.structured import StructuredLimits
 from chat_proc.turn.leased import LeasedTurn
 from everturn.events.model import ChatPhase
 from everturn.models.port import ModelRequest, PromptMessage
-from everturn.models.tokens import estimate_usage
 from everturn.timeline.blocks import Block, BlockType, PlannedStep, WorkflowBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.plans import MARKS, StepStatus
@@ -123,7 +121,7 @@ class Planner:
         """Usage of the next call, if it was lost with its worker: its input was paid, its output is unknown."""
         messages = _build_judge_request(turn, workflow) if workflow.is_planned else self._build_plan_request(turn)
         traits, request = self._kit.model.traits, ModelRequest(messages, PLAN_LIMITS.max_output_tokens)
-        return build_usage_event(traits.ledger_name, PLANNING, price_usage(estimate_usage(request, 0), traits))
+        return estimate_call(traits, PLANNING, request, self._kit.ratios.of(traits.ledger_name))
 
     def _build_plan_request(self, turn: LeasedTurn) -> tuple[PromptMessage, ...]:
         sections = {
