@@ -9,7 +9,17 @@ from turn_harness.replies import answer, call, cut_answer
 
 from chat_proc.agent.kit import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind
-from everturn.models.port import ContextLimitExceeded, FailureKind, ModelFailed, ModelTraits, ModelUsage
+from everturn.models.port import (
+    ContextLimitExceeded,
+    FailureKind,
+    ModelFailed,
+    ModelRequest,
+    ModelTraits,
+    ModelUsage,
+    PromptMessage,
+    TextPart,
+)
+from everturn.models.tokens import estimate_request
 from everturn.timeline.blocks import CompletionBody, NoticeBody, ThinkingBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
@@ -113,6 +123,21 @@ async def test_the_usage_of_a_stopped_reply_is_estimated() -> None:
     assert usage.input_tokens > 0
     assert usage.output_tokens > 0
     assert bench.texts(CompletionBody) == ["Half of it"]
+
+
+async def test_a_round_that_our_time_limit_ended_is_paid() -> None:
+    silent = ModelFailed("silent", kind="timeout")
+    silent.abandoned = True
+    bench = Bench([Fail(silent)], fallback=second(answer("From the second.")))
+    taught = ModelRequest((PromptMessage("user", (TextPart("x" * 2_000),)),), 1)
+    bench.ratios.learn("scripted", taught, ModelUsage(input_tokens=1_000))
+
+    await run(bench)
+
+    first, last = (usage for _, usage in bench.platform.usage)
+    tokens = estimate_request(bench.model.requests[0], bench.ratios.of("scripted"))
+    assert (first.model, first.input_tokens, first.output_tokens, first.estimated) == ("scripted", tokens, 0, True)
+    assert (last.model, last.estimated) == ("second", False)
 
 
 def second(*scripts: Script) -> ScriptedModel:

@@ -1,6 +1,7 @@
 """The attributes of the span of a model call, which calls count as failed, and what they cost."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
 
 from chat_proc.models.calls import CallTracker, ModelRole, build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from everturn.models.port import (
     ContextLimitExceeded,
     ModelFailed,
@@ -21,10 +23,13 @@ from everturn.models.port import (
     TextPart,
     ToolCallDelta,
 )
+from everturn_testing.models.scripted_model import Fail, Pause, Script, ScriptedModel
 
 TRAITS = ModelTraits("heron-1", 100_000, images=False, documents=False, provider="acme")
 REQUEST = ModelRequest((PromptMessage("user", (TextPart("A secret question."),)),), 500)
 TURN = describe_turn("conv_1", "turn_1")
+SILENT = [Pause(10)]
+BUSY = [Fail(ModelFailed("busy", retryable=True, kind="timeout"))]
 
 
 def count(kind: ModelRole) -> tuple[float, float]:
@@ -122,3 +127,29 @@ def test_a_failed_call_costs_what_it_sent_and_one_that_we_ended_its_input(
     assert [(event.input_tokens, event.output_tokens) for event in events] == [(6, each) for each in output_tokens]
     assert all(event.estimated for event in events)
     assert tracing.spans[0].attributes.get("everturn.usage.estimated", False) == bool(output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "tokens"),
+    [
+        ([SILENT, SILENT, "Hello."], [(6, 0, True), (6, 0, True), (100, 20, False)]),
+        ([SILENT, BUSY, "Hello."], [(6, 0, True), (100, 20, False)]),
+        ([SILENT, BUSY, SILENT], [(6, 0, True)] * 2),
+        ([BUSY, SILENT, BUSY], [(6, 0, True)]),
+    ],
+)
+async def test_each_attempt_that_our_time_limit_ended_costs_its_input(
+    scripts: list[Script], tokens: list[tuple[int, int, bool]]
+) -> None:
+    limits = ModelRetryLimits(first_token_timeout_s=0.1, first_backoff_s=0.0, max_timeouts=3)
+    model = RetryingModel(ScriptedModel(scripts), limits=limits)
+    tracing = KeptTracing()
+    tracker = CallTracker(model.traits, "summary", tracing=tracing)
+
+    with suppress(ModelFailed), tracker.open_call(REQUEST) as call:
+        async for piece in model.generate(REQUEST):
+            call.note(piece)
+
+    events = tracker.build_events()
+    assert [(event.input_tokens, event.output_tokens, event.estimated) for event in events] == tokens
+    assert tracing.spans[0].attributes["gen_ai.usage.input_tokens"] == sum(tokens_in for tokens_in, _, _ in tokens)

@@ -193,6 +193,8 @@ class ModelRetry:
     attempt: int
     max_attempts: int
     reason: str
+    abandoned: bool = False
+    """As in the failure of the call."""
 
 
 ModelPiece = TextDelta | ReasoningDelta | ToolCallDelta | ModelRetry | ReplyFinished
@@ -278,6 +280,8 @@ class ModelFailed(EverturnError):
     """How long the provider asked to wait."""
     partial: bool
     """The caller has already received pieces of this reply; only the caller can drop them and retry."""
+    abandoned: bool = False
+    """We ended the call at a time limit of ours: the provider worked on it and charges for it."""
 
     def __init__(
         self,

@@ -137,13 +137,14 @@ class TrackedCall:
         self._request = request
         self._ratio = ratio
         self._note_piece = note_piece
+        self._abandoned = 0
         self._is_charged = True
         self.chars = 0
         """Of texts, reasoning and calls so far."""
         self.finish: ReplyFinished | None = None
 
     def note(self, piece: ModelPiece) -> None:
-        """Count a piece of the reply."""
+        """Count a piece of the reply, or an attempt before it."""
         if self._note_piece is not None:
             self._note_piece(piece)
         match piece:
@@ -153,20 +154,24 @@ class TrackedCall:
                 self.chars += len(piece.name) + len(piece.arguments)
             case ReplyFinished():
                 self.finish = piece
-            case ModelRetry():
-                """It is not part of the reply."""
+            case ModelRetry(abandoned=abandoned):
+                self._abandoned += abandoned
 
-    def note_failure(self) -> None:
-        """Record that the provider failed. It then charges for what it sent, if anything."""
-        self._is_charged = self.chars > 0
+    def note_failure(self, failure: ModelFailed) -> None:
+        """A provider that failed charges for what it sent, if anything; one that we left charges in any case."""
+        self._is_charged = failure.abandoned or self.chars > 0
 
-    def build_usage(self) -> ModelUsage | None:
-        """The usage of the call so far, estimated if it has not ended; None if it failed without any output."""
+    def build_usages(self) -> list[ModelUsage]:
+        """The usage of each attempt so far that the provider charges for, estimated if it has not ended."""
+        usages = [self._estimate(0) for _ in range(self._abandoned)]
         if self.finish is not None:
-            return self.finish.usage
-        if not self._is_charged:
-            return None
-        return price_usage(estimate_usage(self._request, self.chars, self._ratio), self._traits)
+            usages.append(self.finish.usage)
+        elif self._is_charged:
+            usages.append(self._estimate(self.chars))
+        return usages
+
+    def _estimate(self, reply_chars: int) -> ModelUsage:
+        return price_usage(estimate_usage(self._request, reply_chars, self._ratio), self._traits)
 
 
 class CallTracker:
@@ -210,17 +215,17 @@ class CallTracker:
         with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:
             try:
                 yield call
-            except ModelFailed:
-                call.note_failure()
+            except ModelFailed as failure:
+                call.note_failure(failure)
                 raise
             finally:
                 if (finish := call.finish) is not None:
                     span.note(describe_reply(finish.reason, finish.response_model, finish.response_id))
-                if (usage := call.build_usage()) is not None:
-                    span.note(describe_usage(self._build_event(usage)))
+                if usages := call.build_usages():
+                    span.note(describe_usage(self._build_event(sum_usages(usages))))
 
     def build_events(self) -> tuple[UsageEvent, ...]:
-        """The ledger entries of all calls so far; a call that is still running is estimated."""
+        """The ledger entries of all calls so far, one for each attempt; a call that is still running is estimated."""
         return tuple(map(self._build_event, self._build_usages()))
 
     def sum_usage(self) -> ModelUsage:
@@ -228,7 +233,7 @@ class CallTracker:
         return sum_usages(self._build_usages())
 
     def _build_usages(self) -> list[ModelUsage]:
-        return [usage for call in self._calls if (usage := call.build_usage()) is not None]
+        return [usage for call in self._calls for usage in call.build_usages()]
 
     def _build_event(self, usage: ModelUsage) -> UsageEvent:
         return build_usage_event(self._traits.ledger_name, self._role, usage)

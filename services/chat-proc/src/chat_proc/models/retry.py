@@ -143,7 +143,7 @@ class RetryingModel:
                     error=str(failure),
                     provider_text=failure.provider_text,
                 )
-                again = ModelRetry(wait_s, attempt + 1, last_attempt, failure.kind)
+                again = ModelRetry(wait_s, attempt + 1, last_attempt, failure.kind, failure.abandoned)
             yield again
             await self._timing.sleep(again.wait_s)
 
@@ -177,7 +177,7 @@ class RetryingModel:
                     yield piece
             await reading
         except ModelFailed as failure:
-            failure.partial = attempt.has_yielded
+            failure.partial, failure.abandoned = attempt.has_yielded, not reading.done()
             raise
         finally:
             await end_tasks(reading)
