@@ -69,6 +69,25 @@ async def test_thinking_is_kept_up_to_the_same_limit_in_every_form(codec: CodecN
 
 
 @pytest.mark.parametrize("codec", CODECS)
+async def test_reasoning_is_for_people_and_in_no_later_request(codec: CodecName) -> None:
+    script = write_call(codec, "a")
+    called = [Say(script)] if isinstance(script, str) else list(script)
+    bench = Bench(
+        [Think("HIDDEN"), *called], answer_in(codec, "Done."), answer_in(codec, "Yes."), tools=[DemoTool()], codec=codec
+    )
+
+    for text in ("Echo a.", "Are you sure?"):
+        await bench.say(text)
+        await bench.work()
+
+    assert len(bench.model.requests) >= 3
+    assert "HIDDEN" not in repr(bench.model.requests)
+    assert "HIDDEN" in bench.texts(ThinkingBody)
+    assert "HIDDEN" in [text.text for text in bench.state().turns[0].texts]
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("codec", CODECS)
 async def test_a_turn_calls_a_tool_and_answers_under_each_codec(codec: CodecName) -> None:
     bench = Bench(write_call(codec, "a"), answer_in(codec, "It is a."), tools=[DemoTool()], codec=codec)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -141,6 +141,15 @@ class ThinkingBody(TextBody):
     """The model's thinking. `instance` distinguishes several thinking channels of one round."""
 
     instance: int = 0
+
+    @property
+    def is_reasoning(self) -> bool:
+        """Whether the provider sent it beside the reply. It is for people: no request contains it."""
+        return self.instance == REASONING_INSTANCE
+
+
+REASONING_INSTANCE: Final = 1000
+"""Reasoning that a provider reports separately is shown after all instances that a reply can open."""
 
 
 class NotesBody(TextBody):

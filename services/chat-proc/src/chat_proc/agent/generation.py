@@ -50,6 +50,7 @@ from everturn.models.port import (
     TextDelta,
     ToolCallDelta,
 )
+from everturn.timeline.blocks import REASONING_INSTANCE
 from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)
@@ -61,10 +62,6 @@ JUDGING_COST: Final = 32
 """How much longer it takes to judge a reply than to parse as much JSON, if it is full of code: 16 us a character."""
 MIN_CLOSING_S: Final = 120.0
 """How long a closing reply may take, even if the time of the turn is over."""
-
-REASONING_INSTANCE = 1000
-"""Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
-
 
 Emit = Callable[[AnyEvent, int | None], None]
 

@@ -27,6 +27,7 @@ from everturn.timeline.blocks import (
     SignalBody,
     SummaryBody,
     SystemMessageBody,
+    ThinkingBody,
     ToolCallBody,
     ToolResultBody,
     TurnHeaderBody,
@@ -47,14 +48,14 @@ _STABLE = frozenset({Form.FULL, Form.CARD, Form.ROW})
 def is_never_shown(block: Block) -> bool:
     """Whether the model doesn't see the block in any form. A pending answer is shown as the completion after it.
 
-    The calls of a program are reported in the result of its run.
+    The calls of a program are reported in the result of its run. Reasoning is not sent back to a provider.
     """
     match block.body:
         case AttemptBody(reason=reason):
             return reason == PENDING
         case ToolCallBody(parent=parent) | ToolResultBody(parent=parent):
             return parent is not None
-        case UnknownBody():
+        case ThinkingBody(is_reasoning=True) | UnknownBody():
             return True
         case _:
             return block.type.traits.shown is Shown.NEVER

@@ -1,7 +1,7 @@
 """What the summarizing model reads of a range."""
 
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
-from everturn.timeline.blocks import Block, BlockType, SummaryBody
+from everturn.timeline.blocks import REASONING_INSTANCE, Block, BlockType, SummaryBody, ThinkingBody
 from everturn_testing.long_conversations import STEPS, play_conversation
 from everturn_testing.timeline import TimelineBuilder, build_file
 
@@ -61,6 +61,19 @@ def test_a_hidden_block_is_shown_as_its_replacement() -> None:
 
     assert "RESULT [tc:turn_0.call_1.result] (hidden): It was noise." in text
     assert "long report" not in text
+
+
+def test_reasoning_of_a_provider_is_left_out() -> None:
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Go")
+    for instance, text in enumerate(("Aloud.", "Deep.")):
+        body = ThinkingBody(text=text, instance=instance * REASONING_INSTANCE)
+        timeline.add(BlockType.THINKING, f"ar:turn_1.round.1.thinking.{body.instance}", body)
+
+    text = render_transcript(timeline.blocks, shown, 10_000, tokens_of)
+
+    assert "THINKING [ar:turn_1.round.1.thinking.0]: Aloud." in text
+    assert "Deep." not in text
 
 
 def test_the_newest_working_summary_of_a_turn_counts() -> None:

@@ -21,6 +21,7 @@ from everturn.core.ids import ConversationId, PlanId, TurnId
 from everturn.core.refs import qualify_text
 from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import (
+    REASONING_INSTANCE,
     AnchorBody,
     BlockType,
     NotesBody,
@@ -28,6 +29,7 @@ from everturn.timeline.blocks import (
     PlanBody,
     StoredText,
     SummaryBody,
+    ThinkingBody,
     ToolResultBody,
 )
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
@@ -64,6 +66,8 @@ def play_turn(turn_id: str = "turn_1") -> TimelineBuilder:
     timeline = TimelineBuilder()
     timeline.start_turn(turn_id, "Hello", CSV)
     timeline.start_round()
+    reasoning = ThinkingBody(text="Deep.", instance=REASONING_INSTANCE)
+    timeline.add(BlockType.THINKING, f"ar:{turn_id}.round.1.thinking.{REASONING_INSTANCE}", reasoning)
     timeline.add(BlockType.NOTES, f"ar:{turn_id}.react.notes.call_1", NotesBody(text="working"))
     timeline.call("call_1", "react.write", {"content": "x" * 5000})
     timeline.result("call_1", "react.write", "written", OLD)
@@ -264,6 +268,7 @@ async def test_the_index_of_a_turn_is_built_from_what_is_at_hand_or_stored(
     assert isinstance(here, FoundText)
     assert here == stored
     assert "result=tc:turn_1.call_2.result" in here.text
+    assert "react.thinking" not in here.text
     assert isinstance(there, FoundText)
     assert there.text == qualify_text(here.text, "conv_2")
     assert "result=tc:conv_2.turn_1.call_2.result" in there.text

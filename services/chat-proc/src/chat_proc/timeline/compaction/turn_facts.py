@@ -109,7 +109,8 @@ def render_working_summaries(blocks: Iterable[Block], max_chars: int = SAMPLE_CH
 
 def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf) -> str:
     label = _LABELS.get(type(block.body))
-    if label is None or getattr(block.body, "parent", None) is not None:
+    is_reasoning = isinstance(block.body, ThinkingBody) and block.body.is_reasoning
+    if label is None or is_reasoning or getattr(block.body, "parent", None) is not None:
         return ""
     head = f"{label} [{escape_field(block.ref)}]"
     if replacement is not None:

@@ -1,7 +1,7 @@
 """Finds the target of a ref: in the loaded blocks, otherwise in storage, including the person's other conversations."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, ToolContext
@@ -13,7 +13,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import Ref, localize_ref, owner_of, parse_ref, qualify_ref, qualify_text
 from everturn.files.model import Artifact
 from everturn.files.ports import Artifacts
-from everturn.timeline.blocks import Block, BlockType, PlanBody, StoredText, ToolResultBody
+from everturn.timeline.blocks import Block, BlockType, PlanBody, StoredText, ThinkingBody, ToolResultBody
 from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
@@ -184,12 +184,12 @@ class Resolver:
     async def _build_index(self, named: Named, turn_id: TurnId) -> Found:
         if named.conversation_id is None and self._loaded.has_turn(turn_id):
             blocks = [block for block in self._context.blocks if block.turn_id == turn_id]
-            return FoundText(named.shown, render_turn_index(build_turn_index(turn_id, blocks)))
+            return FoundText(named.shown, _render_index(turn_id, blocks))
         owner = self._owner(named)
         blocks, more = await self._load_turn(owner, turn_id)
         if not blocks:
             return _NOTHING
-        text = render_turn_index(build_turn_index(turn_id, blocks, more=more))
+        text = _render_index(turn_id, blocks, more=more)
         return FoundText(named.shown, text if named.conversation_id is None else qualify_text(text, owner))
 
     async def _load_turn(self, owner: ConversationId, turn_id: TurnId) -> tuple[list[Block], bool]:
@@ -233,6 +233,12 @@ class Resolver:
         if named.conversation_id is not None:
             return FoundText(named.shown, qualify_text(text, named.conversation_id))
         return FoundText(named.shown, text, block)
+
+
+def _render_index(turn_id: TurnId, blocks: Iterable[Block], *, more: bool = False) -> str:
+    """The index as the model reads it: without reasoning."""
+    listed = (block for block in blocks if not (isinstance(block.body, ThinkingBody) and block.body.is_reasoning))
+    return render_turn_index(build_turn_index(turn_id, listed, more=more))
 
 
 class _LoadedBlocks:
