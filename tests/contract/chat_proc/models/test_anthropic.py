@@ -29,6 +29,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
     TextPart,
+    encode_media,
 )
 from everturn_testing.models.model_contract import (
     PARAMETERS,
@@ -151,9 +152,9 @@ async def test_the_request_carries_cache_points_images_and_documents(
     provider.answer_events(started(), said("ok"), stopped())
     messages = (
         PromptMessage("system", (TextPart("Be brief.", cache_point=True), TextPart(""))),
-        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", b"PNG", "a.png"))),
+        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", encode_media(b"PNG"), "a.png"))),
         PromptMessage("assistant", (TextPart("I see.", cache_point=True),)),
-        PromptMessage("user", (MediaPart("application/pdf", b"%PDF", "b.pdf"), TextPart("And this?"))),
+        PromptMessage("user", (MediaPart("application/pdf", encode_media(b"%PDF"), "b.pdf"), TextPart("And this?"))),
     )
 
     await collect_pieces(model, ModelRequest(messages, max_output_tokens=99))

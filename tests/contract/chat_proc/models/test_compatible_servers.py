@@ -24,6 +24,7 @@ from everturn.models.port import (
     ReasoningDelta,
     ReplyFinished,
     TextPart,
+    encode_media,
 )
 from everturn_testing.models.model_contract import (
     build_native_request,
@@ -394,7 +395,7 @@ async def test_a_form_that_does_not_help_is_not_kept(provider: WireProvider, mod
 
 async def test_texts_are_sent_as_one_and_pictures_as_data(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_events(*build_openai_events("ok"))
-    picture = MediaPart("image/png", b"PNG", "a.png")
+    picture = MediaPart("image/png", encode_media(b"PNG"), "a.png")
     texts = TextPart("One."), TextPart("Two.")
     system = PromptMessage("system", texts)
 

@@ -17,7 +17,15 @@ from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, choose_history
 from chat_proc.turn.titling import TitleCall
 from everturn.core.failpoints import Failpoints
-from everturn.models.port import MediaPart, ModelFailed, ModelRequest, PromptMessage, ReplyFinished, TextPart
+from everturn.models.port import (
+    MediaPart,
+    ModelFailed,
+    ModelRequest,
+    PromptMessage,
+    ReplyFinished,
+    TextPart,
+    encode_media,
+)
 from everturn.models.tokens import CharsPerToken
 from everturn_testing.long_conversations import play_conversation
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
@@ -38,7 +46,9 @@ OFFICIAL = {
 }
 """What the SDKs read for their providers; an endpoint gets none of it."""
 PRICE = {"input": 1.0, "output": 2.0}
-PICTURE = ModelRequest((PromptMessage("user", (MediaPart("image/png", b"PNG", "a.png"), TextPart("Look"))),), 9_000)
+PICTURE = ModelRequest(
+    (PromptMessage("user", (MediaPart("image/png", encode_media(b"PNG"), "a.png"), TextPart("Look"))),), 9_000
+)
 
 
 @pytest.fixture(autouse=True)

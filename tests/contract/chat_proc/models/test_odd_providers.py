@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
+from helpers.event_loop import watch_loop
 from helpers.provider import Answer, WireProvider
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -358,26 +358,15 @@ def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Bui
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join([packer.compress(b"x" * 2**20) for _ in range(256)]) + packer.flush()
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
-    longest_s = 0.0
 
-    async def watch() -> None:
-        nonlocal longest_s
-        before_s = time.process_time()
-        while True:
-            await asyncio.sleep(0)
-            now_s = time.process_time()
-            longest_s, before_s = max(longest_s, now_s - before_s), now_s
-
-    async def run() -> None:
-        watching = asyncio.create_task(watch())
+    async def run() -> float:
         transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=headers, stream=Endless(bomb)))
-        with pytest.raises(ModelFailed, match="without the end of an event"):
-            await collect_pieces(build(transport), build_request())
-        watching.cancel()
+        async with watch_loop() as watch:
+            with pytest.raises(ModelFailed, match="without the end of an event"):
+                await collect_pieces(build(transport), build_request())
+        return watch.longest_s
 
-    asyncio.run(run())
-
-    assert longest_s < 0.3  # some milliseconds on an idle machine; seconds where a chunk is unpacked at once
+    assert asyncio.run(run()) < 0.3  # some milliseconds on an idle machine; seconds where a chunk is unpacked at once
 
 
 @pytest.mark.parametrize("build", BUILDERS)

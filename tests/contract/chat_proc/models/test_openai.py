@@ -30,6 +30,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
     ToolCallDelta,
+    encode_media,
 )
 from everturn_testing.models.model_contract import (
     PARAMETERS,
@@ -141,9 +142,9 @@ async def test_the_request_carries_images_and_files(provider: WireProvider, mode
     provider.answer_events(said("ok"), STOPPED, DONE)
     messages = (
         PromptMessage("system", (TextPart("Be brief.", cache_point=True),)),
-        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", b"PNG", "a.png"))),
+        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", encode_media(b"PNG"), "a.png"))),
         PromptMessage("assistant", (TextPart("I see."),)),
-        PromptMessage("user", (MediaPart("application/pdf", b"%PDF", "b.pdf"),)),
+        PromptMessage("user", (MediaPart("application/pdf", encode_media(b"%PDF"), "b.pdf"),)),
     )
 
     await collect_pieces(model, ModelRequest(messages, max_output_tokens=99))

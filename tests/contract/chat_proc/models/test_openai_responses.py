@@ -29,6 +29,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
     ToolCallDelta,
+    encode_media,
 )
 from everturn_testing.models.model_contract import (
     PARAMETERS,
@@ -290,9 +291,9 @@ async def test_the_request_carries_images_and_documents_and_stores_nothing(
     provider.answer_events(CREATED, said("ok"), COMPLETED)
     messages = (
         PromptMessage("system", (TextPart("Be brief.", cache_point=True), TextPart(""))),
-        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", b"PNG", "a.png"))),
+        PromptMessage("user", (TextPart("Look:"), MediaPart("image/png", encode_media(b"PNG"), "a.png"))),
         PromptMessage("assistant", (TextPart("I see."), TextPart(""))),
-        PromptMessage("user", (MediaPart("application/pdf", b"%PDF", "b.pdf"),)),
+        PromptMessage("user", (MediaPart("application/pdf", encode_media(b"%PDF"), "b.pdf"),)),
         PromptMessage("user", (TextPart(""),)),
     )
 

@@ -24,6 +24,7 @@ from everturn.models.port import (
     ModelTraits,
     PromptMessage,
     TextPart,
+    encode_media,
 )
 from everturn_testing.models.model_contract import (
     build_forced_request,
@@ -34,7 +35,7 @@ from everturn_testing.models.model_contract import (
 )
 
 TRAITS = ModelTraits("m", 100_000, images=True, documents=True, abilities=frozenset({"reasoning"}))
-_MEDIA = tuple(MediaPart(mime, b"content", "a file") for mime in sorted(IMAGE_MIMES | {PDF_MIME}))
+_MEDIA = tuple(MediaPart(mime, encode_media(b"content"), "a file") for mime in sorted(IMAGE_MIMES | {PDF_MIME}))
 REQUESTS = {
     "text": build_request(),
     "text of an assistant": ModelRequest(

@@ -1,7 +1,12 @@
 """The images and PDFs of a turn: which are loaded, which are kept, and how long that may take."""
 
 import asyncio
+import os
+import time
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
+
+from helpers.event_loop import watch_loop
 
 from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import FILE_TIMEOUT_S, MAX_IMAGE_BYTES, MAX_MEDIA_PARTS, MAX_REQUEST_BYTES
@@ -9,6 +14,7 @@ from chat_proc.attachments.reader import TurnMedia
 from chat_proc.turn.leased import TurnActivity
 from chat_proc.worker.heartbeat import STALL_S
 from everturn.core.errors import Invalid
+from everturn.models.port import encode_media
 from everturn_testing.core import FixedClock
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import build_file
@@ -49,7 +55,7 @@ async def test_a_file_that_is_gone_is_left_out_and_not_tried_again() -> None:
     for _ in range(2):
         await media.load([gone, there])
 
-    assert dict(media.loaded) == {there.sha256: b"a"}
+    assert dict(media.loaded) == {there.sha256: encode_media(b"a")}
     assert objects.loads == [gone.object_key, there.object_key]
 
 
@@ -63,7 +69,7 @@ async def test_a_file_is_tried_again_when_the_store_answers_again() -> None:
     away = dict(media.loaded)
     await media.load([photo])
 
-    assert (away, dict(media.loaded)) == ({}, {photo.sha256: b"a"})
+    assert (away, dict(media.loaded)) == ({}, {photo.sha256: encode_media(b"a")})
 
 
 async def test_a_picture_that_can_not_be_decoded_is_tried_once() -> None:
@@ -102,7 +108,7 @@ async def test_a_file_without_room_is_not_loaded_and_a_later_smaller_one_is() ->
         await media.load([*files, small])
 
     assert objects.loads == [files[0].object_key, files[1].object_key, small.object_key]
-    assert sum(map(len, media.loaded.values())) <= MAX_REQUEST_BYTES
+    assert sum(file.size for file in media.loaded.values()) <= MAX_REQUEST_BYTES
 
 
 async def test_a_picture_that_is_too_large_after_shrinking_is_shrunk_once() -> None:
@@ -129,6 +135,31 @@ async def test_the_bytes_of_files_that_are_no_longer_wanted_are_released() -> No
     await media.load([new])
 
     assert list(media.loaded) == [new.sha256]
+
+
+class UncheckedObjects(CountedObjects):
+    """Loads without a hash of what it loads, which real stores compute in a thread."""
+
+    async def load(self, key: str, *, max_bytes: int) -> bytes:
+        return self.stored[key]
+
+
+async def test_large_files_are_encoded_beside_the_event_loop() -> None:
+    objects = UncheckedObjects()
+    files = [objects.add(f"{n}.pdf", os.urandom(9 * MB), mime=PDF) for n in range(2)]
+    media = open_media(objects)
+    began_s = time.thread_time()
+    for file in files:
+        b64encode(objects.stored[file.object_key])
+    work_s = time.thread_time() - began_s
+
+    async with watch_loop() as watch:
+        await media.load(files)
+
+    assert watch.longest_s < work_s / 4
+    assert [b64decode(file.base64) for file in media.loaded.values()] == [
+        objects.stored[file.object_key] for file in files
+    ]
 
 
 async def test_a_pdf_is_not_decoded() -> None:

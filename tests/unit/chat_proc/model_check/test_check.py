@@ -17,7 +17,7 @@ from chat_proc.model_check.report import CheckReport, clean, render_report
 from chat_proc.model_check.tasks import CATALOG, DOCUMENT, PROGRAM, RED_PNG, TASKS
 from chat_proc.models.roles import ModelChoice
 from chat_proc.settings import ModelSettings, OperatorConfig
-from everturn.models.port import CodecName, MediaPart, ModelFailed, TextPart, ToolCallPart, ToolResultPart
+from everturn.models.port import CodecName, MediaPart, ModelFailed, TextPart, ToolCallPart, ToolResultPart, encode_media
 from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
 
 CHOICE = ModelChoice("local", "m", "EVERTURN_MODEL=local:m")
@@ -230,7 +230,7 @@ def test_the_texts_to_copy_reach_the_model_unchanged(codec: CodecName) -> None:
     assert all("orders.find" in shown[n] or requests[n].tools for n in shown)
     assert "order_number" in shown[9] and "react.notice" in shown[9]
     [picture] = [part for message in requests[12].messages for part in message.parts if isinstance(part, MediaPart)]
-    assert picture.data == RED_PNG
+    assert picture.data == encode_media(RED_PNG)
 
 
 def test_a_result_is_arranged_as_the_codec_has_it() -> None:

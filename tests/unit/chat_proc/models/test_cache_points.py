@@ -1,7 +1,7 @@
 """A request carries at most four cache points: the first and the last ones."""
 
 from chat_proc.models.anthropic import keep_last_cache_points
-from everturn.models.port import MediaPart, PromptMessage, TextPart
+from everturn.models.port import MediaPart, PromptMessage, TextPart, encode_media
 
 
 def marked_texts(messages: tuple[PromptMessage, ...]) -> list[str]:
@@ -22,7 +22,7 @@ def test_of_more_points_the_first_and_the_last_three_stay() -> None:
 
 
 def test_an_empty_text_and_media_take_no_point() -> None:
-    media = MediaPart("image/png", b"", "a.png")
+    media = MediaPart("image/png", encode_media(b""), "a.png")
     parts = (TextPart("", cache_point=True), media, *(TextPart(str(n), cache_point=True) for n in range(4)))
 
     kept = keep_last_cache_points((PromptMessage("user", parts),))

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from chat_proc.attachments.media import describe_media
 from chat_proc.timeline.arrangement import append_tail, arrange_natively
 from chat_proc.timeline.view import PromptRenderer
-from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart, ToolCallPart, ToolResultPart
+from everturn.models.port import (
+    MediaPart,
+    ModelTraits,
+    PromptMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    encode_media,
+)
 from everturn.timeline.blocks import BlockType, HideBody, NoticeBody, RangeSummaryBody, SystemMessageBody
 from everturn_testing.timeline import TimelineBuilder, build_file
 
@@ -18,7 +26,7 @@ TRAITS = ModelTraits("m", 100_000, images=True, documents=False)
 def arrange(timeline: TimelineBuilder, *, cached: bool = False) -> tuple[PromptMessage, ...]:
     renderer = PromptRenderer(system_prompt="", traits=TRAITS)
     renderer.take(timeline.blocks)
-    renderer.attach({media.sha256: b"png" for media in renderer.wanted_media})
+    renderer.attach({media.sha256: encode_media(b"png") for media in renderer.wanted_media})
     points = frozenset(renderer.cache_points.indexes) if cached else frozenset[int]()
     return arrange_natively(
         renderer.rendered, renderer.view.turn_at, lambda tool_id: tool_id.replace(".", "__"), cache_at=points

@@ -10,7 +10,7 @@ from chat_proc.attachments.media import describe_media
 from chat_proc.attachments.policy import MAX_MEDIA_PARTS
 from chat_proc.timeline.view import BreakReason, PromptRenderer
 from everturn.files.model import ArtifactKind
-from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart
+from everturn.models.port import MediaData, MediaPart, ModelTraits, PromptMessage, TextPart, encode_media
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import (
     Block,
@@ -34,7 +34,7 @@ def renderer(traits: ModelTraits = SEEING) -> PromptRenderer:
 
 def render(
     blocks: Sequence[Block],
-    media: Mapping[str, bytes] | None = None,
+    media: Mapping[str, MediaData] | None = None,
     *,
     tail: Sequence[str] = ("[ANNOUNCE]",),
     traits: ModelTraits = SEEING,
@@ -47,7 +47,7 @@ def render(
 def flatten(messages: tuple[PromptMessage, ...]) -> list[bytes]:
     """All parts before ANNOUNCE; providers cache whole parts."""
     parts = [part for message in messages for part in message.parts][:-1]
-    return [part.text.encode() if isinstance(part, TextPart) else part.data for part in parts]
+    return [part.text.encode() if isinstance(part, TextPart) else part.data.base64 for part in parts]
 
 
 def digest(parts: Sequence[bytes]) -> str:
@@ -97,7 +97,7 @@ def play(steps: list[str]) -> list[Block]:
 )
 def test_a_request_is_a_prefix_of_the_next_one_until_a_break_is_declared(steps: list[str], dropped: set[int]) -> None:
     blocks, kept = play(steps), renderer()
-    media = {PHOTO.sha256: b"png"}
+    media = {PHOTO.sha256: encode_media(b"png")}
     before: list[bytes] = []
 
     for end in range(1, len(blocks) + 1):
@@ -163,9 +163,9 @@ def test_media_of_the_last_turn_follows_its_block() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", PHOTO)
 
-    parts = render(timeline.blocks, {PHOTO.sha256: b"png"})[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: encode_media(b"png")})[1].parts
 
-    assert parts[-2] == MediaPart(mime="image/png", data=b"png", name="photo.png")
+    assert parts[-2] == MediaPart(mime="image/png", data=encode_media(b"png"), name="photo.png")
     assert isinstance(parts[-3], TextPart)
     assert parts[-3].text.startswith("[user.attachment.meta ")
 
@@ -175,7 +175,7 @@ def test_media_of_earlier_turns_is_named_only() -> None:
     timeline.start_turn("turn_1", "Look", PHOTO)
     timeline.start_turn("turn_2", "And?")
 
-    parts = render(timeline.blocks, {PHOTO.sha256: b"png"})[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: encode_media(b"png")})[1].parts
 
     assert not any(isinstance(part, MediaPart) for part in parts)
 
@@ -184,7 +184,7 @@ def test_a_model_without_vision_gets_a_note() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", PHOTO)
 
-    parts = render(timeline.blocks, {PHOTO.sha256: b"png"}, traits=BLIND)[1].parts
+    parts = render(timeline.blocks, {PHOTO.sha256: encode_media(b"png")}, traits=BLIND)[1].parts
 
     assert not any(isinstance(part, MediaPart) for part in parts)
     assert isinstance(parts[-2], TextPart)
@@ -196,7 +196,8 @@ def test_media_beyond_the_caps_is_only_named() -> None:
     big = build_file("turn_1", "big.png", b"big", mime="image/png")
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", big, *photos)
-    media = {photo.sha256: photo.filename.encode() for photo in photos} | {big.sha256: bytes(6 * 1024 * 1024)}
+    media = {photo.sha256: encode_media(photo.filename.encode()) for photo in photos}
+    media[big.sha256] = encode_media(bytes(6 * 1024 * 1024))
 
     parts = render(timeline.blocks, media)[1].parts
 
@@ -215,7 +216,7 @@ def test_tokens_count_the_system_text_the_view_the_tail_and_media() -> None:
     timeline.start_turn("turn_1", "Look", PHOTO)
     kept = renderer()
     kept.take(timeline.blocks)
-    kept.render(["tail"], {PHOTO.sha256: b"png"})
+    kept.render(["tail"], {PHOTO.sha256: encode_media(b"png")})
 
     chars = len("You are helpful.") + kept.view.chars + len("tail")
 
@@ -227,12 +228,12 @@ def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
     timeline.start_turn("turn_1", "Look", PHOTO)
     kept = renderer()
     kept.take(timeline.blocks)
-    first = kept.render(["x"], {PHOTO.sha256: b"png"})[1].parts
+    first = kept.render(["x"], {PHOTO.sha256: encode_media(b"png")})[1].parts
 
     at = len(timeline.blocks)
     timeline.start_turn("turn_2", "And?")
     breaks = kept.take(timeline.blocks[at:])
-    second = kept.render(["x"], {PHOTO.sha256: b"png"})[1].parts
+    second = kept.render(["x"], {PHOTO.sha256: encode_media(b"png")})[1].parts
 
     assert sum(isinstance(part, MediaPart) for part in first) == 1
     assert sum(isinstance(part, MediaPart) for part in second) == 0
@@ -242,7 +243,7 @@ def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
 def test_a_produced_pdf_is_attached_only_if_it_was_read() -> None:
     report = build_file("turn_1", "report.pdf", b"pdf", mime="application/pdf", kind=ArtifactKind.OUTPUT)
     archive = build_file("turn_1", "data.zip", b"zip", mime="application/zip", kind=ArtifactKind.OUTPUT)
-    media = {report.sha256: b"pdf", archive.sha256: b"zip"}
+    media = {report.sha256: encode_media(b"pdf"), archive.sha256: encode_media(b"zip")}
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Write it", build_file("turn_1", "in.zip", b"zip", mime="application/zip"))
     timeline.result("call_1", "exec_tools.execute_code_python", "done", report, archive)
@@ -296,7 +297,7 @@ def test_a_picture_is_attached_once_it_can_be_loaded() -> None:
     timeline.start_turn("turn_1", "What is in this picture?", PHOTO)
     kept = renderer()
     kept.take(timeline.blocks)
-    media = {PHOTO.sha256: b"png"}
+    media = {PHOTO.sha256: encode_media(b"png")}
 
     away = kept.render(["[ANNOUNCE]"], {})[1].parts
     back = kept.render(["[ANNOUNCE]"], media)[1].parts
@@ -341,8 +342,8 @@ def test_an_earlier_file_that_arrives_late_displaces_a_later_one() -> None:
     kept = renderer()
     kept.take(timeline.blocks)
 
-    kept.render(["x"], {second.sha256: b"later"})
-    parts = kept.render(["x"], {first.sha256: b"earlier"})[1].parts
+    kept.render(["x"], {second.sha256: encode_media(b"later")})
+    parts = kept.render(["x"], {first.sha256: encode_media(b"earlier")})[1].parts
 
     assert [part.name for part in parts if isinstance(part, MediaPart)] == ["a"]
     assert sum(isinstance(part, TextPart) and part.text.endswith(UNSEEN) for part in parts) == 1

@@ -18,6 +18,7 @@ from everturn.models.port import (
     ToolCallPart,
     ToolDeclaration,
     ToolResultPart,
+    encode_media,
 )
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, HideBody, NotesBody
@@ -30,7 +31,7 @@ PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
 
 
 def record(renderer: PromptRenderer, *, ratio: float = 2.0) -> RequestRecord:
-    messages = renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: b"png"})
+    messages = renderer.render(["[SOURCES POOL]", "[ANNOUNCE]"], {PHOTO.sha256: encode_media(b"png")})
     return RequestRecord(
         request=ModelRequest(messages, 1000), items=tuple(renderer.rendered), turn_id="turn_1", round=2,
         model="m", sent_at=NOW, ratio=CharsPerToken(ratio), preamble=StoredPreamble(TurnId("turn_1"), "0" * 64),
@@ -110,7 +111,7 @@ def test_no_text_of_the_conversation_is_in_it() -> None:
 def record_native(timeline: TimelineBuilder) -> RequestRecord:
     renderer = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS)
     renderer.take(timeline.blocks)
-    renderer.attach({PHOTO.sha256: b"png"})
+    renderer.attach({PHOTO.sha256: encode_media(b"png")})
     arranged = arrange_natively(
         renderer.rendered, renderer.view.turn_at, lambda tool_id: tool_id.replace(".", "__"),
         cache_at=frozenset(renderer.cache_points.indexes),

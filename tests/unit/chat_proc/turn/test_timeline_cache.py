@@ -16,7 +16,7 @@ from chat_proc.turn.timeline_cache import CachedTimeline, Rendering, TimelineCac
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import TIMELINES
-from everturn.models.port import ModelPiece, ModelRequest, ModelTraits
+from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, encode_media
 from everturn.timeline.blocks import (
     GENESIS_HASH,
     Block,
@@ -99,7 +99,7 @@ async def test_a_timeline_expires() -> None:
 async def test_a_timeline_is_cached_without_the_bytes_of_its_images() -> None:
     renderer, blocks = PromptRenderer(system_prompt="You are helpful.", traits=TRAITS), build_blocks()
     renderer.take(blocks)
-    renderer.attach({media.sha256: b"png" for media in renderer.wanted_media})
+    renderer.attach({media.sha256: encode_media(b"png") for media in renderer.wanted_media})
     assert any(len(item.parts) > 1 for item in renderer.rendered)
 
     TimelineCache().put(FIRST, CachedTimeline("a", blocks, Rendering(renderer, Present())))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from everturn.models.port import MediaPart
+from everturn.models.port import MediaPart, encode_media
 from everturn.models.tokens import CharsPerToken, count_chars, count_media_tokens, estimate_request
 from everturn_testing.models.model_contract import PARAMETERS, build_json_request, build_native_request, build_request
 
@@ -31,7 +31,7 @@ def test_the_schema_of_the_reply_is_counted() -> None:
 def test_media_is_counted_beside_the_text() -> None:
     request = build_request("abcd", system="efg")
     system, user = request.messages
-    image = MediaPart("image/png", b"x" * 10, "a.png")
+    image = MediaPart("image/png", encode_media(b"x" * 10), "a.png")
     seen = replace(request, messages=(system, replace(user, parts=(*user.parts, image))))
 
     assert count_media_tokens(seen) == 1_600

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from everturn.models.port import MediaPart, ModelUsage
+from everturn.models.port import MediaPart, ModelUsage, encode_media
 from everturn.models.tokens import CharsPerToken, LearnedRatios
 from everturn_testing.models.model_contract import build_request
 
@@ -28,7 +28,7 @@ def test_what_was_estimated_teaches_nothing() -> None:
 def test_tokens_of_images_are_not_taken_for_text() -> None:
     request = build_request("x" * 7_000)
     system, user = request.messages
-    image = MediaPart("image/png", b"x", "a.png")
+    image = MediaPart("image/png", encode_media(b"x"), "a.png")
     request = replace(request, messages=(system, replace(user, parts=(*user.parts, image))))
     ratios = LearnedRatios()
 

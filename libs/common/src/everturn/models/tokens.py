@@ -61,8 +61,8 @@ def estimate_media_tokens(mime: str, size: int) -> int:
 def estimate_part(part: Part, ratio: CharsPerToken) -> int:
     """Estimated tokens of one part of a message."""
     if isinstance(part, MediaPart):
-        return estimate_media_tokens(part.mime, len(part.data))
-    return ratio.tokens_for(_count_part(part))
+        return estimate_media_tokens(part.mime, part.data.size)
+    return ratio.tokens_for(count_part(part))
 
 
 def estimate_request(request: ModelRequest, ratio: CharsPerToken) -> int:
@@ -78,19 +78,20 @@ def estimate_usage(request: ModelRequest, reply_chars: int, ratio: CharsPerToken
 def count_media_tokens(request: ModelRequest) -> int:
     """Estimated tokens of all images and PDFs."""
     parts = (part for message in request.messages for part in message.parts)
-    return sum(estimate_media_tokens(part.mime, len(part.data)) for part in parts if isinstance(part, MediaPart))
+    return sum(estimate_media_tokens(part.mime, part.data.size) for part in parts if isinstance(part, MediaPart))
 
 
 def count_chars(request: ModelRequest) -> int:
     """Characters of all texts, calls, results and declarations, and of the schema of the reply."""
-    parts = sum(_count_part(part) for message in request.messages for part in message.parts)
+    parts = sum(count_part(part) for message in request.messages for part in message.parts)
     schema = request.reply_form.schema if request.reply_form else None
     return (
         parts + sum(map(_count_declaration, request.tools)) + (0 if schema is None else len(json.dumps(dict(schema))))
     )
 
 
-def _count_part(part: Part) -> int:
+def count_part(part: Part) -> int:
+    """Characters of one part; none for an image or a PDF."""
     match part:
         case TextPart(text=text) | ToolResultPart(text=text):
             return len(text)

@@ -23,6 +23,7 @@ from everturn.models.port import (
     ToolCallPart,
     ToolDeclaration,
     ToolResultPart,
+    encode_media,
 )
 
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -172,7 +173,7 @@ class LanguageModelContract:
 
     @pytest.mark.parametrize("mime", sorted(IMAGE_MIMES | {PDF_MIME}))
     async def test_each_type_of_media_can_be_sent(self, model: LanguageModel, mime: str) -> None:
-        parts = (TextPart("What is this?"), MediaPart(mime, b"content", "file"))
+        parts = (TextPart("What is this?"), MediaPart(mime, encode_media(b"content"), "file"))
 
         pieces = await collect_pieces(model, ModelRequest((PromptMessage("user", parts),), max_output_tokens=512))
 

@@ -31,7 +31,7 @@ from everturn.core.threads import call_sized
 from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
-from everturn.models.port import ModelRequest, PromptMessage
+from everturn.models.port import MediaData, ModelRequest, PromptMessage
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, EventBody, FeedbackBody, SignalBody
 from everturn.timeline.inert import escape_line, make_inert
@@ -124,7 +124,7 @@ class AnnounceState:
 
 
 def arrange_request(
-    renderer: PromptRenderer, codec: Codec, tail: tuple[str, str], media: Mapping[str, bytes]
+    renderer: PromptRenderer, codec: Codec, tail: tuple[str, str], media: Mapping[str, MediaData]
 ) -> tuple[tuple[PromptMessage, ...], tuple[ShownItem, ...]]:
     """The messages of a request in the form of its codec, and what they show of the timeline. `media` are the loaded
     images and PDFs by sha256."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from chat_proc.attachments.policy import MAX_MEDIA_PARTS, MAX_REQUEST_BYTES, max_media_bytes
 from everturn.files.model import Artifact
-from everturn.models.port import IMAGE_MIMES, PDF_MIME, MediaPart, ModelTraits
+from everturn.models.port import IMAGE_MIMES, PDF_MIME, MediaData, MediaPart, ModelTraits
 from everturn.models.tokens import estimate_media_tokens
 
 
@@ -49,18 +49,18 @@ class MediaBudget:
 
     def __init__(self, attached: Sequence[MediaPart] = ()) -> None:
         self._parts_left = MAX_MEDIA_PARTS - len(attached)
-        self._bytes_left = MAX_REQUEST_BYTES - sum(len(part.data) for part in attached)
-        self.tokens = sum(estimate_media_tokens(part.mime, len(part.data)) for part in attached)
+        self._bytes_left = MAX_REQUEST_BYTES - sum(part.data.size for part in attached)
+        self.tokens = sum(estimate_media_tokens(part.mime, part.data.size) for part in attached)
 
     def has_room(self, mime: str, size: int) -> bool:
         """Whether a file of this type and size can be attached."""
         return self._parts_left > 0 and size <= min(max_media_bytes(mime), self._bytes_left)
 
-    def try_attach(self, item: AttachedMedia, data: bytes) -> MediaPart | None:
+    def try_attach(self, item: AttachedMedia, data: MediaData) -> MediaPart | None:
         """The part of the request; None if there is no room for it."""
-        if not self.has_room(item.mime, len(data)):
+        if not self.has_room(item.mime, data.size):
             return None
         self._parts_left -= 1
-        self._bytes_left -= len(data)
-        self.tokens += estimate_media_tokens(item.mime, len(data))
+        self._bytes_left -= data.size
+        self.tokens += estimate_media_tokens(item.mime, data.size)
         return MediaPart(mime=item.mime, data=data, name=item.name)

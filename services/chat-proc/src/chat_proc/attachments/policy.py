@@ -9,9 +9,9 @@
    both with `load_excerpt`.
 3. Images and PDFs of the newest turn are attached to each of its requests, if the model can see them: `block_media`
    (`timeline/artifacts.py`) finds them in the blocks, `PromptRenderer` (`timeline/view.py`) names them in
-   `wanted_media`, `TurnMedia` (`attachments/reader.py`) loads those that fit one request and shrinks large images
-   (`attachments/fitting.py`), and `PromptRenderer.render` attaches them behind their blocks. `react.read` attaches a
-   file of an earlier turn in the same way.
+   `wanted_media`, `TurnMedia` (`attachments/reader.py`) loads those that fit one request, shrinks large images
+   (`attachments/fitting.py`) and encodes all of them once, and `PromptRenderer.render` attaches them behind their
+   blocks. `react.read` attaches a file of an earlier turn in the same way.
 4. What exceeds a limit is only named. A cut preview says how long the text is, or that the file is longer if only its
    beginning was read. The text of a block says that the request doesn't show its file, and `react.read` says that a
    program can open it. Its guide (`tools/context/read.md`) says so beforehand.

@@ -27,9 +27,10 @@ from chat_proc.attachments.policy import (
     is_text,
 )
 from everturn.core.errors import EverturnError, Unavailable
+from everturn.core.threads import call_sized
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
-from everturn.models.port import IMAGE_MIMES
+from everturn.models.port import IMAGE_MIMES, MediaData, encode_media
 from everturn.timeline.blocks import AttachmentTextBody
 
 _log = structlog.get_logger(__name__)
@@ -98,7 +99,7 @@ class AttachmentReader:
 
 
 class TurnMedia:
-    """The images and PDFs of one turn: keeps the bytes of those that its next request attaches.
+    """The images and PDFs of one turn: keeps those that its next request attaches, as requests need them.
 
     `fit` shrinks a large image; it raises Invalid if that is impossible. `note_progress` is called after each file,
     because many large ones take minutes.
@@ -118,14 +119,14 @@ class TurnMedia:
         self._note_progress = note_progress
         self._file_timeout_s = file_timeout_s
         self._request_timeout_s = request_timeout_s
-        self._loaded: dict[str, bytes] = {}
+        self._loaded: dict[str, MediaData] = {}
         self._sizes: dict[str, int] = {}
         """Of the files that were loaded once, as they are attached."""
         self._unreadable: set[str] = set()
 
     @property
-    def loaded(self) -> Mapping[str, bytes]:
-        """The bytes by sha256: at most as many as MediaBudget allows one request."""
+    def loaded(self) -> Mapping[str, MediaData]:
+        """By the sha256 of the stored files: at most as many as MediaBudget allows one request."""
         return self._loaded
 
     async def load(self, wanted: Sequence[AttachedMedia]) -> None:
@@ -133,7 +134,7 @@ class TurnMedia:
 
         A file that can't be loaded or shrunk in time is left out, and the next request tries it again.
         """
-        budget, kept = MediaBudget(), dict[str, bytes]()
+        budget, kept = MediaBudget(), dict[str, MediaData]()
         give_up_at_s = asyncio.get_running_loop().time() + self._request_timeout_s
         for item in wanted:
             data = self._loaded.get(item.sha256) or kept.get(item.sha256)
@@ -148,7 +149,7 @@ class TurnMedia:
         stored = min(item.size, MAX_IMAGE_BYTES) if item.mime in IMAGE_MIMES else item.size
         return self._sizes.get(item.sha256, stored)
 
-    async def _try_load(self, item: AttachedMedia, give_up_at_s: float) -> bytes | None:
+    async def _try_load(self, item: AttachedMedia, give_up_at_s: float) -> MediaData | None:
         left_s = min(self._file_timeout_s, give_up_at_s - asyncio.get_running_loop().time())
         if item.sha256 in self._unreadable or left_s <= 0:
             return None
@@ -156,6 +157,7 @@ class TurnMedia:
             async with asyncio.timeout(left_s):
                 data = await self._objects.load(item.object_key, max_bytes=MAX_LOADED_BYTES)
                 data = await self._fit(data) if item.mime in IMAGE_MIMES else data
+                encoded = await call_sized(len(data), lambda: encode_media(data))
         except (EverturnError, TimeoutError) as error:
             if not isinstance(error, Unavailable | TimeoutError):
                 self._unreadable.add(item.sha256)
@@ -165,5 +167,5 @@ class TurnMedia:
             return None
         finally:
             self._note_progress()
-        self._sizes[item.sha256] = len(data)
-        return data
+        self._sizes[item.sha256] = encoded.size
+        return encoded

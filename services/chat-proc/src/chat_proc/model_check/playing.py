@@ -1,7 +1,6 @@
 """Runs the tasks of a check against a model, one after another, and measures its replies."""
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -36,6 +35,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
     ToolCallDelta,
+    encode_media,
 )
 from everturn.timeline.blocks import GENESIS_HASH, chain_blocks
 
@@ -214,7 +214,8 @@ def build_request(codec: Codec, task: Task, traits: ModelTraits) -> ModelRequest
     blocks = chain_blocks(task.draft_turn(codec.name), next_seq=1, last_hash=GENESIS_HASH)
     renderer = PromptRenderer(system_prompt=codec.system_prompt, traits=traits)
     renderer.take(blocks)
-    media = {hashlib.sha256(task.image).hexdigest(): task.image} if task.image else {}
+    picture = encode_media(task.image)
+    media = {picture.sha256: picture} if task.image else {}
     announce = build_announce(
         AnnounceState(
             turn_id=TURN,

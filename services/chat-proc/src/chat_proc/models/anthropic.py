@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import cast
+from urllib.parse import quote
 
 import anthropic.types as sdk
 import httpx2
@@ -17,13 +17,15 @@ from anthropic import (
     APIConnectionError,
     APIStatusError,
     AsyncAnthropic,
+    AsyncStream,
     DefaultAsyncHttpxClient,
-    omit,
     transform_schema,
 )
+from anthropic._constants import ANTHROPIC_API_VERSION
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
+from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
@@ -68,6 +70,7 @@ MAX_CACHE_POINTS = 4
 MAX_LISTED = 1_000
 """Models on one page of the API's list, at most."""
 
+_Client = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 _DAMAGES = (APIConnectionError, *TRANSPORT, *MALFORMED)
 """What the SDK raises if a stream breaks or can't be read."""
 _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -153,7 +156,7 @@ class AnthropicModel:
 
     def __init__(
         self,
-        client: AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex,
+        client: _Client,
         traits: ModelTraits,
         *,
         adaptive_thinking: bool = False,
@@ -164,6 +167,7 @@ class AnthropicModel:
         self._adaptive_thinking = adaptive_thinking
         self._now = now
         self._usage = UsageChecker(traits)
+        self._path, self._common = _find_path(client, traits.name)
 
     @property
     def traits(self) -> ModelTraits:
@@ -191,20 +195,12 @@ class AnthropicModel:
         await self._client.close()
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        stream = await self._client.messages.create(
-            model=self._traits.name,
-            max_tokens=self._traits.limit_reply(request.max_output_tokens),
-            system=render_system(request) or omit,
-            messages=render_messages(request),
-            tools=render_tools(request) or omit,
-            tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
-            output_config={"format": _render_form(request.reply_form)} if request.reply_form else omit,
-            # Without it newer models think silently, and a long silence looks like a stall. A model that must call a
-            # tool can't think before it.
-            thinking={"type": "adaptive", "display": "summarized"}
-            if self._adaptive_thinking and not request.force_tool
-            else omit,
+        stream = await self._client.post(
+            self._path,
+            content=await build_body(request, lambda: self._build_fields(request)),
+            cast_to=sdk.Message,
             stream=True,
+            stream_cls=AsyncStream[sdk.RawMessageStreamEvent],
         )
         reply = ReplyReader()
         async with stream, aclosing(reply.read_events(stream, _DAMAGES)) as events:
@@ -216,6 +212,35 @@ class AnthropicModel:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = self._usage.complete(reply.try_count(), request, reply.chars)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
+
+    def _build_fields(self, request: ModelRequest) -> dict[str, object]:
+        thinks = self._adaptive_thinking and not request.force_tool
+        return {
+            **self._common,
+            "max_tokens": self._traits.limit_reply(request.max_output_tokens),
+            "system": render_system(request) or None,
+            "messages": render_messages(request),
+            "tools": render_tools(request) or None,
+            "tool_choice": _render_choice(request.force_tool) if request.force_tool else None,
+            "output_config": {"format": _render_form(request.reply_form)} if request.reply_form else None,
+            # Without it newer models think silently, and a long silence looks like a stall. A model that must call a
+            # tool can't think before it.
+            "thinking": {"type": "adaptive", "display": "summarized"} if thinks else None,
+        }
+
+
+def _find_path(client: _Client, name: str) -> tuple[str, dict[str, object]]:
+    """Where a model streams its replies, and what its requests have in common. On a cloud, the path names the model."""
+    match client:
+        case AsyncAnthropicBedrock():
+            path = f"/model/{quote(name, safe=':;')}/invoke-with-response-stream"
+            return path, {"anthropic_version": ANTHROPIC_API_VERSION}
+        case AsyncAnthropicVertex():
+            place = f"/projects/{client.project_id}/locations/{client.region}/publishers/anthropic"
+            path = f"{place}/models/{quote(name, safe=':@')}:streamRawPredict"
+            return path, {"anthropic_version": ANTHROPIC_API_VERSION, "stream": True}
+        case _:
+            return "/v1/messages", {"model": name, "stream": True}
 
 
 class ReplyReader(StreamedReply):
@@ -374,7 +399,7 @@ def _render_text(part: TextPart) -> sdk.TextBlockParam:
 
 
 def _render_media(part: MediaPart) -> sdk.ImageBlockParam | sdk.DocumentBlockParam:
-    data = b64encode(part.data).decode("ascii")
+    data = refer_to(part.data)
     for mime in _IMAGE_MIMES:
         if part.mime == mime:
             return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}

@@ -1,7 +1,7 @@
 """Models of Anthropic that Amazon Bedrock and Google Vertex AI serve, over the official SDK's own clients.
 
-The SDK writes requests and reads replies as on Anthropic's own server; only addresses, credentials and, on Bedrock, the
-frames of a stream differ.
+Requests and replies are those of Anthropic's own server; only addresses, credentials and, on Bedrock, the frames of a
+stream differ. The addresses are in `anthropic.py`.
 """
 
 from collections.abc import AsyncGenerator

@@ -1,11 +1,11 @@
 """The OpenAI Chat Completions API, and any server that speaks it, as a LanguageModel, over the official SDK."""
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import cast
+from urllib.parse import quote
 
 import httpx2
 import structlog
@@ -18,9 +18,9 @@ from openai import (
     AsyncStream,
     DefaultAsyncHttpxClient,
     OpenAIError,
-    omit,
 )
 from openai.types.chat import (
+    ChatCompletion,
     ChatCompletionChunk,
     ChatCompletionContentPartParam,
     ChatCompletionFunctionToolParam,
@@ -31,6 +31,7 @@ from openai.types.chat import (
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJSONSchema
 
+from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import REFUSED_STATUS, Dialect
@@ -149,8 +150,12 @@ class OpenAIModel:
         self._now = now
         self._usage = UsageChecker(traits)
         # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
-        official = client.base_url.host == OFFICIAL_HOST or isinstance(client, AsyncAzureOpenAI)
+        is_azure = isinstance(client, AsyncAzureOpenAI)
+        official = client.base_url.host == OFFICIAL_HOST or is_azure
         self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
+        self._path = "/chat/completions"
+        if is_azure and "/deployments" not in client.base_url.path:
+            self._path = f"/deployments/{quote(traits.name, safe='')}{self._path}"
 
     @property
     def traits(self) -> ModelTraits:
@@ -212,18 +217,27 @@ class OpenAIModel:
                 return stream
 
     async def _ask(self, request: ModelRequest, dialect: Dialect) -> AsyncStream[ChatCompletionChunk]:
-        max_tokens = self._traits.limit_reply(request.max_output_tokens)
-        return await self._client.chat.completions.create(
-            model=self._traits.name,
-            messages=render_messages(dialect.arrange(request.messages)),
-            tools=[_render_tool(tool) for tool in request.tools] or omit,
-            tool_choice=_render_choice(request.force_tool) if request.force_tool else omit,
-            response_format=_render_form(request.reply_form) if request.reply_form else omit,
-            max_completion_tokens=omit if dialect.accepts("max_tokens") else max_tokens,
-            max_tokens=max_tokens if dialect.accepts("max_tokens") else omit,
+        return await self._client.post(
+            self._path,
+            content=await build_body(request, lambda: self._build_fields(request, dialect)),
+            cast_to=ChatCompletion,
             stream=True,
-            stream_options={"include_usage": True} if dialect.accepts("stream_options") else omit,
+            stream_cls=AsyncStream[ChatCompletionChunk],
         )
+
+    def _build_fields(self, request: ModelRequest, dialect: Dialect) -> dict[str, object]:
+        return {
+            "model": self._traits.name,
+            "messages": render_messages(dialect.arrange(request.messages)),
+            "tools": [_render_tool(tool) for tool in request.tools] or None,
+            "tool_choice": _render_choice(request.force_tool) if request.force_tool else None,
+            "response_format": _render_form(request.reply_form) if request.reply_form else None,
+            "max_tokens" if dialect.accepts("max_tokens") else "max_completion_tokens": self._traits.limit_reply(
+                request.max_output_tokens
+            ),
+            "stream": True,
+            "stream_options": {"include_usage": True} if dialect.accepts("stream_options") else None,
+        }
 
     def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
         kind = error.type if error.code is None else error.code
@@ -405,7 +419,7 @@ def _join_texts(message: PromptMessage) -> str:
 def _render_part(part: RecordPart) -> ChatCompletionContentPartParam:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    url = f"data:{part.mime};base64,{b64encode(part.data).decode('ascii')}"
+    url = f"data:{part.mime};base64,{refer_to(part.data)}"
     if part.mime.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": part.name, "file_data": url}}

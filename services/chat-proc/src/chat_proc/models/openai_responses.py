@@ -4,11 +4,10 @@ Nothing is stored at the provider, and nothing that only it can read is kept her
 returns beside tool calls are not sent back: after a call, a model thinks again from the messages alone.
 """
 
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
-from openai import omit
+from openai import AsyncStream
 from openai.types.responses import (
     EasyInputMessageParam,
     FunctionToolParam,
@@ -30,9 +29,11 @@ from openai.types.responses import (
     ResponseReasoningSummaryTextDeltaEvent,
     ResponseReasoningTextDeltaEvent,
     ResponseRefusalDeltaEvent,
+    ResponseStreamEvent,
     ResponseTextDeltaEvent,
 )
 
+from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Server
 from chat_proc.models.openai import DAMAGES, OFFICIAL_HOST, OpenAIModel, build_client, number_calls
@@ -75,17 +76,12 @@ class ResponsesModel(OpenAIModel):
     """One model of one client over the Responses API. Its errors are those of Chat Completions."""
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        stream = await self._client.responses.create(
-            model=self._traits.name,
-            input=render_input(request.messages),
-            tools=[_render_tool(tool) for tool in request.tools] or omit,
-            tool_choice={"type": "function", "name": request.force_tool} if request.force_tool else omit,
-            text={"format": _render_form(request.reply_form)} if request.reply_form else omit,
-            max_output_tokens=self._traits.limit_reply(request.max_output_tokens),
-            # Without it a model thinks silently, and a long silence looks like a stall. Other models reject it.
-            reasoning={"summary": "auto"} if "reasoning" in self._traits.abilities else omit,
-            store=False,
+        stream = await self._client.post(
+            "/responses",
+            content=await build_body(request, lambda: self._build_input(request)),
+            cast_to=Response,
             stream=True,
+            stream_cls=AsyncStream[ResponseStreamEvent],
         )
         reply = ReplyReader()
         async with stream, aclosing(reply.read_events(stream, DAMAGES)) as events:
@@ -100,6 +96,20 @@ class ResponsesModel(OpenAIModel):
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = self._usage.complete(reply.usage, request, reply.chars)
         yield ReplyFinished(reply.finish_reason, usage, reply.response_model, reply.response_id)
+
+    def _build_input(self, request: ModelRequest) -> dict[str, object]:
+        return {
+            "model": self._traits.name,
+            "input": render_input(request.messages),
+            "tools": [_render_tool(tool) for tool in request.tools] or None,
+            "tool_choice": {"type": "function", "name": request.force_tool} if request.force_tool else None,
+            "text": {"format": _render_form(request.reply_form)} if request.reply_form else None,
+            "max_output_tokens": self._traits.limit_reply(request.max_output_tokens),
+            # Without it a model thinks silently, and a long silence looks like a stall. Other models reject it.
+            "reasoning": {"summary": "auto"} if "reasoning" in self._traits.abilities else None,
+            "store": False,
+            "stream": True,
+        }
 
 
 class ReplyReader(StreamedReply):
@@ -236,7 +246,7 @@ def _render_message(message: PromptMessage, sent_ids: Mapping[str, str]) -> Iter
 def _render_part(part: RecordPart) -> ResponseInputContentParam:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
-    url = f"data:{part.mime};base64,{b64encode(part.data).decode('ascii')}"
+    url = f"data:{part.mime};base64,{refer_to(part.data)}"
     if part.mime.startswith("image/"):
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     return {"type": "input_file", "filename": part.name, "file_data": url}

@@ -14,7 +14,7 @@ from typing import assert_never
 from chat_proc.attachments.media import AttachedMedia, MediaBudget, can_see
 from chat_proc.timeline.artifacts import block_media
 from everturn.core.ids import TurnId
-from everturn.models.port import MediaPart, ModelTraits, PromptMessage, RecordPart, TextPart
+from everturn.models.port import MediaData, MediaPart, ModelTraits, PromptMessage, RecordPart, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import (
     AttemptBody,
@@ -458,8 +458,8 @@ class PromptRenderer:
         items = (self.view.items[at] for at in self.view.with_media)
         return tuple(media for item in items for media in self._visible_media(item))
 
-    def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """The request's messages. `tail` are the texts after the timeline, never cached; `media` holds the bytes of
+    def render(self, tail: Sequence[str], media: Mapping[str, MediaData]) -> tuple[PromptMessage, ...]:
+        """The request's messages. `tail` are the texts after the timeline, never cached; `media` are the files of
         `wanted_media` by sha256, without those that could not be loaded or have no room."""
         self.attach(media)
         parts = list(self._parts)
@@ -470,7 +470,7 @@ class PromptRenderer:
         parts.extend(TextPart(text) for text in tail if text)
         return (self.system, PromptMessage("user", tuple(parts)))
 
-    def attach(self, media: Mapping[str, bytes]) -> None:
+    def attach(self, media: Mapping[str, MediaData]) -> None:
         """Render the new items since the last request, with their images and PDFs.
 
         If a file that could not be loaded before is available now, everything from its item on is rendered again: a new
@@ -498,7 +498,7 @@ class PromptRenderer:
         chars += self.view.chars + sum(map(len, tail))
         return ratio.tokens_for(chars) + self._media.tokens
 
-    def _append(self, at: int, media: Mapping[str, bytes]) -> None:
+    def _append(self, at: int, media: Mapping[str, MediaData]) -> None:
         item = self.view.items[at]
         visible = self._visible_media(item)
         attached: list[MediaPart] = []

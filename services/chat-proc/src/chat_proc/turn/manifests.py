@@ -195,7 +195,7 @@ def _describe(part: Part, origin: _Origin, block: Block | None, form: str) -> st
         case TextPart(text=text) | ToolResultPart(text=text) | ToolCallPart(arguments=text):
             return _describe_text(text, origin, block, form)
         case MediaPart(data=data):
-            return _describe_text("", origin, block, form, sha256=hashlib.sha256(data).hexdigest())
+            return _describe_text("", origin, block, form, sha256=data.sha256)
 
 
 def _describe_text(
