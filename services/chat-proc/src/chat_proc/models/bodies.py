@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from secrets import token_hex
 
-from everturn.core.threads import call_sized
+from everturn.core.threads import ON_LOOP_SIZE, call_sized
 from everturn.models.port import MediaData, MediaPart, ModelRequest
 from everturn.models.tokens import count_part
 
@@ -33,18 +33,20 @@ async def build_body(request: ModelRequest, build_fields: Callable[[], Mapping[s
     parts = [part for message in request.messages for part in message.parts]
     files = {part.data.sha256: part.data.base64 for part in parts if isinstance(part, MediaPart)}
     size = sum(map(count_part, parts)) + sum(map(len, files.values()))
-    return await call_sized(size, lambda: _encode(build_fields(), files))
+    return await call_sized(size, lambda: _encode(build_fields(), files, is_large=size > ON_LOOP_SIZE))
 
 
-def _encode(fields: Mapping[str, object], files: Mapping[str, bytes]) -> bytes:
+def _encode(fields: Mapping[str, object], files: Mapping[str, bytes], *, is_large: bool) -> bytes:
+    """Of a large body, one string is encoded after another, so that the event loop goes on in between; all at once is
+    four times as fast."""
+    given = {name: value for name, value in fields.items() if value is not None}
     body = BytesIO()
-    # One string after another: the event loop goes on in between.
-    for piece in _ENCODER.iterencode({name: value for name, value in fields.items() if value is not None}):
-        before, mark, after = piece.partition(_MARK)
+    for piece in _ENCODER.iterencode(given) if is_large else (_ENCODER.encode(given),):
+        before, *marked = piece.split(_MARK)
         body.write(before.encode())
-        if mark:
-            file = memoryview(files[after[:_HASH_CHARS]])
+        for text in marked:
+            file = memoryview(files[text[:_HASH_CHARS]])
             for start in range(0, len(file), _COPIED_BYTES):
                 body.write(file[start : start + _COPIED_BYTES])
-            body.write(after[_HASH_CHARS:].encode())
+            body.write(text[_HASH_CHARS:].encode())
     return body.getvalue()
