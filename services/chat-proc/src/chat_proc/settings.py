@@ -135,8 +135,8 @@ class ModelSettings(BaseSettings):
     codec: CodecSetting = Field(
         default="channels",
         validation_alias="AI_REACT_CODEC",
-        description="How models act, unless the configuration file says otherwise: channels (tags in the text), native "
-        "(the provider's tool calls), json (one object), auto (native if the cards of the model and of "
+        description="Format of model replies, unless the configuration file sets one: channels (tags in the text), "
+        "native (the provider's tool calls), json (one object), auto (native if the cards of the model and of "
         "its fallback have tool_call, else json).",
     )
 
@@ -344,9 +344,9 @@ class _Section(BaseModel):
 
 
 class ReactConfig(_Section):
-    """`react`: how the model acts, whether a turn is one loop or a plan of steps, whether a separate call writes the
-    answers of turns that called tools, from how many of the operator's tools on a turn chooses among them, and how many
-    rounds it may have."""
+    """`react`: the format of model replies, whether a turn is one loop or a plan of steps, whether a separate call
+    writes the answers of turns that called tools, from how many of the operator's tools on a turn chooses among them,
+    and how many rounds it may have."""
 
     codec: CodecSetting | None = None
     workflow: Literal["loop", "dag"] | None = None

@@ -16,7 +16,10 @@ from ingress.errors import ProblemError, absent, malformed, unprocessable
 
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 """The name of a bundle in request bodies."""
-BUNDLE_HELP = "A bundle of this server's configuration, or `default`; any other is a 422."
+BUNDLE_HELP = (
+    "A bundle of this server's configuration, or `default`; any other is a 422. Messages that name none use the one "
+    "with which their conversation was created."
+)
 
 NOT_BLANK = r"\S"
 """Pattern of a text that is more than white space."""

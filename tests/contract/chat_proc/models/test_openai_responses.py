@@ -419,7 +419,7 @@ async def test_an_error_inside_the_stream_says_whether_to_try_again(
     }
     provider.answer_events(CREATED, said("half"), forms[form])
 
-    with pytest.raises(ModelFailed, match=r"The provider") as raised:
+    with pytest.raises(ModelFailed, match=r"model's server") as raised:
         await collect_pieces(model, build_request())
 
     assert (raised.value.kind, raised.value.retryable) == (kind, retryable)

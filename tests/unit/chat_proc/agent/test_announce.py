@@ -76,7 +76,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         limits="one file 64 MiB",
     )
     assert text == (
-        "[ANNOUNCE]\nIteration 2/16\n\n"
+        "[ANNOUNCE]\nRound 2/16\n\n"
         "[BUDGET]\nrounds: this one and 14 more of 16 (1 of them for messages that arrived meanwhile)\n"
         "time: 12s of 30m00s\ntokens: 1234 of 2000000\ncost: 0.0123 of 10.00 USD\n\n"
         "[CONTEXT CAPS]\ncontext: about 15 % of 80000 tokens used\n"

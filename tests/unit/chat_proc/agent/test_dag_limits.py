@@ -108,7 +108,7 @@ async def test_the_model_of_a_step_counts_its_own_rounds() -> None:
 
     await bench.work()
 
-    counted = [re.findall(r"Iteration (\S+)\n", text)[-1] for text in step_requests(bench, "b")]
+    counted = [re.findall(r"Round (\S+)\n", text)[-1] for text in step_requests(bench, "b")]
     assert counted == [*(f"{number}/{count}" for number in range(1, count + 1)), f"{count}/{count}"]
     assert "rounds: this is the last one; answer now" in step_requests(bench, "b")[count - 1]
     assert "of them for messages" not in step_requests(bench, "b")[0]
@@ -121,8 +121,8 @@ async def test_the_model_of_a_step_sees_a_nearer_limit_of_the_turn() -> None:
     await bench.work()
 
     # The plan has round 1, and the judgement round 4.
-    assert "Iteration 1/4" in step_requests(bench, "a")[0]
-    assert "Iteration 1/1" in step_requests(bench, "b")[0]
+    assert "Round 1/4" in step_requests(bench, "a")[0]
+    assert "Round 1/1" in step_requests(bench, "b")[0]
 
 
 @pytest.mark.parametrize("failpoint", ["turn.before_first_token", "turn.mid_stream", "turn.before_step_result"])

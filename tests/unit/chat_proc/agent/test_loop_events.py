@@ -107,7 +107,7 @@ async def test_an_event_adds_rounds_only_when_it_says_so() -> None:
 
         await during_a_tool(bench, echo, event)
 
-        assert f"Iteration 2/{rounds}" in str(bench.model.requests[1])
+        assert f"Round 2/{rounds}" in str(bench.model.requests[1])
 
 
 async def test_a_reactive_event_without_a_round_begins_the_next_turn() -> None:

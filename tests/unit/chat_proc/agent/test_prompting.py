@@ -31,8 +31,8 @@ async def test_a_request_is_the_timeline_and_then_the_present() -> None:
     await bench.work()
 
     first, second = (texts(request) for request in bench.model.requests)
-    assert "Iteration 1/15" in first[-1]
-    assert "Iteration 2/15" in second[-1]
+    assert "Round 1/15" in first[-1]
+    assert "Round 2/15" in second[-1]
     assert "tokens: 120 of" in second[-1]
     assert second[: len(first) - 1] == first[:-1]
 

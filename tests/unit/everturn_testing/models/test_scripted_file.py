@@ -1,4 +1,4 @@
-"""A file of scripts drives a worker process: the prompt chooses the script, the announced iteration the round."""
+"""A file of scripts drives a worker process: the prompt chooses the script, the round in ANNOUNCE the reply."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ please run {script}
 [react.tool.call tc:turn_2.call_1.call] react.plan
 {{}}
 [ANNOUNCE]
-Iteration {iteration}/15
+Round {number}/15
 """
 
 
@@ -79,9 +79,9 @@ class TestContract(LanguageModelContract):
         return build_model(str(path))
 
 
-async def test_the_last_prompt_chooses_the_script_and_the_iteration_the_round(model: LanguageModel) -> None:
-    first = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", iteration=1)))
-    second = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", iteration=2)))
+async def test_the_last_prompt_chooses_the_script_and_announce_the_round(model: LanguageModel) -> None:
+    first = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", number=1)))
+    second = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", number=2)))
 
     assert join_text(first) == "<channel:action>one</channel:action>"
     assert first[0] == TextDelta("<cha")
@@ -91,7 +91,7 @@ async def test_the_last_prompt_chooses_the_script_and_the_iteration_the_round(mo
 
 
 async def test_what_a_request_shows_can_choose_the_script_whatever_the_round(model: LanguageModel) -> None:
-    asked = PROMPT.format(script="script:lanes. Do this.", iteration=7)
+    asked = PROMPT.format(script="script:lanes. Do this.", number=7)
 
     texts = [
         join_text(await collect_pieces(model, build_request(text))) for text in (asked, asked + "it was looked up")
@@ -101,7 +101,7 @@ async def test_what_a_request_shows_can_choose_the_script_whatever_the_round(mod
 
 
 async def test_the_same_round_plays_again_for_a_worker_that_takes_over(model: LanguageModel) -> None:
-    request = build_request(PROMPT.format(script="script:two_rounds", iteration=2))
+    request = build_request(PROMPT.format(script="script:two_rounds", number=2))
 
     texts = [join_text(await collect_pieces(model, request)) for _ in range(2)]
 
@@ -109,11 +109,11 @@ async def test_the_same_round_plays_again_for_a_worker_that_takes_over(model: La
 
 
 async def test_a_script_can_cut_and_fail(model: LanguageModel) -> None:
-    cut = await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=1)))
+    cut = await collect_pieces(model, build_request(PROMPT.format(script="script:broken", number=1)))
     with pytest.raises(ModelFailed) as passing:
-        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=2)))
+        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", number=2)))
     with pytest.raises(ModelFailed) as lasting:
-        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=3)))
+        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", number=3)))
 
     assert join_text(cut) == "half"
     assert not any(isinstance(piece, ReplyFinished) for piece in cut)
@@ -121,13 +121,13 @@ async def test_a_script_can_cut_and_fail(model: LanguageModel) -> None:
 
 
 async def test_a_prompt_without_its_own_script_gets_the_one_that_fits_all(model: LanguageModel) -> None:
-    pieces = await collect_pieces(model, build_request(PROMPT.format(script="nothing known", iteration=1)))
+    pieces = await collect_pieces(model, build_request(PROMPT.format(script="nothing known", number=1)))
 
     assert join_text(pieces) == "anything else"
 
 
 async def test_a_round_beyond_the_script_fails_with_a_clear_sentence(model: LanguageModel) -> None:
-    request = build_request(PROMPT.format(script="script:two_rounds", iteration=3))
+    request = build_request(PROMPT.format(script="script:two_rounds", number=3))
 
     with pytest.raises(ModelFailed, match="has no round 3, only 2"):
         await collect_pieces(model, request)

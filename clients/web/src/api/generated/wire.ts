@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 628ad13acd294eda21d9c48b6ab3cb6c863543c500c2d12f584a38ce0f60c37c
-// Types 59c13218b1845c77b6f60b0bb0654ab912e3827c143903dd409f213bfb4335a6
+// Schemas 5613e4ff2673a9813e7e2a237429fa8ddadd57d6cb2ea58f47e7137d4da17b88
+// Types d71e04c80214d37c5fa0b7e6240e994c4da01e06d3acf0c20f49b3efae9aacb1
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -313,7 +313,7 @@ export interface components {
         readonly ConversationIn: {
             /**
              * Bundle Id
-             * @description A bundle of this server's configuration, or `default`; any other is a 422.
+             * @description A bundle of this server's configuration, or `default`; any other is a 422. Messages that name none use the one with which their conversation was created.
              */
             readonly bundle_id?: string | null;
             /**

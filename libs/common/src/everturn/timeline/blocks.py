@@ -41,8 +41,8 @@ class UnknownBody(Body):
 class TurnHeaderBody(Body):
     """The turn begins. `ordinal` counts from 1 in the conversation.
 
-    `codec` is the form in which the model was to act; None is `channels`. `tools` are the selectable tools that were
-    chosen for the turn; None if it offers all.
+    `codec` is the reply format of the model; None is `channels`. `tools` are the selectable tools that were chosen for
+    the turn; None if it offers all.
     """
 
     ordinal: int

@@ -12,7 +12,7 @@ The file, which each process reads:
     calls = [{ name = "react__read", arguments = "{}" }] # after the text, in a provider's own form
     then = "stop"                   # or "length", "cut" (no finish), "hang" (waits for ever), "fail", "fail_for_good"
 
-The round comes from `Iteration i/N` of the ANNOUNCE block, not from a counter, so that a worker that takes over a turn
+The round comes from `Round i/N` of the ANNOUNCE block, not from a counter, so that a worker that takes over a turn
 plays the round its predecessor lost. For development only: bootstrap does not allow it otherwise.
 """
 
@@ -40,7 +40,7 @@ from everturn_testing.models.scripted_model import (
     Step,
 )
 
-_ITERATION = re.compile(r"Iteration (\d+)/")
+_ROUND = re.compile(r"Round (\d+)/")
 _PROMPT = re.compile(r"^\[user\.prompt [^\]\n]*\]\n(.*?)(?=^\[[A-Za-z]|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -135,7 +135,7 @@ def read_last_prompt(request: ModelRequest) -> str:
 
 def read_iteration(request: ModelRequest) -> int:
     """The number of the round from ANNOUNCE, counting from 1; 1 when it is missing."""
-    found = _ITERATION.findall("\n".join(_user_texts(request)))
+    found = _ROUND.findall("\n".join(_user_texts(request)))
     return max(1, int(found[-1])) if found else 1
 
 

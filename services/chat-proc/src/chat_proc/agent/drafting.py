@@ -84,8 +84,8 @@ CUT_WORDS: Final[Mapping[CutReason, str]] = {
     "size_limit": "it reached the size limit of one reply",
     "time_limit": "the time limit of the turn was reached",
     "content_filter": "the provider's content filter ended it",
-    "refusal": "the model declined to go on",
-    "incomplete": "the reply ended in the middle of it",
+    "refusal": "the model declined to continue",
+    "incomplete": "the reply ended in the middle of the answer",
     "provider_error": "the model stopped answering",
     "server_error": "the server failed",
 }

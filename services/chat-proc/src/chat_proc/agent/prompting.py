@@ -358,7 +358,7 @@ def build_announce(state: AnnounceState) -> str:
     """Build the text, with sections in a fixed order. It ends with a line break."""
     budget = state.budget
     sections = [
-        f"[ANNOUNCE]\nIteration {min(budget.round, budget.round_limit)}/{budget.round_limit}",
+        f"[ANNOUNCE]\nRound {min(budget.round, budget.round_limit)}/{budget.round_limit}",
         _budget_section(budget),
         _section("CONTEXT CAPS", _caps_lines(state.caps)),
         _section(

@@ -17,7 +17,7 @@ _HEADER = re.compile(
     r"(?P<rest>(?: [^\n]*?)?)\](?P<after>[^\]\n]*)$"
 )
 _TOOL = re.compile(r"^- ([a-z_]+\.[a-z_]+)", re.MULTILINE)
-_ITERATION = re.compile(r"^Iteration (\d+)/(\d+)", re.MULTILINE)
+_ROUND = re.compile(r"^Round (\d+)/(\d+)", re.MULTILINE)
 _CODE_STATE = re.compile(r"^code: (.+)", re.MULTILINE)
 _CURRENT_PLAN = re.compile(r"^plan_id=\S+.*\(current\).*\n((?: +\S \[\d+\].*\n?)+)", re.MULTILINE)
 _OPEN_STEP = re.compile(r"^ +[□…] \[(\d+)\]", re.MULTILINE)
@@ -110,13 +110,13 @@ def read_conversation(request: ModelRequest) -> Conversation:
     blocks = list(_read_blocks(texts))
     announced = [f"{block.after}\n{block.body}" for block in blocks if block.kind == "ANNOUNCE"]
     announce = announced[-1] if announced else ""
-    iteration, plan, code = _ITERATION.search(announce), _CURRENT_PLAN.search(announce), _CODE_STATE.search(announce)
+    number, plan, code = _ROUND.search(announce), _CURRENT_PLAN.search(announce), _CODE_STATE.search(announce)
     unmarked = Turn((Ask(1, _shorten(texts[-1]) if texts else ""),), (), (), 0, is_stopped=False)
     return Conversation(
         turns=_read_turns(blocks) or (unmarked,),
         tools=frozenset(_TOOL.findall("\n".join(_read_texts(request, system=True)))),
         open_steps=frozenset(map(int, _OPEN_STEP.findall(plan[1]))) if plan else frozenset(),
-        rounds_left=max(0, int(iteration[2]) - int(iteration[1])) if iteration else 1,
+        rounds_left=max(0, int(number[2]) - int(number[1])) if number else 1,
         code_state=code[1] if code else "",
     )
 

@@ -85,7 +85,7 @@ class CloudModel(AnthropicModel):
                     yield piece
         except ParserError as error:
             raise ModelFailed(
-                "The provider sent data that can't be read.",
+                "The model's server sent data that can't be read.",
                 kind="invalid_reply",
                 retryable=True,
                 provider_text=_describe(error),

@@ -165,11 +165,11 @@ def _check_event(size: int, lines: int) -> None:
     """`lines` of `size` bytes were read without the end of an event."""
     if size > MAX_EVENT_BYTES:
         raise ModelFailed(
-            f"The provider sent more than {MAX_EVENT_BYTES // 1024**2} MiB without the end of an event.",
+            f"The model's server sent more than {MAX_EVENT_BYTES // 1024**2} MiB without the end of an event.",
             kind="reply_too_long",
         )
     if size * lines > MAX_COPIED_BYTES:
-        raise ModelFailed("The provider sent too many lines without the end of an event.", kind="reply_too_long")
+        raise ModelFailed("The model's server sent too many lines without the end of an event.", kind="reply_too_long")
 
 
 async def _clean_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:

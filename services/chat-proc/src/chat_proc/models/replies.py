@@ -79,15 +79,15 @@ _TOO_LONG_PHRASES = (
     "reduce the length of the messages",  # Groq
 )
 _SENTENCES: Mapping[FailureKind, str] = {
-    "unauthorized": "The provider rejected the API key or denied access",
-    "no_credit": "The provider's account has no credit left",
-    "rate_limited": "The provider's rate limit is reached",
-    "overloaded": "The provider is overloaded",
-    "server_error": "The provider failed",
-    "timeout": "The provider did not answer in time",
-    "not_found": "The provider does not know this model or address",
-    "bad_request": "The provider rejected the request",
-    "provider_error": "The provider reported an error",
+    "unauthorized": "The model's server rejected the API key or denied access",
+    "no_credit": "The account at the model's provider has no credit left",
+    "rate_limited": "The rate limit of the model's server is reached",
+    "overloaded": "The model's server is overloaded",
+    "server_error": "The model's server failed",
+    "timeout": "The model's server did not answer in time",
+    "not_found": "The model's server does not know this model or address",
+    "bad_request": "The model's server rejected the request",
+    "provider_error": "The model's server reported an error",
 }
 _KIND_OF_STATUS: Mapping[int, FailureKind] = {
     401: "unauthorized",
@@ -250,7 +250,7 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
             return error
         case _ if isinstance(error, MALFORMED):
             return ModelFailed(
-                "The provider sent data that can't be read.",
+                "The model's server sent data that can't be read.",
                 kind="invalid_reply",
                 retryable=True,
                 provider_text=provider_text,

@@ -91,5 +91,6 @@ class StreamedReply:
                     deadline_s = None if self.wait_s is None else loop.time() + self.wait_s
                 if empty > MAX_EMPTY_EVENTS:
                     raise ModelFailed(
-                        f"The provider sent more than {MAX_EMPTY_EVENTS} events without content.", kind="invalid_reply"
+                        f"The model's server sent more than {MAX_EMPTY_EVENTS} events without content.",
+                        kind="invalid_reply",
                     )
