@@ -23,4 +23,7 @@ def test_a_command_has_the_variables_of_the_run_and_passes_its_status_on(capfd: 
 
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
-    assert "There is nothing to check. offline is a stand-in for a model (EVERTURN_MODEL=offline)." in printed.err
+    assert (
+        "There is nothing to check. offline is the built-in demo, which can't be checked (EVERTURN_MODEL=offline)."
+        in printed.err
+    )

@@ -67,7 +67,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
 
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
-    models = commands.add_parser("models", help="check or list models, where Everturn itself is installed")
+    models = commands.add_parser("models", help="check or list models (only where the platform is installed)")
     models.add_argument(
         "words",
         nargs=argparse.REMAINDER,

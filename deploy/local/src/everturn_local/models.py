@@ -18,5 +18,5 @@ def run_models(arguments: Sequence[str], *, environment: Mapping[str, str]) -> i
         with suppress(KeyboardInterrupt):
             process.wait()
     if not arguments:
-        print(f"Pass a command in DO, for example: {EXAMPLE}", file=sys.stderr)
+        print(f"With make, pass a command in DO, for example: {EXAMPLE}", file=sys.stderr)
     return process.returncode

@@ -72,6 +72,7 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
             try:
                 return asyncio.run(run_models(given))
             except KeyboardInterrupt:
+                sys.stderr.write("Interrupted.\n")
                 return STOPPED
         if list(arguments[:1]) == ["battery"]:
             configure_logging("error", "json")

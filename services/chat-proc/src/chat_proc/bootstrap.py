@@ -22,6 +22,7 @@ from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
+from chat_proc.model_check.report import explain_small_context
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import (
@@ -222,6 +223,10 @@ async def open_worker(
         drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
         worker = build_worker(settings, bounds, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.ledger_name, models.choice(DECISION).why
+        if warning := explain_small_context(
+            narrow_traits(models.model(DECISION), models.fallback), settings.max_output_tokens
+        ):
+            why = f"{why}; warning: {warning}"
         search = embedder.name, encoder.why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
         if settings.metrics_listen:
@@ -330,8 +335,10 @@ async def choose_checked_model(
         roles = {role: model for role, model in config.models.roles.items() if role == DECISION}
         choice = choose_roles(environment, dict[str, str](roles), "", endpoints).find(DECISION)
     if choice.provider in (OFFLINE, SCRIPTED):
+        what = "the built-in demo" if choice.provider == OFFLINE else "a script"
+        why = "" if name else f" ({choice.why})"
         raise NothingToCheck(
-            f"{choice.full_name} is a stand-in for a model ({choice.why}). Name a model, such as openai:<name>, or set "
+            f"{choice.full_name} is {what}, which can't be checked{why}. Name a model, such as openai:<name>, or set "
             "EVERTURN_MODEL."
         )
     cards = await ask_cards((choice,), config, environment)

@@ -139,6 +139,9 @@ class ModelSettings(BaseSettings):
         "native (the provider's tool calls), json (one object), auto (native if the cards of the model and of "
         "its fallback have tool_call, else json).",
     )
+    max_output_tokens: int = Field(
+        default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Maximum tokens of one model reply."
+    )
 
     @property
     def model_environment(self) -> Mapping[str, str]:
@@ -215,9 +218,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     )
     turn_cost_usd: float = Field(
         default=10.0, gt=0, validation_alias="TURN_COST_USD", description="US dollars that a turn may cost."
-    )
-    max_output_tokens: int = Field(
-        default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Maximum tokens of one model reply."
     )
 
     cache_ttl_s: float = Field(

@@ -20,7 +20,7 @@ def main() -> int:
             "bubblewrap",
             build_command,
             processes=2,
-            network="none: a network namespace of its own",
+            network="none (a network namespace of its own)",
             seccomp=describe_filter(),
         )
     )

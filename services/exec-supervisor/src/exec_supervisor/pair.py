@@ -114,7 +114,7 @@ def build_posture(executor_uid: int) -> Posture:
         runtime="",
         outer_uid=executor_uid,
         user="a user that only this run has, in a container without capabilities, with a read-only root",
-        network="none: a container without a network device",
+        network="none (a container without a network device)",
         memory="control group of the container engine, without swap, and RLIMIT_AS",
         processes="control group of the container engine",
         disk="tmpfs limited in bytes and inodes",

@@ -230,7 +230,7 @@ async def test_error_answers_say_whether_to_try_again(
     assert raised.value.retryable is retryable
     assert raised.value.retry_after_s == 1.5
     assert "not now" not in str(raised.value)
-    assert raised.value.provider_text == f"{status} {code}: Error code: {status} - not now"
+    assert raised.value.provider_text == f"{status} {code}: not now"
     assert len(provider.received) == 1
 
 

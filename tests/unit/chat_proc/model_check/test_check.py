@@ -34,8 +34,8 @@ def build_model(write: Write = write_right, person: Script = PERSON, **traits: A
     return ScriptedModel([*scripts, person], traits=replace(SCRIPTED_TRAITS, **traits))
 
 
-async def play(model: ScriptedModel, limit_s: float = 5.0) -> CheckReport:
-    outcomes = [outcome async for outcome in play_tasks(model, limit_s=limit_s)]
+async def play(model: ScriptedModel, limit_s: float = 5.0, address: str = "") -> CheckReport:
+    outcomes = [outcome async for outcome in play_tasks(model, address=address, limit_s=limit_s)]
     return CheckReport(CHOICE, model.traits, "channels", outcomes)
 
 
@@ -55,7 +55,7 @@ async def test_a_model_that_does_everything_passes_in_every_codec() -> None:
 
     assert failed(report) == {}
     assert passed(report) == [12, 12, 12]
-    best = report.recommend()
+    best = report.find_best()
     assert best is not None and best.codec == "native" and report.is_usable
     sums = report.sum_up("json")
     assert (sums.calls, sums.usage.input_tokens, sums.usage.output_tokens) == (11, 1_100, 220)
@@ -71,7 +71,7 @@ async def test_a_model_that_only_calls_natively_is_for_that_codec() -> None:
     assert passed(report) == [7, 12, 7]
     assert {number for number, codec in wrong if codec == "channels"} == {3, 4, 6, 7, 9}
     assert "It made a native tool call" in wrong[3, "channels"]
-    best = report.recommend()
+    best = report.find_best()
     assert best is not None and best.codec == "native" and report.is_usable
 
 
@@ -84,8 +84,8 @@ async def test_a_model_that_writes_prose_only_is_usable_with_no_codec() -> None:
     assert passed(report) == [6, 6, 6]
     wrong = failed(report)
     assert wrong[3, "native"] == 'It answered instead of calling a tool: "I would look that up."'
-    assert wrong[10, None] == "The model gave no usable reply (model calls: 2)."
-    best = report.recommend()
+    assert wrong[10, None] == ("The model gave no usable reply (model calls: 2). The last: it contains no JSON object.")
+    best = report.find_best()
     assert best is not None and best.codec == "native" and not report.is_usable
 
 
@@ -97,7 +97,7 @@ async def test_a_codec_with_all_required_tasks_is_better_than_one_with_more_task
     report = await play(build_model(write))
 
     assert passed(report) == [10, 11, 10]
-    best = report.recommend()
+    best = report.find_best()
     assert best is not None and best.codec == "channels" and report.is_usable
 
 
@@ -153,20 +153,20 @@ async def test_a_failure_that_would_be_repeated_ends_the_check() -> None:
 
     report = await play(model)
 
-    reason = "unauthorized: The key is invalid. The provider said: 401 invalid_api_key: no such key"
+    reason = "unauthorized: The key is invalid. The server said: 401 invalid_api_key: no such key"
     assert failed(report) == {(1, "channels"): reason}
-    assert report.recommend() is None and not report.is_whole and not report.is_usable
+    assert report.find_best() is None and not report.is_whole and not report.is_usable
 
 
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
     failure = ModelFailed("The connection failed.", kind="connection", provider_text="ConnectError: refused")
-    model = ScriptedModel([[Fail(failure)]], traits=replace(SCRIPTED_TRAITS, server_address="10.0.0.5"))
+    model = ScriptedModel([[Fail(failure)]])
 
-    assert failed(await play(model)) == {
+    assert failed(await play(model, address="http://10.0.0.5:8000/v1")) == {
         (
             1,
             "channels",
-        ): "connection: The connection failed. Check that a server runs on 10.0.0.5, and its port and path."
+        ): "connection: The connection failed. Check that a server answers at http://10.0.0.5:8000/v1."
     }
 
 
@@ -185,7 +185,7 @@ async def test_a_refused_form_fails_only_its_codec() -> None:
     report = await play(build_model(lambda codec, n: [Fail(failure)] if codec == "native" else write_right(codec, n)))
 
     assert passed(report) == [12, 1, 12]
-    best = report.recommend()
+    best = report.find_best()
     assert best is not None and best.codec == "channels"
 
 
@@ -203,7 +203,7 @@ async def test_a_model_that_never_answers_ends_the_check() -> None:
     report = await play(build_model(lambda _codec, _number: [Pause(60)]), limit_s=0.02)
 
     assert len(report.outcomes) == MAX_TIMEOUTS
-    assert not report.is_whole and report.recommend() is None
+    assert not report.is_whole and report.find_best() is None
     assert report.outcomes[-1].judgement.reason.endswith("That is the 5th time in a row.")
 
 
@@ -266,6 +266,22 @@ async def test_people_read_a_table_and_the_recommendation(capsys: pytest.Capture
     assert any(line.startswith('6 json: wrong: It answered instead of calling a tool: "I can') for line in lines)
     assert lines[-1] == "Recommended codec: native. Configured: channels."
     assert len(printed.err.splitlines()) == 34
+    assert printed.err.startswith("channels, 1 answer in one sentence: ok after ")
+
+
+async def test_a_model_that_is_not_usable_is_not_recommended(capsys: pytest.CaptureFixture[str]) -> None:
+    model = build_model(lambda _codec, _number: "I can't.", context_tokens=16_384, context_assumed=True)
+
+    status = await run_check(CHOICE, model, ModelSettings(), OperatorConfig(), as_json=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert lines[0] == "Model: local:m, with a context of 16,384 tokens (assumed: set context_tokens in its card)"
+    assert lines[1] == (
+        "Warning: the context of 16,384 tokens is too small for turns: a request needs about 24,000, and the reply up "
+        "to 8,192."
+    )
+    assert lines[-1].startswith("No codec passes all required tasks; native fails the fewest (")
 
 
 async def test_machines_read_one_object(capsys: pytest.CaptureFixture[str]) -> None:

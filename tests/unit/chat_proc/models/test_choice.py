@@ -36,12 +36,12 @@ def test_the_setting_wins_over_keys(environment: dict[str, str], provider: str, 
     "setting", ["gpt", "openai", "openai:", "openai: ", ":x", "offline:x", "OpenAI:x", "mistral:x"]
 )
 def test_a_malformed_setting_is_refused_with_the_forms_it_may_have(setting: str) -> None:
-    with pytest.raises(BadModelSetting, match=r"expected .*'openai:<name>'.* or 'offline'"):
+    with pytest.raises(BadModelSetting, match=r"EVERTURN_MODEL: .*Write <provider>:<name>.* or offline\."):
         choose_model({"EVERTURN_MODEL": setting, "OPENAI_API_KEY": "k"})
 
 
 def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
-    with pytest.raises(BadModelSetting, match="OPENAI_API_KEY is not set"):
+    with pytest.raises(BadModelSetting, match=r"OPENAI_API_KEY is not set.*; if OPENAI_BASE_URL is a server"):
         choose_model({"EVERTURN_MODEL": "openai:gpt-x", "ANTHROPIC_API_KEY": "k"})
     with pytest.raises(BadModelSetting, match="neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set"):
         choose_model({"EVERTURN_MODEL": "anthropic:claude-x", "OPENAI_API_KEY": "k"})
@@ -128,6 +128,11 @@ def test_an_endpoint_without_its_key_is_refused_at_the_start(environment: dict[s
 
 
 @pytest.mark.parametrize("setting", ["local", "local:", "other:x"])
-def test_the_endpoints_are_among_the_expected_forms(setting: str) -> None:
-    with pytest.raises(BadModelSetting, match="'local:<name>', 'gateway:<name>' or 'offline'"):
+def test_the_endpoints_are_listed_if_none_is_named(setting: str) -> None:
+    with pytest.raises(BadModelSetting, match=r"Endpoints in the configuration file: local, gateway\. Providers: anth"):
         choose_model({"EVERTURN_MODEL": setting}, ENDPOINTS)
+
+
+def test_an_endpoint_without_a_configuration_file_is_explained() -> None:
+    with pytest.raises(BadModelSetting, match=r"is named 'local'\..*: none \(EVERTURN_CONFIG is not set\)"):
+        choose_model({"EVERTURN_MODEL": "local:my-model"})

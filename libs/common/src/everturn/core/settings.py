@@ -4,7 +4,7 @@ and the configuration file."""
 import os
 import re
 import tomllib
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -203,8 +203,22 @@ def load_toml(path: Path) -> dict[str, Any]:
         if len(data) > MAX_CONFIG_BYTES:
             raise BadConfig(f"{path} is longer than {MAX_CONFIG_BYTES} bytes.")
         return tomllib.loads(data.decode())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadConfig(f"{path}: {error.strerror}.") from error
+    except ValueError as error:
         raise BadConfig(f"{path}: {error}") from error
+
+
+_MESSAGES: Final[Mapping[str, str]] = {
+    "extra_forbidden": "Unknown key. Remove it or correct its name",
+    "frozen_set_type": 'It must be a list such as ["a", "b"]',
+    "int_parsing": "It must be a whole number",
+    "int_type": "It must be a whole number",
+    "tuple_type": 'It must be a list such as ["a", "b"]',
+}
+"""Sentences in place of Pydantic's, which name Python's types, by the type of the problem."""
+_UNWRITTEN: Final = re.compile(r"\[[a-z]+\]")
+"""Parts of a place that are not in the file: Pydantic's `[key]`, and our tags of unions."""
 
 
 def explain_errors(error: ValidationError) -> list[str]:
@@ -212,9 +226,8 @@ def explain_errors(error: ValidationError) -> list[str]:
     none."""
     lines: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
-        place, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            message = "Unknown key. Remove it or correct its name"
+        place = ".".join(part for part in map(str, problem["loc"]) if not _UNWRITTEN.fullmatch(part))
+        message = _MESSAGES.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         lines.append(f"{place}: {message}" if place else message)
     return lines
 

@@ -94,14 +94,25 @@ class Outcome:
     level: Level | Literal["default"] | None = None
 
 
-async def play_tasks(model: LanguageModel, *, limit_s: float = TASK_LIMIT_S) -> AsyncGenerator[Outcome, None]:
+def _ignore_start(_codec: CodecName | None, _number: int, _name: str) -> None:
+    """For callers that show no progress."""
+
+
+async def play_tasks(
+    model: LanguageModel,
+    *,
+    address: str = "",
+    on_start: Callable[[CodecName | None, int, str], None] = _ignore_start,
+    limit_s: float = TASK_LIMIT_S,
+) -> AsyncGenerator[Outcome, None]:
     """Run all tasks with each codec, then the structured call. A failure that would be repeated ends the check, and so
-    do MAX_TIMEOUTS in a row."""
+    do MAX_TIMEOUTS in a row. `address` is that of the model's server, `on_start` is called before each task."""
     timeouts = 0
     for name in CODECS:
         codec = build_codec(name, CATALOG.specs)
         for task in TASKS:
-            outcome = await _play(model, codec, task, limit_s)
+            on_start(name, task.number, task.name)
+            outcome = await _play(model, codec, task, address, limit_s)
             timeouts = timeouts + 1 if outcome.judgement.failure == "timeout" else 0
             if timeouts == MAX_TIMEOUTS:
                 reason = f"{outcome.judgement.reason} That is the {MAX_TIMEOUTS}th time in a row."
@@ -109,10 +120,11 @@ async def play_tasks(model: LanguageModel, *, limit_s: float = TASK_LIMIT_S) -> 
             yield outcome
             if outcome.judgement.is_lasting:
                 return
-    yield await _play_structured(model, limit_s)
+    on_start(None, STRUCTURED, STRUCTURED_NAME)
+    yield await _play_structured(model, address, limit_s)
 
 
-async def _play(model: LanguageModel, codec: Codec, task: Task, limit_s: float) -> Outcome:
+async def _play(model: LanguageModel, codec: Codec, task: Task, address: str, limit_s: float) -> Outcome:
     if task.image and not model.traits.images:
         judgement = Judgement("skipped", "the model's card does not say `images = true`")
         return Outcome(task.number, task.name, task.required, codec.name, judgement)
@@ -122,7 +134,7 @@ async def _play(model: LanguageModel, codec: Codec, task: Task, limit_s: float) 
         reply = await reading.read(model, build_request(codec, task, model.traits))
         task.judge(reply, codec.name)
 
-    judgement = await _try(judge, model.traits, limit_s)
+    judgement = await _try(judge, address, limit_s)
     if judgement.failure == "timeout" and reading.last_retry:
         reason = f"{judgement.reason} Everturn was retrying after this failure: {reading.last_retry}."
         judgement = replace(judgement, reason=reason)
@@ -141,7 +153,7 @@ async def _play(model: LanguageModel, codec: Codec, task: Task, limit_s: float) 
     )
 
 
-async def _play_structured(model: LanguageModel, limit_s: float) -> Outcome:
+async def _play_structured(model: LanguageModel, address: str, limit_s: float) -> Outcome:
     tracker, began_s = CallTracker(model.traits, SUMMARY), time.monotonic()
     levels: list[Level | Literal["default"]] = []
 
@@ -159,7 +171,7 @@ async def _play_structured(model: LanguageModel, limit_s: float) -> Outcome:
         )
         levels.append(result.level)
 
-    judgement = await _try(judge, model.traits, limit_s)
+    judgement = await _try(judge, address, limit_s)
     return Outcome(
         STRUCTURED,
         STRUCTURED_NAME,
@@ -178,7 +190,7 @@ def _check_person(fields: Mapping[str, Any]) -> None:
         raise ValueError("the facts are not those of the text")
 
 
-async def _try(judge: Callable[[], Awaitable[None]], traits: ModelTraits, limit_s: float) -> Judgement:
+async def _try(judge: Callable[[], Awaitable[None]], address: str, limit_s: float) -> Judgement:
     try:
         async with asyncio.timeout(limit_s):
             await judge()
@@ -187,24 +199,25 @@ async def _try(judge: Callable[[], Awaitable[None]], traits: ModelTraits, limit_
     except TimeoutError:
         return Judgement("error", f"No complete reply arrived within {limit_s:g} s.", "timeout")
     except ModelFailed as failure:
-        return _explain(failure, traits)
+        return _explain(failure, address)
     except StructuredCallFailed as failed:
         match failed.__cause__:
             case ModelFailed() as failure:
-                return _explain(failure, traits)
+                return _explain(failure, address)
             case TimeoutError():
                 return Judgement("error", failed.detail, "timeout")
+            case StructuredCallFailed(problem=problem) if problem:
+                return Judgement("wrong", f"{failed.detail} The last: {problem}.")
             case _:
                 return Judgement("wrong", failed.detail)
     return Judgement("ok")
 
 
-def _explain(failure: ModelFailed, traits: ModelTraits) -> Judgement:
+def _explain(failure: ModelFailed, address: str) -> Judgement:
     if failure.kind == "connection":
-        host = traits.server_address
-        more = f" Check that a server runs on {host}, and its port and path." if host and not failure.partial else ""
+        more = f" Check that a server answers at {address}." if address and not failure.partial else ""
     else:
-        more = f" The provider said: {failure.provider_text}" if failure.provider_text else ""
+        more = f" The server said: {failure.provider_text}" if failure.provider_text else ""
     reason = f"{failure.kind}: {failure.detail}{more}"
     return Judgement("error", reason, failure.kind, is_lasting=failure.kind in LASTING and not failure.partial)
 

@@ -10,6 +10,8 @@ from chat_proc.model_check.playing import CODECS, Outcome
 from chat_proc.model_check.tasks import TASKS
 from chat_proc.models.calls import sum_usages
 from chat_proc.models.roles import ModelChoice
+from chat_proc.settings import MIN_CONTEXT_TOKENS
+from chat_proc.timeline.compaction.cut import build_context_limits
 from everturn.models.port import CodecName, ModelTraits, ModelUsage
 
 MAX_REASON_CHARS: Final = 500
@@ -41,12 +43,14 @@ class CodecReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The outcomes of a check of one model. `configured` is the codec that its turns have now."""
+    """The outcomes of a check of one model. `configured` is the codec that its turns have now. `warning` says if its
+    context is too small."""
 
     choice: ModelChoice
     traits: ModelTraits
     configured: CodecName
     outcomes: Sequence[Outcome]
+    warning: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -80,9 +84,10 @@ class CheckReport:
             first_word_s=_median([each.first_word_s for each in answered]),
         )
 
-    def recommend(self) -> CodecReport | None:
+    def find_best(self) -> CodecReport | None:
         """The codec that fails the fewest required tasks, then the one that passes the most tasks, then the first of
-        native, channels and json. None if the check ended early, or nothing was passed."""
+        native, channels and json. None if the check ended early, or nothing was passed. It is recommended if it fails
+        none."""
         if not self.is_whole:
             return None
         best = min(map(self.sum_up, _PREFERENCE), key=lambda each: (each.required_failed, -each.passed))
@@ -90,8 +95,8 @@ class CheckReport:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the recommended codec passes all required tasks."""
-        best = self.recommend()
+        """Whether a codec passes all required tasks."""
+        best = self.find_best()
         return best is not None and not best.required_failed
 
     def _sum_usage(self, outcomes: Sequence[Outcome]) -> ModelUsage:
@@ -105,7 +110,9 @@ def _median(times_s: Sequence[float | None]) -> float | None:
 
 def render_report(report: CheckReport) -> Iterator[str]:
     """The lines for people."""
-    yield f"Model: {report.choice.full_name}, with a context of {report.traits.context_tokens:,} tokens"
+    yield f"Model: {report.choice.full_name}, with a {describe_context(report.traits)}"
+    if report.warning:
+        yield f"Warning: {report.warning}."
     yield ""
     names = {each.number: each for each in sorted(report.outcomes, key=lambda each: each.number)}
     rows = [
@@ -119,6 +126,26 @@ def render_report(report: CheckReport) -> Iterator[str]:
     yield from _align([["", *CODECS], *_list_totals([report.sum_up(codec) for codec in CODECS])])
     yield ""
     yield from _conclude(report)
+
+
+def describe_context(traits: ModelTraits) -> str:
+    """The length of a model's context, and whether it is only assumed."""
+    assumed = " (assumed: set context_tokens in its card)" if traits.context_assumed else ""
+    return f"context of {traits.context_tokens:,} tokens{assumed}"
+
+
+def explain_small_context(traits: ModelTraits, max_output_tokens: int) -> str:
+    """Why the context of a model is too small for turns whose replies may be so long; empty if it is not."""
+    reply_tokens = traits.limit_reply(max_output_tokens)
+    limits = build_context_limits(
+        MIN_CONTEXT_TOKENS, context_tokens=traits.context_tokens, max_output_tokens=reply_tokens
+    )
+    if limits.max_tokens == MIN_CONTEXT_TOKENS:
+        return ""
+    return (
+        f"the context of {traits.context_tokens:,} tokens is too small for turns: a request needs about "
+        f"{MIN_CONTEXT_TOKENS:,}, and the reply up to {reply_tokens:,}"
+    )
 
 
 def _cell(report: CheckReport, number: int, codec: CodecName) -> str:
@@ -166,32 +193,36 @@ def _conclude(report: CheckReport) -> Iterator[str]:
     cost = f"{_render_cost(usage)} USD" if usage.cost_known else "cost unknown"
     tokens = f"{usage.input_tokens:,} input and {usage.output_tokens:,} output tokens"
     yield f"In total: {_count_calls(calls)}, {tokens}, {cost}, {seconds:.0f} s."
-    best = report.recommend()
+    best = report.find_best()
     if not report.is_whole:
         yield "The check ended early, so no codec is recommended."
     elif best is None:
         yield "No task was passed, so no codec is recommended."
+    elif best.required_failed:
+        yield (
+            f"No codec passes all required tasks; {best.codec} fails the fewest ({best.required_failed}). "
+            "Don't use this model for turns."
+        )
     else:
         yield f"Recommended codec: {best.codec}. Configured: {report.configured}."
-        if best.required_failed:
-            yield f"Required tasks that fail with it: {best.required_failed}. Don't use this model for turns."
 
 
 def render_progress(outcome: Outcome) -> str:
-    """One line about a task that was played."""
+    """What follows the name of a task that was played."""
     reason = f": {clean(outcome.judgement.reason)}" if outcome.judgement.reason else ""
-    name = f"{outcome.codec or 'any codec'}, {outcome.number} {outcome.name}"
-    return f"{name}: {outcome.judgement.status} after {outcome.took_s:.1f} s{reason}"
+    return f"{outcome.judgement.status} after {outcome.took_s:.1f} s{reason}"
 
 
 def build_json(report: CheckReport) -> Mapping[str, object]:
     """The same for machines."""
-    best = report.recommend()
+    best = report.find_best()
     return {
         "model": report.choice.full_name,
         "context_tokens": report.traits.context_tokens,
+        "context_assumed": report.traits.context_assumed,
+        "warning": report.warning or None,
         "configured_codec": report.configured,
-        "recommended_codec": best.codec if best else None,
+        "recommended_codec": best.codec if best and not best.required_failed else None,
         "usable": report.is_usable,
         "complete": report.is_whole,
         "codecs": [asdict(report.sum_up(codec)) for codec in CODECS],

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Annotated, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from chat_proc.models.roles import ModelChoice
 from everturn.core.settings import BadConfig
@@ -48,6 +48,17 @@ class ModelCard(BaseModel):
     price: Price | None = None
     """None if it is unknown, written as "unknown"."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_tables(cls, fields: dict[str, object]) -> dict[str, object]:
+        # [models.cards.qwen2.5] is the table 5 in the table qwen2.
+        for key, value in fields.items():
+            if isinstance(value, dict) and key not in cls.model_fields:
+                raise ValueError(
+                    f'Unknown table {key}. Write a name that contains a dot in quotes: [models.cards."qwen2.5"]'
+                )
+        return fields
+
     @field_validator("price", mode="before")
     @classmethod
     def _read_price(cls, value: object) -> object:
@@ -74,13 +85,19 @@ class ModelCard(BaseModel):
         )
 
 
-def _tag_unpriced(value: object) -> str:
-    return "prices" if isinstance(value, Mapping | TokenPrices) else "policy"
+def _tag_unpriced(value: object) -> str | None:
+    if isinstance(value, Mapping | TokenPrices):
+        return "[prices]"
+    return "[policy]" if value in ("refuse", "allow") else None
 
 
 Unpriced = Annotated[
-    Annotated[Literal["refuse", "allow"], Tag("policy")] | Annotated[Price, Tag("prices")],
-    Discriminator(_tag_unpriced),
+    Annotated[Literal["refuse", "allow"], Tag("[policy]")] | Annotated[Price, Tag("[prices]")],
+    Discriminator(
+        _tag_unpriced,
+        custom_error_type="unpriced",
+        custom_error_message='Write "refuse", "allow" or prices such as { input = 1.0, output = 5.0 }',
+    ),
 ]
 """What to do with a model whose price is unknown: reject it, accept it without a known cost, or assume these prices."""
 

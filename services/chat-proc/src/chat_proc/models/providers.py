@@ -227,58 +227,59 @@ def read_choice(
 ) -> ModelChoice:
     """The model that `key` names with this text; raises BadModelSetting with a sentence for the operator."""
     why = f"{key}={setting}"
-    try:
-        return _read_setting(setting, why, environment, endpoints)
-    except BadModelSetting as bad:
-        raise BadModelSetting(f"{key}: {bad.detail}") from bad
-
-
-def _read_setting(
-    setting: str, why: str, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]
-) -> ModelChoice:
     if setting == OFFLINE:
         return ModelChoice(OFFLINE, OFFLINE, why)
     prefix, _, name = (part.strip() for part in setting.partition(":"))
     if prefix == SCRIPTED and name:
-        _check_development(environment)
+        if environment.get("EVERTURN_MODE") != "development":
+            raise BadModelSetting(f"{key}: A scripted model runs only with EVERTURN_MODE=development.")
         return ModelChoice(SCRIPTED, name, why)
     if name and (provider := PROVIDERS.get(prefix)):
-        _check_variables(prefix, provider, environment)
+        _check_variables(key, prefix, provider, environment)
         return ModelChoice(prefix, name, why)
     if name and (endpoint := endpoints.get(prefix)):
         if not endpoint.has_key(environment):
             raise BadModelSetting(
-                f"It names a model of the endpoint {prefix}, but the variable in its `key_env`, {endpoint.key_env}, is "
-                "not set. Set it, or remove `key_env` if the server needs no key."
+                f"{key} names a model of the endpoint {prefix}, but the variable in its `key_env`, {endpoint.key_env}, "
+                "is not set. Set it, or remove `key_env` if the server needs no key."
             )
         return ModelChoice(prefix, name, why)
-    forms = ", ".join(f"'{known}:<name>'" for known in (*PROVIDERS, *endpoints))
+    unset = "" if environment.get("EVERTURN_CONFIG") else " (EVERTURN_CONFIG is not set)"
+    wrong = f"no provider or endpoint is named {prefix!r}" if name else f"{setting!r} names no provider or endpoint"
     raise BadModelSetting(
-        f"{setting!r} is not in a known format; expected {forms} or '{OFFLINE}'. "
-        "Put the provider or the endpoint in front of the name."
+        f"{key}: {wrong}. Write <provider>:<name>, <endpoint>:<name> or {OFFLINE}. "
+        f"Endpoints in the configuration file: {', '.join(endpoints) or f'none{unset}'}. "
+        f"Providers: {', '.join(PROVIDERS)}."
     )
 
 
-def _check_variables(prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
+def _check_variables(key: str, prefix: str, provider: Provider, environment: Mapping[str, str]) -> None:
     for name in provider.required:
         if not environment.get(name, "").strip():
-            raise BadModelSetting(f"It names a model of {prefix}, but {name} is not set. Set it.")
+            raise BadModelSetting(f"{key} names a model of {prefix}, but {name} is not set. Set it.")
     if _find_key(provider, environment) is not None:
         return
     if provider.try_explain is not None:
         if remedy := provider.try_explain():
-            raise BadModelSetting(f"It names a model of {prefix}, but its credentials were not found. {remedy}")
+            raise BadModelSetting(f"{key} names a model of {prefix}, but its credentials were not found. {remedy}")
         return
     keys = tuple(provider.keys)
     missing = f"{keys[0]} is not set" if len(keys) == 1 else f"neither {' nor '.join(keys)} is set"
-    raise BadModelSetting(
-        f"It names a model of {prefix}, but {missing}. Set {keys[0]}, to any text if your server needs no key."
-    )
+    other = _find_base_url_name(provider)
+    keyless = f"; if {other} is a server that needs no key, to any text" if other else ""
+    raise BadModelSetting(f"{key} names a model of {prefix}, but {missing}. Set {keys[0]}{keyless}.")
 
 
-def _check_development(environment: Mapping[str, str]) -> None:
-    if environment.get("EVERTURN_MODE") != "development":
-        raise BadModelSetting("A scripted model runs only with EVERTURN_MODE=development.")
+def _find_base_url_name(provider: Provider) -> str | None:
+    return next((name for name in provider.options if name in _OTHER_SERVERS), None)
+
+
+def find_base_url(choice: ModelChoice, environment: Mapping[str, str], endpoints: Mapping[str, Endpoint]) -> str:
+    """The address of the server that the operator names for a model; empty if it is the provider's own."""
+    if endpoint := endpoints.get(choice.provider):
+        return endpoint.base_url
+    provider = PROVIDERS.get(choice.provider)
+    return environment.get((provider and _find_base_url_name(provider)) or "", "").strip()
 
 
 def _find_key(provider: Provider, environment: Mapping[str, str]) -> str | None:
@@ -299,8 +300,7 @@ def try_find_first_token_timeout_s(
     """How long a server that the operator names may send nothing before the first token; None for a provider's own."""
     if endpoint := endpoints.get(choice.provider):
         return endpoint.first_token_timeout_s
-    named = [name for name in PROVIDERS[choice.provider].options if name in _OTHER_SERVERS]
-    return FIRST_TOKEN_TIMEOUT_S if any(environment.get(name, "").strip() for name in named) else None
+    return FIRST_TOKEN_TIMEOUT_S if find_base_url(choice, environment, endpoints) else None
 
 
 async def ask_context_lengths(

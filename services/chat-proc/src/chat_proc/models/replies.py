@@ -223,7 +223,7 @@ def build_failure(
     """
     if 300 <= status < 400:
         return _build_redirect_failure(status, headers)
-    code, text = try_read_token(kind), read_text(message)
+    code, text = try_read_token(kind), read_text(message).removeprefix(f"Error code: {status} - ")
     if status == 200 and code is not None and code.isdecimal() and 400 <= int(code) <= 599:
         status = int(code)  # proxies report an error inside a stream with the HTTP status as its code
     provider_text = f"{status} {code or 'error'}: {text}"

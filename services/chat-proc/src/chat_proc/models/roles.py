@@ -97,6 +97,11 @@ class ModelRoles:
         """The model that decides if the deciding model has failed."""
         return None if self._choices.fallback is None else self._model(self._choices.fallback)
 
+    @property
+    def fallback_choice(self) -> ModelChoice | None:
+        """The chosen model of `fallback`."""
+        return self._choices.fallback
+
     def _model(self, choice: ModelChoice) -> LanguageModel:
         if choice.full_name not in self._built:
             self._built[choice.full_name] = self._build(choice)

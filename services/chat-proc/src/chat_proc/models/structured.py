@@ -99,6 +99,9 @@ class StructuredResult(Generic[T]):
 class StructuredCallFailed(EverturnError):
     """The model gave no usable structured reply."""
 
+    problem = ""
+    """Why the last reply could not be used. It can quote the reply, so it is not for the log."""
+
 
 async def structured_call(
     model: LanguageModel,
@@ -177,6 +180,8 @@ class _StructuredCall(Generic[T]):
         abilities = self._model.traits.abilities
         rejected: _Rejected | None = None
         for level in _choose_levels(abilities):
+            if rejected is not None and not rejected.has_object:
+                rejected = None  # another form begins afresh
             for _ in range(_MAX_CALLS[level]):
                 try:
                     reply = await self._ask(self._build_request(level, rejected))
@@ -188,9 +193,9 @@ class _StructuredCall(Generic[T]):
                 if isinstance(outcome, StructuredResult):
                     return outcome
                 rejected = outcome
-            if rejected is not None and not rejected.has_object:
-                rejected = None  # another form begins afresh
-        raise StructuredCallFailed(f"The model gave no usable reply (model calls: {self._tracker.count}).")
+        failed = StructuredCallFailed(f"The model gave no usable reply (model calls: {self._tracker.count}).")
+        failed.problem = rejected.problem if rejected else ""
+        raise failed
 
     def _build_request(self, level: Level, rejected: _Rejected | None) -> ModelRequest:
         if level == "native":

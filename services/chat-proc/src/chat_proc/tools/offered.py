@@ -95,5 +95,7 @@ def _io_tools(history: WorkspaceHistory, objects: Objects, reading: ReadPorts) -
 
 
 def _describe_posture(posture: Posture) -> str:
-    walls = (posture.network, posture.memory, posture.processes, posture.disk)
-    return f"programs run in a sandbox ({posture.launcher}): {'; '.join(walls)}"
+    return (
+        f"programs run in a sandbox ({posture.launcher}); network: {posture.network}; memory: {posture.memory}; "
+        f"processes: {posture.processes}; disk: {posture.disk}"
+    )
