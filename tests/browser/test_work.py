@@ -72,7 +72,7 @@ async def test_a_turn_shows_its_usage_and_what_the_model_saw(person: Person) -> 
     await person.send("script:note please")
     await person.finish()
     await person.button("Details").click()
-    await expect(person.reply).to_contain_text("2 model calls")
+    await expect(person.reply).to_contain_text("2 rounds")
     await expect(person.reply).to_contain_text("240 tokens")
 
     await person.button("Show what the model saw").click()
@@ -80,9 +80,9 @@ async def test_a_turn_shows_its_usage_and_what_the_model_saw(person: Person) -> 
     panel = person.page.get_by_role("complementary", name="What the model saw")
     parts = panel.get_by_role("list", name="Parts of the request").get_by_role("button")
     await expect(parts.first).to_be_visible()
-    await expect(panel.get_by_role("combobox", name="Model call")).to_have_value("2")
+    await expect(panel.get_by_role("combobox", name="Round")).to_have_value("2")
     in_second = await parts.count()
-    await panel.get_by_role("combobox", name="Model call").select_option("1")
+    await panel.get_by_role("combobox", name="Round").select_option("1")
     await expect(panel.get_by_role("definition").first).to_have_text("scripted")
     assert await parts.count() < in_second
     await parts.first.click()

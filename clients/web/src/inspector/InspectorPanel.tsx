@@ -28,9 +28,9 @@ export default function InspectorPanel({ conversationId, turnId, turns, rounds, 
   const [round, setRound] = useState(rounds);
   const tools = useMemo(() => findToolNames(turns), [turns]);
   return (
-    <Panel title="What the model saw" details={formatCount(rounds, "model call")} onClose={onClose}>
+    <Panel title="What the model saw" details={formatCount(rounds, "round")} onClose={onClose}>
       <label className={styles.round}>
-        <span>Model call</span>
+        <span>Round</span>
         <select value={round} onChange={(event) => { setRound(Number(event.target.value)); }}>
           {Array.from({ length: rounds }, (_, at) => <option key={at + 1} value={at + 1}>{at + 1}</option>)}
         </select>

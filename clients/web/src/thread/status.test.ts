@@ -47,6 +47,7 @@ test("a compaction is reported while it runs and when it is done", () => {
 });
 
 test("a phase is reported until it ends", () => {
+  expect(describePhase({ phase: "selecting_tools", total_tools: 30 })).toBe("Choosing tools…");
   expect(describePhase({ phase: "model_waiting", waited_ms: 5_200 })).toBe("Waiting for the model… (5 s)");
   expect(describePhase({ phase: "model_retrying", retry_in_ms: 2_000, attempt: 2, max_attempts: 4 })).toBe("The model didn’t answer. Trying again in 2.0 s, attempt 2 of 4…");
   expect(describePhase({ phase: "model_fallback" })).toMatch(/another model/);

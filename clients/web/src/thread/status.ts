@@ -38,6 +38,8 @@ export function isMissing({ connection, problem }: ConversationSnapshot): boolea
 /** What the answer waits for; empty while it continues. */
 export function describePhase(phase: PhaseNotice): string {
   switch (phase.phase) {
+    case "selecting_tools":
+      return "Choosing tools…";
     case "model_waiting":
       return phase.waited_ms === undefined ? "Waiting for the model…" : `Waiting for the model… (${Math.round(phase.waited_ms / 1000)} s)`;
     case "model_retrying": {

@@ -250,9 +250,9 @@ test("the model's text for a cancelled call is not shown to the user", async () 
 test("usage figures are shown on demand", async () => {
   show(buildTurn({ texts: [buildText()], rounds: 2, elapsed_ms: 1300 }));
 
-  expect(screen.queryByText("2 model calls · 1.3 s")).toBeNull();
+  expect(screen.queryByText("2 rounds · 1.3 s")).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "Details" }));
-  expect(screen.getByText("2 model calls · 1.3 s")).toBeVisible();
+  expect(screen.getByText("2 rounds · 1.3 s")).toBeVisible();
 });
 
 test("a suggested question is sent when pressed", async () => {

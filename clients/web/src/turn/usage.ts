@@ -2,9 +2,9 @@
 import type { TurnView } from "../api";
 import { formatCount, formatDuration } from "../ui/format";
 
-/** Model calls, time, tokens and their cached share, and the cost if known. */
+/** Rounds, time, tokens and their cached share, and the cost if known. */
 export function describeUsage(turn: TurnView): string {
-  const parts = [formatCount(turn.rounds, "model call")];
+  const parts = [formatCount(turn.rounds, "round")];
   if (turn.elapsed_ms !== undefined) parts.push(formatDuration(turn.elapsed_ms));
   if (turn.usage !== undefined) {
     const { input_tokens, output_tokens, cache_read_tokens, cost_usd, cost_known } = turn.usage;

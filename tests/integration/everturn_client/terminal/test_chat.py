@@ -78,7 +78,7 @@ async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
         "▸ draw …\n",
         "✓ draw (20 ms)\n",
         f"chart.png (9 bytes)   everturn --url {server.url} download art_chart.png",
-        "2 model calls · 12 ms · 22 tokens",
+        "2 rounds · 12 ms · 22 tokens",
         f"Conversation {conversation_id}. Continue with: "
         f'everturn --url {server.url} chat --conversation {conversation_id} "…"',
     ):

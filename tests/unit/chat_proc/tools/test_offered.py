@@ -33,7 +33,7 @@ def test_with_a_sandbox_the_code_tool_is_offered(tool_ports) -> None:
 
     assert offered.registry.specs[-1].tool_id == "exec_tools.execute_code_python"
     assert offered.sandbox == "bubblewrap"
-    assert "no network" in offered.posture
+    assert "; network: no network; memory: 1 GiB of memory; " in offered.posture
 
 
 def test_without_a_sandbox_the_code_tool_is_not_offered(tool_ports) -> None:

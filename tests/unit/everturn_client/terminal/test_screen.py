@@ -27,7 +27,7 @@ def test_an_answer_is_laid_out_for_a_terminal_and_stays_as_it_is_in_a_pipe() -> 
     for out in (shown, piped):
         screen = Screen(out, io.StringIO(), colour=True)
         screen.write([Piece("answer", "It is **so**\x1b[2J", begins=True), Piece("answer", ".\n")])
-        screen.say("1 model call")
+        screen.say("1 round")
 
     assert shown.getvalue() == "It is \x1b[1mso\x1b[0m\\u001b[2J.\n"
     assert piped.getvalue() == "It is **so**\\u001b[2J.\n"

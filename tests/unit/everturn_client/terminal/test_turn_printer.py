@@ -66,8 +66,23 @@ def test_a_turn_is_printed_as_it_happens() -> None:
         ("info", "Files:\n"),
         ("info", "  chart.png (9 bytes)   everturn download art_chart.png\n"),
         ("info", "You might ask:\n  In blue?\n"),
-        ("info", "2 model calls · 12 ms · 22 tokens\n"),
+        ("info", "2 rounds · 12 ms · 22 tokens\n"),
     ]
+
+
+def test_a_plan_is_printed_again_only_if_it_looks_different() -> None:
+    scenario = Scenario()
+    scenario.start_turn("Draw it")
+    scenario.change_plan("p", ["Draw"])
+    scenario.commit()
+    [turn] = build_state(scenario.pages[-1], tenant=TENANT, project=PROJECT).turns
+    [plan] = turn.plans
+    printer = TurnPrinter(show_thinking=True, download_command="everturn download")
+
+    same, other = (plan.model_copy(update=changed) for changed in ({"snapshot_ref": "other"}, {"status": "closed"}))
+    printed = [printer.render(turn.model_copy(update={"plans": (each,)})) for each in (plan, same, other)]
+
+    assert [len(pieces) for pieces in printed] == [1, 0, 1]
 
 
 def build_approval_scenario(state: Settled, reason: str = "") -> tuple[Scenario, str]:

@@ -28,6 +28,7 @@ def test_a_step_is_one_line_in_each_state() -> None:
     assert wording.render_step(started) == "▸ draw chart …"
     assert wording.render_step(done) == "✓ draw chart (1.2 s)"
     assert wording.render_step(failed) == "✗ draw chart (5 ms): No such file"
+    assert wording.render_step(done.model_copy(update={"step_id": "look"})) == "✓ look: draw chart (1.2 s)"
 
 
 def test_an_event_is_called_by_its_own_kind() -> None:
@@ -161,7 +162,7 @@ def test_counts_name_model_calls_time_tokens_and_money() -> None:
     usage = TurnUsage(input_tokens=1000, output_tokens=500, cost_usd=0.01)
     turn = TurnView(turn_id="t", ordinal=1, status="completed", text="", rounds=1, elapsed_ms=61_000, usage=usage)
 
-    assert wording.render_counts(turn) == "1 model call · 61.0 s · 1,500 tokens · $0.0100"
+    assert wording.render_counts(turn) == "1 round · 61.0 s · 1,500 tokens · $0.0100"
 
 
 def test_a_signal_and_a_conversation_are_one_line() -> None:

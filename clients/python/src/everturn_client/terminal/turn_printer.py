@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from everturn.events.fold import is_open
 from everturn.events.model import ChatCompaction, ChatPhase
 from everturn.events.views import ApprovalView, StepView, TextView, TurnView
-from everturn.timeline.plans import PlanSnapshot
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
     render_approval,
@@ -41,7 +40,7 @@ class TurnPrinter:
         self._holds_answer = holds_answer
         self._printed: dict[_Key, str] = {}
         self._steps: dict[str, str] = {}
-        self._plans: dict[str, PlanSnapshot] = {}
+        self._plans: dict[str, str] = {}
         self._signals: dict[str, str] = {}
         self._approvals: dict[str, str] = {}
         self._line_key: _Key | None = None
@@ -81,9 +80,10 @@ class TurnPrinter:
             if not (self._holds_answer and is_open(turn)):
                 yield from self._render_texts([text for text in texts if text.channel == "answer"])
         for plan in turn.plans:
-            if self._plans.get(plan.plan_id) != plan:
-                self._plans[plan.plan_id] = plan
-                yield from self._say(render_plan(plan))
+            shown = render_plan(plan)
+            if self._plans.get(plan.plan_id) != shown:
+                self._plans[plan.plan_id] = shown
+                yield from self._say(shown)
         for signal in turn.signals:
             if self._signals.get(signal.signal_id) != signal.state:
                 self._signals[signal.signal_id] = signal.state

@@ -30,14 +30,15 @@ _NO_TITLE = "(no title)"
 
 
 def render_step(step: StepView) -> str:
-    """One line for the current state of a step."""
+    """One line for the current state of a step, with the step of the plan that it belongs to."""
+    title = one_line(f"{step.step_id}: {step.title}" if step.step_id else step.title)
     if step.status == "started":
-        return f"▸ {one_line(step.title)} …"
+        return f"▸ {title} …"
     took = "" if step.duration_ms is None else f" ({render_duration(step.duration_ms)})"
     if step.status == "completed":
-        return f"✓ {one_line(step.title)}{took}"
+        return f"✓ {title}{took}"
     why = one_line(step.result_preview or step.error or "")
-    return f"✗ {one_line(step.title)}{took}: {why}" if why else f"✗ {one_line(step.title)}{took}"
+    return f"✗ {title}{took}: {why}" if why else f"✗ {title}{took}"
 
 
 def render_plan(plan: PlanSnapshot) -> str:
@@ -201,8 +202,8 @@ def render_end(turn: TurnView) -> str:
 
 
 def render_counts(turn: TurnView) -> str:
-    """Model calls, time and tokens of an ended turn."""
-    parts = [f"{turn.rounds} model call{'' if turn.rounds == 1 else 's'}"]
+    """Rounds, time and tokens of an ended turn."""
+    parts = [f"{turn.rounds} round{'' if turn.rounds == 1 else 's'}"]
     if turn.elapsed_ms is not None:
         parts.append(render_duration(turn.elapsed_ms))
     if turn.usage:
