@@ -108,7 +108,7 @@ def test_a_card_can_name_all_models_of_a_cloud() -> None:
 def test_a_row_of_a_provider_overrides_that_of_the_model() -> None:
     chat, responses = (find({}, f"{provider}:gpt-6.1-terra") for provider in ("openai", "openai-responses"))
 
-    assert responses == chat.model_copy(update={"abilities": chat.abilities | {"tool_call", "parallel_tool_calls"}})
+    assert responses == chat.model_copy(update={"abilities": chat.abilities | {"tool_call"}})
 
 
 def test_the_default_models_are_in_the_table() -> None:

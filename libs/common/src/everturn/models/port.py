@@ -23,7 +23,7 @@ PDF_MIME = "application/pdf"
 _ENCODED_BYTES = 192 * 1024
 """Encoded at once; a multiple of three, so that the results can be joined."""
 
-Ability = Literal["tool_call", "parallel_tool_calls", "json_mode", "json_schema", "reasoning"]
+Ability = Literal["tool_call", "json_mode", "json_schema", "reasoning"]
 """What a model supports, over the API through which it is called."""
 
 CodecName = Literal["channels", "native", "json"]
