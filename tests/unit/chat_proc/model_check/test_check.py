@@ -35,7 +35,7 @@ def build_model(write: Write = write_right, person: Script = PERSON, **traits: A
 
 
 async def play(model: ScriptedModel, limit_s: float = 5.0, address: str = "") -> CheckReport:
-    outcomes = [outcome async for outcome in play_tasks(model, address=address, limit_s=limit_s)]
+    outcomes = [outcome async for outcome in play_tasks(model, 8_192, address=address, limit_s=limit_s)]
     return CheckReport(CHOICE, model.traits, "channels", outcomes)
 
 
@@ -127,6 +127,24 @@ async def test_a_wrong_reply_is_explained(number: int, meant: Meant, reason: str
 
     assert list(found) == [(number, "native")]
     assert reason in found[number, "native"]
+
+
+async def test_two_calls_in_json_are_as_right_as_the_first() -> None:
+    def write(codec: CodecName, number: int) -> Script:
+        if (codec, number) != ("json", 4):
+            return write_right(codec, number)
+        return "\n".join(str(write_reply("json", Meant(calls=[order(each)]))) for each in (1001, 1002))
+
+    assert failed(await play(build_model(write))) == {}
+
+
+async def test_the_check_asks_for_replies_as_long_as_those_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAX_OUTPUT_TOKENS", "5000")
+    model = build_model()
+
+    await run_check(CHOICE, model, ModelSettings(), OperatorConfig(), as_json=True)
+
+    assert {request.max_output_tokens for request in model.requests} == {5_000}
 
 
 async def test_a_cut_reply_fails_the_streaming_task() -> None:
@@ -221,7 +239,9 @@ def texts(parts: Iterable[object]) -> str:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_texts_to_copy_reach_the_model_unchanged(codec: CodecName) -> None:
-    requests = {task.number: build_request(build_codec(codec, CATALOG.specs), task, SCRIPTED_TRAITS) for task in TASKS}
+    requests = {
+        task.number: build_request(build_codec(codec, CATALOG.specs), task, SCRIPTED_TRAITS, 8_192) for task in TASKS
+    }
 
     shown = {
         n: texts(part for message in request.messages for part in message.parts) for n, request in requests.items()
@@ -236,7 +256,7 @@ def test_the_texts_to_copy_reach_the_model_unchanged(codec: CodecName) -> None:
 def test_a_result_is_arranged_as_the_codec_has_it() -> None:
     task = next(task for task in TASKS if task.number == 5)
     native, text = (
-        build_request(build_codec(codec, CATALOG.specs), task, SCRIPTED_TRAITS) for codec in ("native", "json")
+        build_request(build_codec(codec, CATALOG.specs), task, SCRIPTED_TRAITS, 8_192) for codec in ("native", "json")
     )
 
     assert [message.role for message in native.messages] == ["system", "user", "assistant", "tool", "user"]

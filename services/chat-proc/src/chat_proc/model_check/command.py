@@ -67,7 +67,9 @@ async def run_check(
     warning = explain_small_context(model.traits, settings.max_output_tokens)
     report = CheckReport(choice, model.traits, configured, outcomes, warning)
     try:
-        async with aclosing(play_tasks(model, address=address, on_start=_print_start)) as played:
+        async with aclosing(
+            play_tasks(model, settings.max_output_tokens, address=address, on_start=_print_start)
+        ) as played:
             async for outcome in played:
                 # First of all: the end of a reason may be cut off, and a part of a key would not be found.
                 reason = redactor.redact(outcome.judgement.reason)

@@ -43,8 +43,6 @@ CODECS: Final[tuple[CodecName, ...]] = ("channels", "native", "json")
 TASK_LIMIT_S: Final = 60.0
 MAX_TIMEOUTS: Final = 5
 """Tasks in a row without a complete reply, after which the check ends: all of them would take half an hour."""
-MAX_OUTPUT_TOKENS: Final = 4_096
-"""For one reply, the reasoning before it included."""
 STRUCTURED: Final = 10
 """The number of the task with the structured call."""
 STRUCTURED_NAME: Final = "structured call"
@@ -100,19 +98,21 @@ def _ignore_start(_codec: CodecName | None, _number: int, _name: str) -> None:
 
 async def play_tasks(
     model: LanguageModel,
+    max_output_tokens: int,
     *,
     address: str = "",
     on_start: Callable[[CodecName | None, int, str], None] = _ignore_start,
     limit_s: float = TASK_LIMIT_S,
 ) -> AsyncGenerator[Outcome, None]:
     """Run all tasks with each codec, then the structured call. A failure that would be repeated ends the check, and so
-    do MAX_TIMEOUTS in a row. `address` is that of the model's server, `on_start` is called before each task."""
+    do MAX_TIMEOUTS in a row. `max_output_tokens` is the limit of one reply, as in a turn; `address` is that of the
+    model's server; `on_start` is called before each task."""
     timeouts = 0
     for name in CODECS:
         codec = build_codec(name, CATALOG.specs)
         for task in TASKS:
             on_start(name, task.number, task.name)
-            outcome = await _play(model, codec, task, address, limit_s)
+            outcome = await _play(model, codec, task, max_output_tokens, address, limit_s)
             timeouts = timeouts + 1 if outcome.judgement.failure == "timeout" else 0
             if timeouts == MAX_TIMEOUTS:
                 reason = f"{outcome.judgement.reason} That is the {MAX_TIMEOUTS}th time in a row."
@@ -121,17 +121,19 @@ async def play_tasks(
             if outcome.judgement.is_lasting:
                 return
     on_start(None, STRUCTURED, STRUCTURED_NAME)
-    yield await _play_structured(model, address, limit_s)
+    yield await _play_structured(model, max_output_tokens, address, limit_s)
 
 
-async def _play(model: LanguageModel, codec: Codec, task: Task, address: str, limit_s: float) -> Outcome:
+async def _play(
+    model: LanguageModel, codec: Codec, task: Task, max_output_tokens: int, address: str, limit_s: float
+) -> Outcome:
     if task.image and not model.traits.images:
         judgement = Judgement("skipped", "the model's card does not say `images = true`")
         return Outcome(task.number, task.name, task.required, codec.name, judgement)
     reading = _Reading(codec, CallTracker(model.traits, DECISION), began_s=time.monotonic())
 
     async def judge() -> None:
-        reply = await reading.read(model, build_request(codec, task, model.traits))
+        reply = await reading.read(model, build_request(codec, task, model.traits, max_output_tokens))
         task.judge(reply, codec.name)
 
     judgement = await _try(judge, address, limit_s)
@@ -153,7 +155,7 @@ async def _play(model: LanguageModel, codec: Codec, task: Task, address: str, li
     )
 
 
-async def _play_structured(model: LanguageModel, address: str, limit_s: float) -> Outcome:
+async def _play_structured(model: LanguageModel, max_output_tokens: int, address: str, limit_s: float) -> Outcome:
     tracker, began_s = CallTracker(model.traits, SUMMARY), time.monotonic()
     levels: list[Level | Literal["default"]] = []
 
@@ -166,7 +168,7 @@ async def _play_structured(model: LanguageModel, address: str, limit_s: float) -
             ),
             SCHEMA,
             parse_fn=_check_person,
-            limits=StructuredLimits(limit_s, model.traits.limit_reply(MAX_OUTPUT_TOKENS)),
+            limits=StructuredLimits(limit_s, model.traits.limit_reply(max_output_tokens)),
             tracker=tracker,
         )
         levels.append(result.level)
@@ -222,7 +224,7 @@ def _explain(failure: ModelFailed, address: str) -> Judgement:
     return Judgement("error", reason, failure.kind, is_lasting=failure.kind in LASTING and not failure.partial)
 
 
-def build_request(codec: Codec, task: Task, traits: ModelTraits) -> ModelRequest:
+def build_request(codec: Codec, task: Task, traits: ModelTraits, max_output_tokens: int) -> ModelRequest:
     """The request of the task's round, as a worker would build it."""
     blocks = chain_blocks(task.draft_turn(codec.name), next_seq=1, last_hash=GENESIS_HASH)
     renderer = PromptRenderer(system_prompt=codec.system_prompt, traits=traits)
@@ -249,7 +251,7 @@ def build_request(codec: Codec, task: Task, traits: ModelTraits) -> ModelRequest
         )
     )
     messages, _ = arrange_request(renderer, codec, ("", announce), media)
-    return ModelRequest(messages, traits.limit_reply(MAX_OUTPUT_TOKENS), codec.tools)
+    return ModelRequest(messages, traits.limit_reply(max_output_tokens), codec.tools)
 
 
 class _Reading:

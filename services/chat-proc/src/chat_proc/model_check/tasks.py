@@ -267,11 +267,11 @@ def _check_order(*, order: int, with_items: bool) -> Callable[[ReadReply, CodecN
 
 
 def _check_two_orders(reply: ReadReply, codec: CodecName) -> None:
-    """Native replies have both calls; those of the other codecs, which have one action, the first."""
+    """Native replies have both calls. Those of the other codecs, which have one action, have at least the first."""
     calls = reply.read_calls()
     expected = [OrderParams(order=order, with_items=False) for order in (1001, 1002)]
     found = [call.params for call in calls]
-    if found != (expected if codec == "native" else expected[:1]):
+    if found != expected and (codec == "native" or found != expected[:1]):
         wanted = "both orders" if codec == "native" else "the first order"
         raise Wrong(f"expected calls for {wanted}, but it called {_describe_calls(calls)}")
 
