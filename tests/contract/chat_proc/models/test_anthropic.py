@@ -293,6 +293,23 @@ async def test_a_too_long_prompt_has_its_own_error(
         await collect_pieces(model, build_request())
 
 
+FILTERED = {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"}
+
+
+async def test_a_reply_that_a_filter_blocks_ends_as_filtered(provider: WireProvider, model: AnthropicModel) -> None:
+    provider.answer_error(400, {"type": "error", "error": FILTERED})
+    provider.answer_events(started(), OPENED, said("Once"), event("error", error=FILTERED))
+
+    at_once = await collect_pieces(model, build_request())
+    later = await collect_pieces(model, build_request())
+
+    assert (join_text(at_once), join_text(later)) == ("", "Once")
+    for pieces in (at_once, later):
+        assert isinstance(pieces[-1], ReplyFinished)
+        assert pieces[-1].reason == "content_filter"
+        assert (pieces[-1].usage.output_tokens > 0) == (len(pieces) > 1)
+
+
 async def test_an_error_inside_the_stream_is_a_passing_failure(provider: WireProvider, model: AnthropicModel) -> None:
     error = {"type": "overloaded_error", "message": "Overloaded"}
     provider.answer_events(started(), said("half"), event("error", error=error))

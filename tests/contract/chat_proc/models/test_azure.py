@@ -109,10 +109,22 @@ async def test_a_filtered_reply_says_so(provider: WireProvider, model: OpenAIMod
     assert pieces[-1].reason == "content_filter"
 
 
+async def test_a_filtered_prompt_ends_as_a_filtered_reply(provider: WireProvider, model: OpenAIModel) -> None:
+    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"violence": {"filtered": True}}}
+    error = {"message": "The response was filtered.", "type": None, "param": "prompt", "code": "content_filter"}
+    provider.answer_error(400, {"error": {**error, "status": 400, "innererror": inner}})
+
+    [finish] = await collect_pieces(model, build_request())
+
+    assert isinstance(finish, ReplyFinished)
+    assert (finish.reason, finish.usage.estimated, finish.usage.output_tokens) == ("content_filter", True, 0)
+    assert finish.usage.input_tokens > 0 and len(provider.received) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "error", "kind", "retryable"),
     [
-        (400, {"code": "content_filter", "message": "filtered", "status": 400}, "bad_request", False),
+        (400, {"code": "unsupported_value", "message": "no such value", "status": 400}, "bad_request", False),
         (401, {"code": "401", "message": "Access denied due to invalid subscription key"}, "unauthorized", False),
         (404, {"code": "DeploymentNotFound", "message": "no such deployment"}, "not_found", False),
         (429, {"code": "429", "message": "Requests have exceeded call rate limit"}, "rate_limited", True),

@@ -161,8 +161,11 @@ class OpenAIModel:
     def traits(self) -> ModelTraits:
         return self._traits
 
-    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+    def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Stream one reply; closing the generator closes the HTTP response."""
+        return self._usage.end_filtered(self._generate(request), request)
+
+    async def _generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         try:
             async with aclosing(normalize_pieces(split_thinking(self._stream(request)))) as pieces:
                 async for piece in pieces:

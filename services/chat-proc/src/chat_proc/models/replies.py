@@ -77,6 +77,17 @@ _TOO_LONG_PHRASES = (
     "maximum prompt length",  # xAI
     "range of input length",  # DashScope
     "reduce the length of the messages",  # Groq
+    "`inputs` tokens + `max_new_tokens` must be",  # Text Generation Inference
+    "`inputs` must have less than",  # the same
+    "longer than the maximum model length",  # vLLM, with pictures
+)
+_FILTER_KINDS = frozenset({"content_filter", "content_policy_violation", "data_inspection_failed"})
+"""Of Azure and OpenAI, of gateways, and of DashScope."""
+_FILTER_PHRASES = (
+    "content management policy",  # Azure, through gateways
+    "blocked by content filtering policy",  # Anthropic
+    "flagged as potentially violating our usage policy",  # OpenAI
+    "content exists risk",  # DeepSeek
 )
 _SENTENCES: Mapping[FailureKind, str] = {
     "unauthorized": "The model's server rejected the API key or denied access",
@@ -118,6 +129,10 @@ _KIND_OF_TOKEN: Mapping[str, FailureKind] = {
     "throttlingException": "rate_limited",
     "validationException": "bad_request",
 }
+
+
+class ContentFiltered(ModelFailed):
+    """A filter of the provider rejected the request, or the rest of its reply. The adapters end the reply with it."""
 
 
 def read_fields(value: object) -> Mapping[str, object]:
@@ -227,7 +242,9 @@ def build_failure(
     if status == 200 and code is not None and code.isdecimal() and 400 <= int(code) <= 599:
         status = int(code)  # proxies report an error inside a stream with the HTTP status as its code
     provider_text = f"{status} {code or 'error'}: {text}"
-    if _is_too_long(status, code, text):
+    if _is_filtered(status, code, text):
+        return ContentFiltered("A filter of the provider rejected it.", kind="bad_request", provider_text=provider_text)
+    if is_too_long(status, code, text):
         return ContextLimitExceeded("The request is longer than the model's context.", provider_text=provider_text)
     found = _find_kind(status, code)
     shown = "" if status == 200 else f" ({status})"
@@ -361,7 +378,13 @@ def _is_retryable(status: int, kind: str | None, headers: Mapping[str, str]) -> 
     return status in _RETRYABLE_STATUS or status >= 500
 
 
-def _is_too_long(status: int, kind: str | None, message: str) -> bool:
+def _is_filtered(status: int, kind: str | None, message: str) -> bool:
+    lowered = message.lower()
+    return status in (200, 400, 422) and (kind in _FILTER_KINDS or any(phrase in lowered for phrase in _FILTER_PHRASES))
+
+
+def is_too_long(status: int, kind: str | None, message: str) -> bool:
+    """Whether an error says that the request is longer than the model's context."""
     if status == 413 or kind in _TOO_LONG_KINDS:
         return True
     lowered = message.lower()

@@ -1,9 +1,22 @@
 """The usage of a reply: what the provider counted, or our estimate."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
 import structlog
 
 from chat_proc.models.cards import price_usage
-from everturn.models.port import ModelRequest, ModelTraits, ModelUsage
+from chat_proc.models.replies import ContentFiltered
+from everturn.models.port import (
+    ModelPiece,
+    ModelRequest,
+    ModelTraits,
+    ModelUsage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+    ToolCallDelta,
+)
 from everturn.models.tokens import estimate_usage
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +43,31 @@ class UsageChecker:
                 self._log(counted)
                 counted = estimate
         return price_usage(counted, self._traits)
+
+    async def end_filtered(
+        self, pieces: AsyncGenerator[ModelPiece, None], request: ModelRequest
+    ) -> AsyncGenerator[ModelPiece, None]:
+        """The pieces of a reply, which ends as filtered if a filter rejected it or its request. Closing it closes
+        `pieces`. Azure charges for such a request, so it counts as read."""
+        chars = 0
+        async with aclosing(pieces):
+            try:
+                async for piece in pieces:
+                    match piece:
+                        case TextDelta(text=text) | ReasoningDelta(text=text):
+                            chars += len(text)
+                        case ToolCallDelta():
+                            chars += len(piece.name) + len(piece.arguments)
+                        case _:
+                            pass
+                    yield piece
+            except ContentFiltered as filtered:
+                _log.info(
+                    "The provider filtered a request",
+                    model=self._traits.ledger_name,
+                    provider_text=filtered.provider_text,
+                )
+                yield ReplyFinished("content_filter", self.complete(None, request, chars))
 
     def _log(self, counted: ModelUsage) -> None:
         if not self._has_logged:
