@@ -1,17 +1,23 @@
 """Servers that speak OpenAI's API in their own ways: docs/models.md says which server does what. The replies in
 `replies/` are whole streams in the form of one server each."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.provider import Answer, WireProvider, build_openai_events, check_body
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
 
 from chat_proc.models.cards import ModelCards
+from chat_proc.models.dialects import Dialect, DialectLearner
 from chat_proc.models.endpoints import Server
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.roles import ModelChoice
@@ -23,6 +29,7 @@ from everturn.models.port import (
     PromptMessage,
     ReasoningDelta,
     ReplyFinished,
+    TextDelta,
     TextPart,
     encode_media,
 )
@@ -244,9 +251,17 @@ TOO_LONG = {
     "LM Studio": "The number of tokens to keep from the initial prompt is greater than the context length.",
     "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
     "OpenRouter": "Input length 40000 exceeds the maximum allowed input length of 32768 tokens.",
+    "Text Generation Inference": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 16384. Given: "
+    "9000 `inputs` tokens and 8192 `max_new_tokens`",
+    "Text Generation Inference, without the reply": "Input validation error: `inputs` must have less than 4095 tokens. "
+    "Given: 5217",
     "Together": "The input (49146 tokens) is longer than the model's context length (40960 tokens).",
     "llama.cpp": "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it",
     "vLLM": "This model's maximum context length is 16384 tokens. However, your request has 18225 input tokens.",
+    "vLLM, in the name of the reply": "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's "
+    "maximum context length is 12000 tokens and your request has 5000 input tokens (8192 > 12000 - 5000).",
+    "vLLM, with pictures": "The decoder prompt (length 42781) is longer than the maximum model length of 40960. Make "
+    "sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
     "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
 }
 
@@ -258,7 +273,38 @@ async def test_a_request_that_is_too_long_is_known_by_each_servers_words(
     provider.answer_error(400, {"error": {"code": 400, "message": TOO_LONG[name], "type": "invalid_request_error"}})
 
     with pytest.raises(ContextLimitExceeded):
-        await collect_pieces(model, build_request())
+        await collect_pieces(model, replace(build_request(), max_output_tokens=8_192))
+    assert len(provider.received) == 1
+
+
+FILTERED = {
+    "Azure, through LiteLLM": {
+        "message": "litellm.ContentPolicyViolationError: AzureException - The response was filtered due to the prompt "
+        "triggering Azure OpenAI's content management policy.",
+        "code": "400",
+    },
+    "DashScope": {"message": "Input data may contain inappropriate content.", "code": "data_inspection_failed"},
+    "DeepSeek": {"message": "Content Exists Risk", "code": "invalid_request_error"},
+    "Kimi": {"message": "The request was rejected because it was considered high risk", "type": "content_filter"},
+    "OpenAI": {
+        "message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+        "code": "invalid_prompt",
+    },
+}
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("name", FILTERED)
+async def test_a_filtered_request_is_known_by_each_servers_words(
+    provider: WireProvider, model: OpenAIModel, name: str, status: int
+) -> None:
+    body = json.dumps({"error": FILTERED[name]}).encode()
+    provider.answer(Answer([body], status=status, headers={"content-type": "application/json"}))
+
+    [finish] = await collect_pieces(model, build_request())
+
+    assert isinstance(finish, ReplyFinished)
+    assert finish.reason == "content_filter"
 
 
 OVERFLOW = {"code": 400, "message": TOO_LONG["llama.cpp"], "type": "exceed_context_size_error"}
@@ -327,6 +373,137 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         check_body(CompletionCreateParamsStreaming, sent)
 
 
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you ...", 4_096),
+        ("<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 2000]", 2_000),
+        ("Invalid max_tokens value, the valid range of max_tokens is [1, 4096]", 4_096),
+        ("Invalid 'max_completion_tokens': integer above maximum value. Expected a value <= 4096, but got 8192", 4_096),
+        ("max_tokens: 8192 > 4096, which is the maximum (1024 without thinking)", 4_096),
+        ("max_tokens is limited to 2048 for gpt-x-2024-05-13 (request id: 4000-7f)", 2_048),
+        ("Error code: 400: 'max_tokens' is not known, use 'max_completion_tokens'. model=gpt-x-2024-05-13", None),
+        ("max_tokens must not be sent", None),
+    ],
+    ids=[
+        "OpenAI",
+        "DashScope",
+        "DeepSeek",
+        "the newer name",
+        "two limits",
+        "a date in a name",
+        "another parameter",
+        "no number",
+    ],
+)
+async def test_a_limit_is_the_number_in_the_words_that_name_it(
+    provider: WireProvider, model: OpenAIModel, words: str, limit: int | None
+) -> None:
+    provider.answer_error(*refuse(400, words))
+    provider.answer_events(*build_openai_events("hi"))
+
+    with suppress(ModelFailed):
+        await collect_pieces(model, replace(build_request(), max_output_tokens=8_192))
+
+    sent = [received.body.get("max_tokens") for received in provider.received]
+    assert sent[0] == 8_192
+    assert sent[1:] == ([limit] if limit else [None] if "use" in words else [])
+
+
+async def test_calls_side_by_side_keep_what_each_has_learned(provider: WireProvider, model: OpenAIModel) -> None:
+    first_is_answered, second_is_refused = asyncio.Event(), asyncio.Event()
+    learner = DialectLearner(model.traits, Dialect())
+
+    async def ask_first(dialect: Dialect, _tokens: int) -> None:
+        await second_is_refused.wait()
+        if dialect.accepts("system_role"):
+            raise OSError("System role not supported")
+        first_is_answered.set()
+
+    async def ask_second(dialect: Dialect, _tokens: int) -> None:
+        if dialect.accepts("stream_options"):
+            second_is_refused.set()
+            raise OSError("unknown field stream_options")
+        await first_is_answered.wait()
+
+    async def ask_third(dialect: Dialect, _tokens: int) -> frozenset[str]:
+        return dialect.refused
+
+    def read(refusal: OSError) -> tuple[int, str]:
+        return 400, str(refusal)
+
+    await asyncio.gather(*(learner.ask(99, ask, OSError, read) for ask in (ask_first, ask_second)))
+
+    assert await learner.ask(99, ask_third, OSError, read) == {"system_role", "stream_options"}
+
+
+def build_whole_reply(text: str, **more: Any) -> dict[str, Any]:
+    """A reply that is no stream."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text, **more}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("before", ["", "\n\n \n"])
+@pytest.mark.parametrize("text", ["Hello\n\ndata: x", "Hello " * 100_000])
+async def test_a_whole_reply_in_place_of_a_stream_is_read(
+    provider: WireProvider, model: OpenAIModel, text: str, before: str, indent: int | None
+) -> None:
+    function = {"name": "read", "arguments": '{"n":1}'}
+    calls = [{"id": id, "type": "function", "function": function} for id in ("a", "b")]
+    reply = build_whole_reply(text, reasoning_content="A greeting.", tool_calls=calls, refusal=None)
+    body = (before + json.dumps(reply, indent=indent)).encode()
+    headers = {"content-type": "application/json; charset=utf-8"}
+    provider.answer(Answer([body[:3], body[3:200], body[200:]], headers=headers))
+
+    pieces = await collect_pieces(model, build_request())
+
+    finish = pieces[-1]
+    assert isinstance(finish, ReplyFinished)
+    assert join_text(pieces) == text and pieces[0] == ReasoningDelta("A greeting.")
+    assert join_calls(pieces) == [("read", "a", '{"n":1}'), ("read", "b", '{"n":1}')]
+    assert (finish.reason, finish.usage.input_tokens, finish.usage.output_tokens) == ("stop", 100, 20)
+    assert len(provider.received) == 1
+
+
+async def test_events_that_are_called_json_are_not_held_back(provider: WireProvider, model: OpenAIModel) -> None:
+    headers = {"content-type": "application/json"}
+    provider.answer_events(chunk({"content": "Hello"}), headers=headers, hang=True)
+
+    async with aclosing(model.generate(build_request())) as pieces:
+        assert await anext(pieces) == TextDelta("Hello")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "Your organization must be verified to stream this model. Please go to: https://platform.openai.com/"),
+        (400, "Unsupported value: 'stream' does not support true with this model."),
+        (400, "This model doesn't support tool use in streaming mode."),
+        (400, "The model is unsupported for streaming."),
+        (500, "Cannot use tools with stream"),
+    ],
+    ids=["OpenAI", "OpenAI's o1", "Bedrock, tools", "Bedrock", "llama.cpp"],
+)
+async def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
+    provider: WireProvider, model: OpenAIModel, status: int, words: str
+) -> None:
+    provider.answer_error(*refuse(status, words))
+    provider.answer(
+        Answer([json.dumps(build_whole_reply("hi")).encode()], headers={"content-type": "application/json"})
+    )
+
+    replies = [await collect_pieces(model, build_native_request()) for _ in range(2)]
+
+    assert [join_text(pieces) for pieces in replies] == ["hi", "hi"]
+    refused, *accepted = [received.body for received in provider.received]
+    assert refused["stream"] is True and len(accepted) == 2
+    for sent in accepted:
+        assert sent["stream"] is False and "stream_options" not in sent
+        check_body(CompletionCreateParamsNonStreaming, sent)
+
+
 def read_roles(body: dict[str, Any]) -> list[str]:
     return [message["role"] for message in body["messages"]]
 
@@ -357,15 +534,24 @@ SEPARATED = ["system", "user", "assistant", "tool", "tool", "assistant", "user",
         ),
         (["Assistant message must have either content or tool_calls, but not both."], ROLES),
         (["System role not supported"], ROLES[1:]),
+        ([[{"error": {"code": 400, "message": "Developer instruction is not enabled for models/m"}}]], ROLES[1:]),
         (["Conversation roles must alternate user/assistant/..."] * 2, SEPARATED[1:]),
     ],
-    ids=["Mistral", "Mistral's templates", "Llama 3", "Mistral 7B", "Gemma 2", "a template without a system role"],
+    ids=[
+        "Mistral",
+        "Mistral's templates",
+        "Llama 3",
+        "Mistral 7B",
+        "Gemma 2",
+        "Gemma 3 at Google",
+        "a template without a system role",
+    ],
 )
 async def test_roles_are_arranged_as_a_chat_template_requires(
-    provider: WireProvider, model: OpenAIModel, messages: list[str], expected: list[str]
+    provider: WireProvider, model: OpenAIModel, messages: list[Any], expected: list[str]
 ) -> None:
     for message in messages:
-        provider.answer_error(*refuse(400, message))
+        provider.answer_error(*(refuse(400, message) if isinstance(message, str) else (400, message)))
     provider.answer_events(*build_openai_events("hi"))
 
     assert join_text(await collect_pieces(model, build_native_request())) == "hi"
@@ -375,8 +561,11 @@ async def test_roles_are_arranged_as_a_chat_template_requires(
     check_results_follow_their_calls(last)
     if "system" not in expected:
         assert last["messages"][0]["content"] == "Be brief.\n\nRun both."
+    beside_calls = [message["content"] for message in last["messages"] if "tool_calls" in message]
     if "either content" in messages[0]:
-        assert [message["content"] for message in last["messages"] if "tool_calls" in message] == [None, None]
+        assert beside_calls == [None, None]
+    else:
+        assert [text for text in beside_calls if text] == ["Both.\n\nAt once."]
     check_body(CompletionCreateParamsStreaming, last)
 
 

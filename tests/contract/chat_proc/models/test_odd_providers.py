@@ -21,6 +21,7 @@ from chat_proc.models.anthropic import AnthropicModel
 from chat_proc.models.anthropic import build_model as build_anthropic_model
 from chat_proc.models.bounded_http import MAX_EVENT_BYTES, build_event_hooks
 from chat_proc.models.cards import ModelCards
+from chat_proc.models.dialects import MAX_FORMS
 from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
 from chat_proc.models.openai_responses import ResponsesModel
@@ -251,6 +252,44 @@ def test_a_character_split_over_two_deltas_arrives_whole(
     first, second = (build_events(half, 1, None) for half in ("a\ud83d", "\ude00b"))
 
     assert ask(build, build_stream(*first, *second, *build_events("", 1, "stop"))) == "a\U0001f600b"
+
+
+@pytest.mark.parametrize(("build", "build_events"), PROVIDERS, ids=NAMES)
+async def test_the_output_limit_of_a_model_is_learned_from_a_refusal(
+    build: Build, build_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    sent: list[int] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        sent.append(next(body[name] for name in ("max_tokens", "max_output_tokens") if name in body))
+        if sent[-1] <= 4_096:
+            return build_stream(*build_events("Hello", 5, "stop"))
+        words = f"max_tokens: {sent[-1]} > 4096, which is the maximum allowed number of output tokens for m-3-20240307"
+        return httpx2.Response(400, json={"type": "error", "error": {"type": "bad_request", "message": words}})
+
+    model = build(httpx2.MockTransport(answer))
+    replies = [
+        await collect_pieces(model, replace(build_request(), max_output_tokens=tokens)) for tokens in (8_192, 8_192, 99)
+    ]
+
+    assert [join_text(pieces) for pieces in replies] == ["Hello"] * 3
+    assert sent == [8_192, 4_096, 4_096, 99]
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+async def test_a_server_that_refuses_every_limit_is_not_asked_forever(build: Build) -> None:
+    sent: list[int] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        sent.append(next(body[name] for name in ("max_tokens", "max_output_tokens") if name in body))
+        return httpx2.Response(400, json={"error": {"message": f"max_tokens must be below {sent[-1] - 1}"}})
+
+    with pytest.raises(ModelFailed):
+        await collect_pieces(build(httpx2.MockTransport(answer)), replace(build_request(), max_output_tokens=8_192))
+
+    assert len(sent) == MAX_FORMS
 
 
 @pytest.mark.parametrize("build", BUILDERS)

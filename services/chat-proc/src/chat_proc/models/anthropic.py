@@ -28,6 +28,7 @@ from anthropic.lib.vertex import AsyncAnthropicVertex
 from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
+from chat_proc.models.dialects import ONE_FORM, DialectLearner
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
@@ -167,6 +168,7 @@ class AnthropicModel:
         self._adaptive_thinking = adaptive_thinking
         self._now = now
         self._usage = UsageChecker(traits)
+        self._learner = DialectLearner(traits, ONE_FORM)
         self._path, self._common = _find_path(client, traits.name)
 
     @property
@@ -186,7 +188,7 @@ class AnthropicModel:
             raise build_failure(
                 status=error.status_code,
                 kind=error.error_code or error.type,
-                message=error.api_message or error.message,
+                message=_read_message(error),
                 headers=error.response.headers,
                 now=self._now(),
             ) from error
@@ -197,13 +199,21 @@ class AnthropicModel:
         """Close the HTTP client; the model can't be used afterwards."""
         await self._client.close()
 
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        stream = await self._client.post(
+    async def _ask(self, request: ModelRequest, max_tokens: int) -> AsyncStream[sdk.RawMessageStreamEvent]:
+        return await self._client.post(
             self._path,
-            content=await build_body(request, lambda: self._build_fields(request)),
+            content=await build_body(request, lambda: self._build_fields(request, max_tokens)),
             cast_to=sdk.Message,
             stream=True,
             stream_cls=AsyncStream[sdk.RawMessageStreamEvent],
+        )
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        stream = await self._learner.ask(
+            self._traits.limit_reply(request.max_output_tokens),
+            lambda _, max_tokens: self._ask(request, max_tokens),
+            APIStatusError,
+            lambda refusal: (refusal.status_code, _read_message(refusal)),
         )
         reply = ReplyReader()
         async with stream, aclosing(reply.read_events(stream, _DAMAGES)) as events:
@@ -216,11 +226,11 @@ class AnthropicModel:
         usage = self._usage.complete(reply.try_count(), request, reply.chars)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 
-    def _build_fields(self, request: ModelRequest) -> dict[str, object]:
+    def _build_fields(self, request: ModelRequest, max_tokens: int) -> dict[str, object]:
         thinks = self._adaptive_thinking and not request.force_tool
         return {
             **self._common,
-            "max_tokens": self._traits.limit_reply(request.max_output_tokens),
+            "max_tokens": max_tokens,
             "system": render_system(request) or None,
             "messages": render_messages(request),
             "tools": render_tools(request) or None,
@@ -319,6 +329,10 @@ class ReplyReader(StreamedReply):
         """The provider's counts; None if one of them is missing or invalid."""
         is_counted = self.usage.input_tokens and (self.is_output_counted or not self.chars)
         return self.usage if is_counted else None
+
+
+def _read_message(error: APIStatusError) -> str:
+    return error.api_message or error.message
 
 
 def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:

@@ -33,6 +33,8 @@ this limit that takes about 50 ms. An event of a provider has two or three lines
 MAX_EVENTS_AT_ONCE = 16
 """Events that an SDK gets before other tasks can run: it parses a small one in about 0.1 ms."""
 
+_COMPLETION = b'"chat.completion"'
+"""The type of a whole reply of Chat Completions, which some servers send in place of a stream."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _LONGEST_END = 4
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
@@ -40,6 +42,8 @@ _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
 _HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
 _HAS_ERROR = re.compile(rb"(?:\A|[\r\n])error:[ \t]*([^\r\n]+)")
 """An error as llama.cpp sent it before it used `data` for that: as a field that the standard does not know."""
+_SPACES = bytes.maketrans(b"\r\n", b"  ")
+"""JSON has line breaks only where it can also have spaces."""
 _PROTOCOL_HEADERS = frozenset(
     {
         "accept",
@@ -90,7 +94,7 @@ def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
         return _check_frames(pieces)
     pieces = _check_events(pieces)
     if content_type == "application/json":
-        pieces = _check_for_error(pieces, headers)
+        pieces = _read_json(pieces, headers)
     # Servers also send events as another type.
     return _clean_events(pieces)
 
@@ -145,16 +149,26 @@ async def _check_frames(pieces: Pieces) -> AsyncGenerator[bytes, None]:
             yield piece
 
 
-async def _check_for_error(pieces: Pieces, headers: httpx2.Headers) -> AsyncGenerator[bytes, None]:
-    """Yield all pieces. Raises ModelFailed at the end if they were an error: some gateways send it with status 200."""
+async def _read_json(pieces: Pieces, headers: httpx2.Headers) -> AsyncGenerator[bytes, None]:
+    """What was sent as JSON: all pieces, but a whole completion as one event. Raises ModelFailed if it was an error:
+    some gateways send it with status 200. Events that were only sent as this type are not held back."""
     body = bytearray()
+    is_json = True
     async with aclosing(pieces):
         async for piece in pieces:
-            if len(body) <= MAX_ERROR_BYTES:
-                body += piece
-            yield piece
+            if not is_json:
+                yield piece
+                continue
+            # A server can send empty lines while the model writes.
+            body += piece if body else piece.lstrip()
+            is_json = bytes(body[:1]) in (b"", b"{", b"[") and len(body) <= MAX_EVENT_BYTES
+            if not is_json:
+                yield bytes(body)
+    if not is_json:
+        return
     if len(body) <= MAX_ERROR_BYTES and (failure := try_build_error_object(bytes(body), headers, datetime.now(UTC))):
         raise failure
+    yield b"data: " + body.translate(_SPACES) + b"\n\n" if _COMPLETION in body else bytes(body)
 
 
 def _count_breaks(data: bytes) -> int:

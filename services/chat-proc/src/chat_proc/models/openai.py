@@ -1,14 +1,13 @@
 """The OpenAI Chat Completions API, and any server that speaks it, as a LanguageModel, over the official SDK."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import cast
+from typing import TypeVar, cast
 from urllib.parse import quote
 
 import httpx2
-import structlog
 from openai import (
     APIConnectionError,
     APIError,
@@ -34,7 +33,7 @@ from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJ
 from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
-from chat_proc.models.dialects import REFUSED_STATUS, Dialect
+from chat_proc.models.dialects import Dialect, DialectLearner
 from chat_proc.models.endpoints import Server
 from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
 from chat_proc.models.replies import (
@@ -77,7 +76,6 @@ from everturn.models.port import (
     ToolResultPart,
 )
 
-_log = structlog.get_logger(__name__)
 OFFICIAL_HOST = "api.openai.com"
 DAMAGES = (APIConnectionError, *TRANSPORT, *MALFORMED)
 """What the SDK raises if a stream breaks or can't be read."""
@@ -87,15 +85,23 @@ _FAILED_ENDS = frozenset({"abort", "error", "insufficient_system_resource", "net
 """Finish reasons of replies that a failure ended: of vLLM, Mistral and OpenRouter, DeepSeek, and Z.ai."""
 
 
+T = TypeVar("T")
+
+
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "OpenAIModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
+    return OpenAIModel(*build_parts(choice, cards, server))
+
+
+def build_parts(choice: ModelChoice, cards: ModelCards, server: Server | None) -> tuple[AsyncOpenAI, ModelTraits]:
+    """The client and the traits of a model, over either of OpenAI's APIs."""
     client = build_client(server)
     host = client.base_url.host
     card = cards.find_card(choice, reads_media=host == OFFICIAL_HOST)
     traits = card.build_traits(
         choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
     )
-    return OpenAIModel(client, traits)
+    return client, traits
 
 
 async def ask_context_tokens(name: str, server: Server | None) -> int | None:
@@ -137,10 +143,7 @@ def build_client(server: Server | None, *, max_bytes: int | None = None) -> Asyn
 
 
 class OpenAIModel:
-    """One model of one client. The caller retries: `build_model` disables the SDK's own retries.
-
-    It remembers what its server refuses, and asks no more in a form that it does not accept.
-    """
+    """One model of one client. The caller retries: `build_model` disables the SDK's own retries."""
 
     def __init__(
         self, client: AsyncOpenAI, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -149,12 +152,9 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         self._usage = UsageChecker(traits)
-        # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
-        is_azure = isinstance(client, AsyncAzureOpenAI)
-        official = client.base_url.host == OFFICIAL_HOST or is_azure
-        self._dialect = Dialect(frozenset({"max_tokens"}) if official else frozenset())
+        self._learner = DialectLearner(traits, self._find_first_dialect())
         self._path = "/chat/completions"
-        if is_azure and "/deployments" not in client.base_url.path:
+        if isinstance(client, AsyncAzureOpenAI) and "/deployments" not in client.base_url.path:
             self._path = f"/deployments/{quote(traits.name, safe='')}{self._path}"
 
     @property
@@ -186,7 +186,7 @@ class OpenAIModel:
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         reply = ReplyReader()
         async with (
-            await self._open_stream(request) as stream,
+            await self._open_stream(request, self._ask) as stream,
             aclosing(reply.read_events(stream, DAMAGES)) as chunks,
         ):
             async for chunk in chunks:
@@ -200,46 +200,41 @@ class OpenAIModel:
         usage = self._usage.complete(reply.usage, request, reply.chars)
         yield ReplyFinished(_finish_reason(reason), usage, reply.response_model, reply.response_id)
 
-    async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
-        """Ask in the form that the server accepts. Each refusal can teach one difference, so the number of requests is
-        bounded. What was learned is kept once it helped."""
-        dialect = self._dialect
-        while True:
-            try:
-                stream = await self._ask(request, dialect)
-            except APIStatusError as refusal:
-                learned = dialect.adapt(_read_message(refusal)) if refusal.status_code in REFUSED_STATUS else None
-                if learned is None:
-                    raise
-                dialect = learned
-            else:
-                if dialect != self._dialect:
-                    self._dialect = dialect
-                    model = self._traits.ledger_name
-                    _log.info("Changed the form of requests", model=model, refused=sorted(dialect.refused))
-                return stream
+    def _find_first_dialect(self) -> Dialect:
+        # OpenAI's newer models refuse `max_tokens`; many compatible servers accept nothing else.
+        official = self._client.base_url.host == OFFICIAL_HOST or isinstance(self._client, AsyncAzureOpenAI)
+        return Dialect(frozenset({"max_tokens"}) if official else frozenset())
 
-    async def _ask(self, request: ModelRequest, dialect: Dialect) -> AsyncStream[ChatCompletionChunk]:
+    async def _open_stream(self, request: ModelRequest, ask: Callable[[ModelRequest, Dialect, int], Awaitable[T]]) -> T:
+        """What `ask` returns in the form that the server accepts."""
+        return await self._learner.ask(
+            self._traits.limit_reply(request.max_output_tokens),
+            lambda dialect, max_tokens: ask(request, dialect, max_tokens),
+            APIStatusError,
+            lambda refusal: (refusal.status_code, _read_message(refusal)),
+        )
+
+    async def _ask(self, request: ModelRequest, dialect: Dialect, max_tokens: int) -> AsyncStream[ChatCompletionChunk]:
         return await self._client.post(
             self._path,
-            content=await build_body(request, lambda: self._build_fields(request, dialect)),
+            content=await build_body(request, lambda: self._build_fields(request, dialect, max_tokens)),
             cast_to=ChatCompletion,
+            # The SDK reads a whole reply as a stream, too: `bounded_http` makes one event of it.
             stream=True,
             stream_cls=AsyncStream[ChatCompletionChunk],
         )
 
-    def _build_fields(self, request: ModelRequest, dialect: Dialect) -> dict[str, object]:
+    def _build_fields(self, request: ModelRequest, dialect: Dialect, max_tokens: int) -> dict[str, object]:
+        is_streamed = dialect.accepts("stream")
         return {
             "model": self._traits.name,
             "messages": render_messages(dialect.arrange(request.messages)),
             "tools": [_render_tool(tool) for tool in request.tools] or None,
             "tool_choice": _render_choice(request.force_tool) if request.force_tool else None,
             "response_format": _render_form(request.reply_form) if request.reply_form else None,
-            "max_tokens" if dialect.accepts("max_tokens") else "max_completion_tokens": self._traits.limit_reply(
-                request.max_output_tokens
-            ),
-            "stream": True,
-            "stream_options": {"include_usage": True} if dialect.accepts("stream_options") else None,
+            "max_tokens" if dialect.accepts("max_tokens") else "max_completion_tokens": max_tokens,
+            "stream": is_streamed,
+            "stream_options": {"include_usage": True} if is_streamed and dialect.accepts("stream_options") else None,
         }
 
     def _build_failure(self, error: APIError, status: int, headers: httpx2.Headers) -> ModelFailed:
@@ -283,7 +278,7 @@ class ReplyReader(StreamedReply):
             self.finish_reason = reason or self.finish_reason
         if reason is not None:
             self.end_within(USAGE_WAIT_S)
-        return self._read_delta(getattr(choice, "delta", None))
+        return self._read_delta(getattr(choice, "delta", None) or _try_read_whole(choice))
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:
         fields = read_fields(delta)
@@ -330,6 +325,12 @@ def _try_find_choice(chunk: ChatCompletionChunk) -> Choice | None:
             return choice
         case _:
             return None
+
+
+def _try_read_whole(choice: Choice | None) -> ChoiceDelta | None:
+    """The message of a reply that is no stream, as a single delta."""
+    message = read_fields(getattr(choice, "message", None))
+    return ChoiceDelta.construct(None, **message) if message else None
 
 
 def _read_content(content: object) -> list[ModelPiece]:

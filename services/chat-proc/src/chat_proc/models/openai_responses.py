@@ -35,8 +35,9 @@ from openai.types.responses import (
 
 from chat_proc.models.bodies import build_body, refer_to
 from chat_proc.models.cards import ModelCards
+from chat_proc.models.dialects import ONE_FORM, Dialect
 from chat_proc.models.endpoints import Server
-from chat_proc.models.openai import DAMAGES, OFFICIAL_HOST, OpenAIModel, build_client, number_calls
+from chat_proc.models.openai import DAMAGES, OpenAIModel, build_parts, number_calls
 from chat_proc.models.replies import build_cut_failure, build_failure, try_read_count, try_read_token
 from chat_proc.models.roles import ModelChoice
 from chat_proc.models.streams import CLOSE_WAIT_S, StreamedReply
@@ -63,26 +64,28 @@ from everturn.models.port import (
 
 def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -> "ResponsesModel":
     """The chosen model on this server; without one, key and base URL come from the SDK's own environment variables."""
-    client = build_client(server)
-    host = client.base_url.host
-    card = cards.find_card(choice, reads_media=host == OFFICIAL_HOST)
-    traits = card.build_traits(
-        choice.name, provider="openai", server_address=host, endpoint="" if server is None else server.endpoint
-    )
-    return ResponsesModel(client, traits)
+    return ResponsesModel(*build_parts(choice, cards, server))
 
 
 class ResponsesModel(OpenAIModel):
     """One model of one client over the Responses API. Its errors are those of Chat Completions."""
 
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        stream = await self._client.post(
+    def _find_first_dialect(self) -> Dialect:
+        return ONE_FORM
+
+    async def _ask_for_response(
+        self, request: ModelRequest, _dialect: Dialect, max_tokens: int
+    ) -> AsyncStream[ResponseStreamEvent]:
+        return await self._client.post(
             "/responses",
-            content=await build_body(request, lambda: self._build_input(request)),
+            content=await build_body(request, lambda: self._build_input(request, max_tokens)),
             cast_to=Response,
             stream=True,
             stream_cls=AsyncStream[ResponseStreamEvent],
         )
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        stream = await self._open_stream(request, self._ask_for_response)
         reply = ReplyReader()
         async with stream, aclosing(reply.read_events(stream, DAMAGES)) as events:
             async for event in events:
@@ -97,14 +100,14 @@ class ResponsesModel(OpenAIModel):
         usage = self._usage.complete(reply.usage, request, reply.chars)
         yield ReplyFinished(reply.finish_reason, usage, reply.response_model, reply.response_id)
 
-    def _build_input(self, request: ModelRequest) -> dict[str, object]:
+    def _build_input(self, request: ModelRequest, max_tokens: int) -> dict[str, object]:
         return {
             "model": self._traits.name,
             "input": render_input(request.messages),
             "tools": [_render_tool(tool) for tool in request.tools] or None,
             "tool_choice": {"type": "function", "name": request.force_tool} if request.force_tool else None,
             "text": {"format": _render_form(request.reply_form)} if request.reply_form else None,
-            "max_output_tokens": self._traits.limit_reply(request.max_output_tokens),
+            "max_output_tokens": max_tokens,
             # Without it a model thinks silently, and a long silence looks like a stall. Other models reject it.
             "reasoning": {"summary": "auto"} if "reasoning" in self._traits.abilities else None,
             "store": False,
