@@ -504,6 +504,35 @@ async def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
         check_body(CompletionCreateParamsNonStreaming, sent)
 
 
+NO_TOOLS = {
+    "Ollama": refuse(400, "registry.ollama.ai/library/gemma2:2b does not support tools"),
+    "vLLM": refuse(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+    "llama.cpp": (
+        500,
+        {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}},
+    ),
+    "OpenRouter": (404, {"error": {"code": 404, "message": "No endpoints found that support tool use. Try later."}}),
+}
+
+
+@pytest.mark.parametrize("name", NO_TOOLS)
+async def test_a_server_that_refuses_tools_is_not_asked_again(
+    provider: WireProvider, model: OpenAIModel, name: str
+) -> None:
+    status, body = NO_TOOLS[name]
+    provider.answer_error(status, body)
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_native_request())
+
+    assert (raised.value.kind, raised.value.retryable) == ("bad_request", False)
+    assert raised.value.detail == (
+        f"The model's server does not accept tools ({status}). Start it with its option for tools, or set the codec to "
+        "json."
+    )
+    assert len(provider.received) == 1
+
+
 def read_roles(body: dict[str, Any]) -> list[str]:
     return [message["role"] for message in body["messages"]]
 

@@ -120,6 +120,15 @@ async def test_openai_is_asked_in_simpler_forms_down_to_plain_text(provider: Wir
         check_body(CompletionCreateParamsStreaming, body)
 
 
+async def test_a_server_without_tools_is_asked_in_another_form(provider: WireProvider, openai: OpenAIModel) -> None:
+    error = {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}
+    provider.answer(Answer([json.dumps({"error": error}).encode()], status=500), openai_text('{"n": 7}'))
+
+    result = await ask(openai)
+
+    assert (result.value, result.level, result.calls) == (7, "json", 2)
+
+
 async def test_anthropic_is_forced_to_call_a_tool(provider: WireProvider, anthropic: AnthropicModel) -> None:
     provider.answer(anthropic_call('{"n": 7}'))
 

@@ -89,6 +89,12 @@ _FILTER_PHRASES = (
     "flagged as potentially violating our usage policy",  # OpenAI
     "content exists risk",  # DeepSeek
 )
+_NO_TOOLS_PHRASES = (
+    "does not support tools",  # Ollama
+    "--enable-auto-tool-choice",  # vLLM
+    "--jinja",  # llama.cpp
+    "support tool use",  # OpenRouter
+)
 _SENTENCES: Mapping[FailureKind, str] = {
     "unauthorized": "The model's server rejected the API key or denied access",
     "no_credit": "The account at the model's provider has no credit left",
@@ -246,8 +252,15 @@ def build_failure(
         return ContentFiltered("A filter of the provider rejected it.", kind="bad_request", provider_text=provider_text)
     if is_too_long(status, code, text):
         return ContextLimitExceeded("The request is longer than the model's context.", provider_text=provider_text)
-    found = _find_kind(status, code)
     shown = "" if status == 200 else f" ({status})"
+    if any(phrase in text.lower() for phrase in _NO_TOOLS_PHRASES):
+        return ModelFailed(
+            f"The model's server does not accept tools{shown}. Start it with its option for tools, or set the codec to "
+            "json.",
+            kind="bad_request",
+            provider_text=provider_text,
+        )
+    found = _find_kind(status, code)
     return ModelFailed(
         f"{_SENTENCES.get(found, _SENTENCES['provider_error'])}{shown}.",
         kind=found,
