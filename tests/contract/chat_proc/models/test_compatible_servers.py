@@ -141,13 +141,61 @@ async def test_usage_after_a_reply_ends_it_without_a_finish_reason(
 
 
 async def test_usage_in_the_middle_does_not_end_a_reply(provider: WireProvider, model: OpenAIModel) -> None:
-    *_, usage, done = build_openai_events("unused")
-    provider.answer_events(usage, chunk({"content": "Hel"}), done)
+    *_, usage, _ = build_openai_events("unused")
+    provider.answer_events(usage, chunk({"content": "Hel"}))
 
     with pytest.raises(ModelFailed) as raised:
         await collect_pieces(model, build_request())
 
     assert raised.value.kind == "cut_reply"
+
+
+@pytest.mark.parametrize("mark", ["data: [DONE]\n\n", "data:[DONE]", "id: 9\r\ndata: [DONE]\r\n\r\n"])
+async def test_an_end_mark_after_a_reply_ends_it_without_a_finish_reason(
+    provider: WireProvider, model: OpenAIModel, mark: str
+) -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"n":1}'}}
+    provider.answer(Answer([(chunk({"content": "Hello"}) + chunk({"tool_calls": [call]}) + mark).encode()]))
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert (join_text(pieces), join_calls(pieces)) == ("Hello", [("read", "a", '{"n":1}')])
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert pieces[-1].reason == "stop"
+
+
+async def test_text_about_an_end_mark_is_none(provider: WireProvider, model: OpenAIModel) -> None:
+    provider.answer_events(chunk({"content": "Then\ndata: [DONE]\n\n"}))
+
+    with pytest.raises(ModelFailed) as raised:
+        await collect_pieces(model, build_request())
+
+    assert raised.value.kind == "cut_reply"
+
+
+CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"n":1}'}}
+STREAMED = {"content": "Hel"}, {"content": "lo"}
+WHOLE = {"role": "assistant", "content": "Hello", "reasoning_content": "A greeting.", "tool_calls": [CALL]}
+
+
+@pytest.mark.parametrize("deltas", [(), ({"role": "assistant", "content": ""},), STREAMED])
+async def test_a_whole_message_is_read_unless_it_was_streamed(
+    provider: WireProvider, model: OpenAIModel, deltas: tuple[dict[str, Any], ...]
+) -> None:
+    message = {
+        "id": "c",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": WHOLE, "finish_reason": "stop"}],
+    }
+    provider.answer_events(*map(chunk, deltas), f"data: {json.dumps(message)}\n\n", "data: [DONE]\n\n")
+
+    pieces = await collect_pieces(model, build_request())
+
+    is_streamed = deltas == STREAMED
+    assert join_text(pieces) == "Hello"
+    assert any(isinstance(piece, ReasoningDelta) for piece in pieces) != is_streamed
+    assert join_calls(pieces) == ([] if is_streamed else [("read", "a", '{"n":1}')])
+    assert isinstance(pieces[-1], ReplyFinished)
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:

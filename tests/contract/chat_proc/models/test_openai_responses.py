@@ -228,6 +228,38 @@ async def test_a_refusal_is_text_that_ends_as_refused(text: str, provider: WireP
     assert pieces[-1].reason == "refusal"
 
 
+TEXT = {"type": "output_text", "text": "Hello", "annotations": []}
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [TEXT]}
+REFUSAL = {**MESSAGE, "content": [{"type": "refusal", "refusal": "Hello"}]}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "read", "arguments": '{"n":1}'}
+ENDED = responded("completed", USAGE, output=[{"type": "reasoning", "id": "rs_1", "summary": []}, MESSAGE, CALL])
+CALL_DONE = event("response.output_item.done", output_index=2, item=CALL)
+MESSAGE_DONE = event("response.output_item.done", output_index=1, item=MESSAGE)
+WHOLE = {
+    "only in the items": ((MESSAGE_DONE, CALL_DONE, COMPLETED), "stop"),
+    "only in the response": ((ENDED,), "stop"),
+    "in the items and the response": ((MESSAGE_DONE, CALL_DONE, ENDED), "stop"),
+    "everywhere": ((said("Hel"), said("lo"), MESSAGE_DONE, CALL_DONE, ENDED), "stop"),
+    "after a thought": ((thought("Hm."), ENDED), "stop"),
+    "a refusal": ((responded("completed", USAGE, output=[REFUSAL, CALL]),), "refusal"),
+    "cut": ((responded("incomplete", USAGE, output=[MESSAGE, CALL]),), "length"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_a_reply_is_read_once_wherever_a_server_sends_it(
+    provider: WireProvider, model: ResponsesModel, name: str
+) -> None:
+    events, reason = WHOLE[name]
+    provider.answer_events(CREATED, *events)
+
+    pieces = await collect_pieces(model, build_request())
+
+    assert (join_text(pieces), join_calls(pieces)) == ("Hello", [("read", "a", '{"n":1}')])
+    assert isinstance(pieces[-1], ReplyFinished)
+    assert pieces[-1].reason == reason
+
+
 CALLS = {
     "in parts": (
         (

@@ -21,8 +21,8 @@ MAX_SENT_BYTES = 256 * 1024
 
 EventHooks = dict[str, list[Callable[..., Awaitable[None]]]]
 Pieces = AsyncGenerator[bytes, None]
-Check = Callable[[Pieces, httpx2.Headers], Pieces]
-"""Yields the pieces of a successful reply with these headers that can be read; raises when there are too many."""
+Check = Callable[[Pieces, httpx2.Response], Pieces]
+"""Yields the pieces of this successful response that can be read; raises when there are too many."""
 
 
 class UnreadableBody(Exception):
@@ -44,7 +44,7 @@ def build_event_hooks(check: Check, translate: Callable[[UnreadableBody], Except
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
         pieces = unpack(body, encoding)
         is_error = response.status_code >= 300
-        bounded = limit_bytes(pieces, MAX_ERROR_BYTES) if is_error else check(pieces, response.headers)
+        bounded = limit_bytes(pieces, MAX_ERROR_BYTES) if is_error else check(pieces, response)
         response.stream = _BoundedBody(body, bounded, translate)
 
     return {"request": [_ask_for_plain_bytes, _send_in_pieces], "response": [bound_body]}

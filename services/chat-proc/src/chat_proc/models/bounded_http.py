@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from typing import Final
 
 import httpx2
 
@@ -44,6 +45,8 @@ _HAS_ERROR = re.compile(rb"(?:\A|[\r\n])error:[ \t]*([^\r\n]+)")
 """An error as llama.cpp sent it before it used `data` for that: as a field that the standard does not know."""
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
 """JSON has line breaks only where it can also have spaces."""
+_END_MARK: Final = "everturn_end_mark"
+"""The extension of a response whose end mark was read."""
 _PROTOCOL_HEADERS = frozenset(
     {
         "accept",
@@ -65,13 +68,18 @@ def build_event_hooks(server: Server | None = None, *, max_bytes: int | None = N
     `max_bytes` bounds a whole reply instead of each of its events.
     """
 
-    def check(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
-        return _check_reply(pieces, headers) if max_bytes is None else http_bodies.check_size(pieces, max_bytes)
+    def check(pieces: Pieces, response: httpx2.Response) -> Pieces:
+        return _check_reply(pieces, response) if max_bytes is None else http_bodies.check_size(pieces, max_bytes)
 
     hooks = http_bodies.build_event_hooks(check, _translate)
     if server is not None:
         hooks["request"].append(_build_header_filter(server))
     return hooks
+
+
+def has_end_mark(response: httpx2.Response) -> bool:
+    """Whether `[DONE]` was read, with which OpenAI's API ends a stream. Its SDK does not say so."""
+    return _END_MARK in response.extensions
 
 
 def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable[None]]:
@@ -87,16 +95,16 @@ def _build_header_filter(server: Server) -> Callable[[httpx2.Request], Awaitable
     return filter_headers
 
 
-def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
+def _check_reply(pieces: Pieces, response: httpx2.Response) -> Pieces:
     pieces = _report_bytes(pieces)
-    content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if content_type == "application/vnd.amazon.eventstream":
         return _check_frames(pieces)
     pieces = _check_events(pieces)
     if content_type == "application/json":
-        pieces = _read_json(pieces, headers)
+        pieces = _read_json(pieces, response.headers)
     # Servers also send events as another type.
-    return _clean_events(pieces)
+    return _clean_events(pieces, response)
 
 
 async def _report_bytes(pieces: Pieces) -> AsyncGenerator[bytes, None]:
@@ -186,8 +194,9 @@ def _check_event(size: int, lines: int) -> None:
         raise ModelFailed("The model's server sent too many lines without the end of an event.", kind="reply_too_long")
 
 
-async def _clean_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
-    """Yield whole events, a few at once because an SDK parses each on the event loop, and the rest at the end."""
+async def _clean_events(pieces: Pieces, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    """Yield whole events, a few at once because an SDK parses each on the event loop, and the rest at the end. Notes
+    their end mark in the response."""
     held = bytearray()
     time_slice = TimeSlice()
     async with aclosing(pieces):
@@ -199,6 +208,7 @@ async def _clean_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
             for end in _EVENT_END.finditer(window):
                 if event := _clean_event(bytes(held[begin : offset + end.start()])):
                     cleaned.append(event)
+                    _note_end_mark(event, response)
                 begin = offset + end.end()
                 if len(cleaned) == MAX_EVENTS_AT_ONCE:
                     yield b"".join(cleaned)
@@ -209,7 +219,13 @@ async def _clean_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                 yield b"".join(cleaned)
             await time_slice.give_way()
     if rest := _replace_invalid_bytes(held.lstrip(b"\r\n")):
+        _note_end_mark(rest, response)
         yield rest
+
+
+def _note_end_mark(event: bytes, response: httpx2.Response) -> None:
+    if (data := _HAS_DATA.search(event)) and event.startswith(b"[DONE]", data.end() - 1):
+        response.extensions[_END_MARK] = True
 
 
 def _clean_event(event: bytes) -> bytes:

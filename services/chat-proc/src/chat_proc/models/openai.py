@@ -27,11 +27,11 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
     ChatCompletionNamedToolChoiceParam,
 )
-from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
+from openai.types.chat.chat_completion_chunk import Choice
 from openai.types.shared_params import ResponseFormatJSONObject, ResponseFormatJSONSchema
 
 from chat_proc.models.bodies import build_body, refer_to
-from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
+from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks, has_end_mark
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import Dialect, DialectLearner
 from chat_proc.models.endpoints import Server
@@ -194,7 +194,8 @@ class OpenAIModel:
                     yield piece
                 if reply.error is not None:
                     raise build_error_object_failure(reply.error, stream.response.headers, self._now())
-        reason = reply.finish_reason or ("stop" if reply.ends_with_usage else None)
+        is_ended = reply.ends_with_usage or (reply.chars and has_end_mark(stream.response))
+        reason = reply.finish_reason or ("stop" if is_ended else None)
         if reason is None:
             raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = self._usage.complete(reply.usage, request, reply.chars)
@@ -258,6 +259,7 @@ class ReplyReader(StreamedReply):
         self.error: Mapping[str, object] | None = None
         """The fields of the error that ended the reply."""
         self._calls = ToolCallReader()
+        self._has_deltas = False
 
     def read(self, chunk: object) -> list[ModelPiece]:
         """The pieces that a chunk carries."""
@@ -278,7 +280,10 @@ class ReplyReader(StreamedReply):
             self.finish_reason = reason or self.finish_reason
         if reason is not None:
             self.end_within(USAGE_WAIT_S)
-        return self._read_delta(getattr(choice, "delta", None) or _try_read_whole(choice))
+        pieces = self._read_delta(getattr(choice, "delta", None))
+        self._has_deltas = self._has_deltas or bool(pieces)
+        # Some servers send a whole message in place of deltas, others (MiniMax) after them.
+        return pieces if self._has_deltas else self._read_delta(getattr(choice, "message", None))
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:
         fields = read_fields(delta)
@@ -289,26 +294,22 @@ class ReplyReader(StreamedReply):
             self.finish_reason = "refusal"
             pieces.append(TextDelta(refused))
         self.chars += sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta | ReasoningDelta))
-        for call in self._read_calls(delta):
+        for call in self._read_calls(fields.get("tool_calls")):
             self.chars += len(call.name) + len(call.arguments)
             pieces.append(call)
         return pieces
 
-    def _read_calls(self, delta: object) -> Iterator[ToolCallDelta]:
-        match delta:
-            case ChoiceDelta(tool_calls=[*sent]):
-                for each in sent:
-                    function = getattr(each, "function", None)
-                    call = self._calls.read(
-                        index=getattr(each, "index", None),
-                        call_id=getattr(each, "id", None),
-                        name=getattr(function, "name", None),
-                        arguments=getattr(function, "arguments", None),
-                    )
-                    if call is not None:
-                        yield call
-            case _:
-                pass
+    def _read_calls(self, sent: object) -> Iterator[ToolCallDelta]:
+        for each in map(read_fields, cast("list[object]", sent) if isinstance(sent, list) else []):
+            function = read_fields(each.get("function"))
+            call = self._calls.read(
+                index=each.get("index"),
+                call_id=each.get("id"),
+                name=function.get("name"),
+                arguments=function.get("arguments"),
+            )
+            if call is not None:
+                yield call
 
 
 def _read_message(error: APIError) -> str:
@@ -325,12 +326,6 @@ def _try_find_choice(chunk: ChatCompletionChunk) -> Choice | None:
             return choice
         case _:
             return None
-
-
-def _try_read_whole(choice: Choice | None) -> ChoiceDelta | None:
-    """The message of a reply that is no stream, as a single delta."""
-    message = read_fields(getattr(choice, "message", None))
-    return ChoiceDelta.construct(None, **message) if message else None
 
 
 def _read_content(content: object) -> list[ModelPiece]:

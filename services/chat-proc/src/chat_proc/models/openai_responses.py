@@ -6,6 +6,7 @@ returns beside tool calls are not sent back: after a call, a model thinks again 
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import cast
 
 from openai import AsyncStream
 from openai.types.responses import (
@@ -25,6 +26,7 @@ from openai.types.responses import (
     ResponseInputItemParam,
     ResponseOutputItemAddedEvent,
     ResponseOutputItemDoneEvent,
+    ResponseOutputMessage,
     ResponseReasoningSummaryPartAddedEvent,
     ResponseReasoningSummaryTextDeltaEvent,
     ResponseReasoningTextDeltaEvent,
@@ -38,7 +40,7 @@ from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import ONE_FORM, Dialect
 from chat_proc.models.endpoints import Server
 from chat_proc.models.openai import DAMAGES, OpenAIModel, build_parts, number_calls
-from chat_proc.models.replies import build_cut_failure, build_failure, try_read_count, try_read_token
+from chat_proc.models.replies import build_cut_failure, build_failure, read_fields, try_read_count, try_read_token
 from chat_proc.models.roles import ModelChoice
 from chat_proc.models.streams import CLOSE_WAIT_S, StreamedReply
 from chat_proc.models.tool_calls import ToolCallReader
@@ -89,9 +91,9 @@ class ResponsesModel(OpenAIModel):
         reply = ReplyReader()
         async with stream, aclosing(reply.read_events(stream, DAMAGES)) as events:
             async for event in events:
-                if piece := reply.read(event):
+                for piece in reply.read(event):
                     yield piece
-                elif reply.error is not None:
+                if reply.error is not None:
                     code, message = reply.error
                     headers = stream.response.headers
                     raise build_failure(status=200, kind=code, message=message, headers=headers, now=self._now())
@@ -130,54 +132,92 @@ class ReplyReader(StreamedReply):
         self._calls = ToolCallReader()
         self._streamed: set[object] = set()
         """The indexes of calls whose arguments came in parts."""
+        self._has_text_deltas = False
+        self._has_output = False
+        """Whether a text or a call was read."""
         self._has_reasoning = False
         self._is_refusal = False
 
-    def read(self, event: object) -> ModelPiece | None:
-        """The piece that an event carries, if any."""
-        piece = self._read_piece(event)
-        match piece:
-            case None:
-                self._read_response(event)
-            case ToolCallDelta():
-                self.chars += len(piece.name) + len(piece.arguments)
-            case TextDelta() | ReasoningDelta():
-                self.chars += len(piece.text)
-        return piece
+    def read(self, event: object) -> list[ModelPiece]:
+        """The pieces that an event carries."""
+        pieces: list[ModelPiece] = []
+        for piece in self._read_pieces(event):
+            match piece:
+                case ToolCallDelta():
+                    self.chars += len(piece.name) + len(piece.arguments)
+                    self._has_output = True
+                case TextDelta():
+                    self.chars += len(piece.text)
+                    self._has_output = True
+                case ReasoningDelta():
+                    self.chars += len(piece.text)
+            pieces.append(piece)
+        self._read_response(event)
+        return pieces
 
-    def _read_piece(self, event: object) -> TextDelta | ReasoningDelta | ToolCallDelta | None:
+    def _read_pieces(self, event: object) -> Iterator[TextDelta | ReasoningDelta | ToolCallDelta]:
         match event:
             case ResponseTextDeltaEvent(delta=str(text)) if text:
-                return TextDelta(text)
+                self._has_text_deltas = True
+                yield TextDelta(text)
             case ResponseRefusalDeltaEvent(delta=str(text)):
                 self._is_refusal = True
-                return TextDelta(text) if text else None
+                if text:
+                    self._has_text_deltas = True
+                    yield TextDelta(text)
             case (
                 ResponseReasoningSummaryTextDeltaEvent(delta=str(text))
                 | ResponseReasoningTextDeltaEvent(delta=str(text))
             ) if text:
                 self._has_reasoning = True
-                return ReasoningDelta(text)
+                yield ReasoningDelta(text)
             case ResponseReasoningSummaryPartAddedEvent() if self._has_reasoning:
-                return ReasoningDelta("\n\n")
+                yield ReasoningDelta("\n\n")
             case ResponseOutputItemAddedEvent(item=ResponseFunctionToolCall() as call):
-                return self._read_call(event, call, None)
+                yield from self._read_call(_read_index(event), call, None)
             case ResponseFunctionCallArgumentsDeltaEvent(delta=arguments):
                 self._streamed.add(_read_index(event))
-                return self._read_call(event, None, arguments)
-            case ResponseOutputItemDoneEvent(item=ResponseFunctionToolCall() as call):
-                is_whole = _read_index(event) not in self._streamed
-                return self._read_call(event, call, getattr(call, "arguments", None) if is_whole else None)
+                yield from self._read_call(_read_index(event), None, arguments)
+            case ResponseOutputItemDoneEvent(item=item):
+                yield from self._read_item(_read_index(event), item)
+            case (
+                ResponseCompletedEvent(response=Response(output=[*items]))
+                | ResponseIncompleteEvent(response=Response(output=[*items]))
+            ) if not self._has_output:
+                for index, item in enumerate(items):
+                    yield from self._read_item(index, item)
             case _:
-                return None
+                pass
 
-    def _read_call(self, event: object, call: object, arguments: object) -> ToolCallDelta | None:
-        return self._calls.read(
-            index=_read_index(event),
+    def _read_item(self, index: int | None, item: object) -> Iterator[TextDelta | ToolCallDelta]:
+        """What a whole item says that was not streamed: some servers send no deltas."""
+        match item:
+            case ResponseFunctionToolCall():
+                arguments = None if index in self._streamed else getattr(item, "arguments", None)
+                yield from self._read_call(index, item, arguments)
+            case ResponseOutputMessage(content=[*parts]) if not self._has_text_deltas:
+                for part in map(read_fields, cast("list[object]", parts)):
+                    match part:
+                        case {"text": str(text)} if text:
+                            yield TextDelta(text)
+                        case {"refusal": str(text)}:
+                            self._is_refusal = True
+                            if text:
+                                yield TextDelta(text)
+                        case _:
+                            pass
+            case _:
+                pass
+
+    def _read_call(self, index: int | None, call: object, arguments: object) -> Iterator[ToolCallDelta]:
+        read = self._calls.read(
+            index=index,
             call_id=getattr(call, "call_id", None),
             name=getattr(call, "name", None),
             arguments=arguments,
         )
+        if read is not None:
+            yield read
 
     def _read_response(self, event: object) -> None:
         """Read what is known of the reply as a whole."""

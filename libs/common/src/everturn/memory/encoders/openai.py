@@ -45,7 +45,7 @@ def build_bounds() -> EventHooks:
     return build_event_hooks(_check_reply, _translate)
 
 
-def _check_reply(pieces: Pieces, _: httpx2.Headers) -> Pieces:
+def _check_reply(pieces: Pieces, _: httpx2.Response) -> Pieces:
     return check_size(pieces, MAX_REPLY_BYTES)
 
 
