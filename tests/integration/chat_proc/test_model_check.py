@@ -16,6 +16,7 @@ from helpers.provider import Answer, Received, WireProvider, build_openai_events
 
 from chat_proc.model_check.tasks import TASKS
 from everturn.models.port import CodecName
+from everturn_local.ports import load_free_port
 from everturn_testing.models.scripted_model import Call, Script
 
 KEY = "sk-of-the-test-server"
@@ -68,12 +69,12 @@ def reply_rightly(received: Received) -> Answer | None:
     return Answer([event.encode() for event in build_events(script)])
 
 
-async def start(folder: Path, url: str, *arguments: str) -> asyncio.subprocess.Process:
-    config = folder / "everturn.toml"
-    config.write_text(CONFIG.format(url=url))
+async def start(folder: Path, url: str, *arguments: str, config: str = CONFIG) -> asyncio.subprocess.Process:
+    file = folder / "everturn.toml"
+    file.write_text(config.format(url=url))
     environment = {
         "PATH": os.defpath,
-        "EVERTURN_CONFIG": str(config),
+        "EVERTURN_CONFIG": str(file),
         "EVERTURN_MODEL": "local:qwen3",
         "LOCAL_API_KEY": KEY,
     }
@@ -156,3 +157,14 @@ async def test_models_are_listed_with_their_roles_and_facts(tmp_path: Path) -> N
     assert "endpoint local: openai at http://127.0.0.1:" in ended.out and "/v1, LOCAL_API_KEY\n" in ended.out
     assert "model local:qwen3: context of 32,000 tokens, no known limit on replies; images; 1 and 2 USD" in ended.out
     assert KEY not in ended.out + ended.err
+
+
+async def test_a_list_says_that_a_server_can_not_be_asked(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{load_free_port()}"
+    process = await start(tmp_path, url, "list", config=CONFIG.replace("context_tokens = 32_000", ""))
+    out, err = await process.communicate()
+
+    assert (process.returncode, err) == (0, b"")
+    (line,) = (line for line in out.decode().splitlines() if line.startswith("model local:qwen3: "))
+    assert line.startswith("model local:qwen3: context of 128,000 tokens (assumed), ")
+    assert line.endswith("; its server's list of models can't be read: ConnectError: All connection attempts failed")

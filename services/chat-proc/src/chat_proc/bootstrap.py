@@ -26,7 +26,7 @@ from chat_proc.model_check.report import explain_small_context
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import (
-    ask_context_lengths,
+    ask_lists,
     build_provider_model,
     choose_roles,
     read_choice,
@@ -320,7 +320,8 @@ async def choose_models(settings: ModelSettings, config: OperatorConfig) -> Mode
     roles = dict[str, str](config.models.roles.items())
     choices = choose_roles(environment, roles, settings.fallback_model, endpoints)
     cards = await ask_cards(choices.used, config, environment)
-    return ModelRoles(choices, partial(build_model, cards=cards, environment=environment, endpoints=endpoints))
+    build = partial(build_model, cards=cards, environment=environment, endpoints=endpoints)
+    return ModelRoles(choices, build, cards.listed)
 
 
 async def choose_checked_model(
@@ -350,8 +351,7 @@ async def ask_cards(
 ) -> ModelCards:
     """The cards of the operator, with what servers state about the chosen models. Raises BadConfig."""
     cards = ModelCards(config.models.cards, config.models.unpriced)
-    stated = await ask_context_lengths(choices, cards, environment, config.models.endpoints)
-    return replace(cards, stated=stated)
+    return replace(cards, listed=await ask_lists(choices, cards, environment, config.models.endpoints))
 
 
 def build_model(

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 from chat_proc.bootstrap import choose_models
 from chat_proc.models.cards import UNKNOWN_CONTEXT_TOKENS
 from chat_proc.models.model_lists import MAX_LIST_BYTES
-from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.settings import ModelSettings, OperatorConfig, WorkerSettings
 from everturn_local.ports import load_free_port
 
 LISTED = {"object": "model", "created": 1, "owned_by": "someone"}
@@ -33,6 +33,13 @@ async def load_context(models: Mapping[str, Any], model: str = "local:mine") -> 
     with capture_logs() as logs:
         roles = await choose_models(settings, OperatorConfig.model_validate({"models": models}))
         return roles.model("decision").traits.context_tokens, [dict(log) for log in logs]
+
+
+async def find_problem(models: Mapping[str, Any]) -> str:
+    """What is wrong with the model, according to its server."""
+    settings = ModelSettings(model="local:mine")
+    roles = await choose_models(settings, OperatorConfig.model_validate({"models": models}))
+    return roles.listed["local:mine"].problem
 
 
 def configure(provider: WireProvider, protocol: str = "openai", **more: Any) -> dict[str, Any]:
@@ -180,6 +187,38 @@ async def test_a_server_that_can_not_be_asked_is_logged_and_leaves_the_default(
     assert (failed["log_level"], failed["model"]) == ("warning", "local:mine")
     assert reason in failed["provider_text"]
     assert "context_tokens" in card["assumed"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        ([OTHER, VLLM], ""),
+        ([LLAMA_CPP], ""),
+        ([{**LISTED, "id": "mine:latest"}], ""),
+        ([OTHER], "its server does not list this name, only other"),
+        (
+            [{"id": f"m{n}"} for n in range(400)],
+            "its server does not list this name, only m0, m1, m2, m3, m4 and 395 more",
+        ),
+        ([], "its server lists no models"),
+        (None, "its server lists no models"),
+    ],
+)
+async def test_a_name_that_a_server_does_not_list_is_a_problem(
+    provider: WireProvider, listed: Any, problem: str
+) -> None:
+    provider.answer_page("/v1/models", {"object": "list", "data": listed})
+
+    assert await find_problem(configure(provider)) == problem
+
+
+async def test_a_list_that_can_not_be_read_is_a_problem_with_its_cause(provider: WireProvider) -> None:
+    provider.pages["/v1/models"] = Answer([b"<html>\n" * 1_000], status=404)
+
+    problem = await find_problem(configure(provider))
+
+    assert problem.startswith("its server's list of models can't be read: NotFoundError: ")
+    assert len(problem) < 300 and "\n" not in problem
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])

@@ -21,7 +21,7 @@ from chat_proc.model_check.report import (
 )
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import find_base_url
-from chat_proc.models.roles import DECISION, HINTS, ROLES, ModelChoice, ModelRoles, narrow_traits
+from chat_proc.models.roles import DECISION, HINTS, ROLES, Listed, ModelChoice, ModelRoles, narrow_traits
 from chat_proc.settings import ModelSettings, OperatorConfig
 from everturn.core.logging import Redactor
 from everturn.models.port import CodecName, LanguageModel, ModelTraits
@@ -92,9 +92,6 @@ def _print_start(codec: CodecName | None, number: int, name: str) -> None:
 
 def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorConfig) -> None:
     """Print which model has which role, with which codec, the endpoints, and the facts about the models."""
-    models = {roles.choice(role).full_name: roles.model(role).traits for role in ROLES}
-    if roles.fallback is not None and roles.fallback_choice is not None:
-        models[roles.fallback_choice.full_name] = roles.fallback.traits
     lines = [f"{role:<10} {_name_role(roles, role)}" for role in ROLES]
     lines.append(f"{'fallback':<10} {roles.fallback_choice.full_name if roles.fallback_choice else 'none'}")
     traits = narrow_traits(roles.model(DECISION), roles.fallback)
@@ -107,7 +104,9 @@ def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorCon
         lines.append(f"Warning: {warning}.")
     environment = settings.model_environment
     lines += [_describe_endpoint(name, each, environment) for name, each in config.models.endpoints.items()]
-    lines += [_describe_model(name, model) for name, model in models.items()]
+    lines += [
+        _describe_model(name, model.traits, roles.listed.get(name, Listed())) for name, model in roles.used.items()
+    ]
     redactor = Redactor(settings.secrets)
     _print(map(redactor.redact, lines))
 
@@ -125,14 +124,16 @@ def _describe_endpoint(name: str, endpoint: Endpoint, environment: Mapping[str, 
     return f"endpoint {name}: {endpoint.protocol} at {endpoint.base_url}, {key}{missing}"
 
 
-def _describe_model(name: str, traits: ModelTraits) -> str:
+def _describe_model(name: str, traits: ModelTraits, listed: Listed) -> str:
     seen = [name for name, has in (("images", traits.images), ("documents", traits.documents)) if has]
     able = ", ".join([*seen, *sorted(traits.abilities)]) or "no abilities in its card"
     limit = traits.max_output_tokens
     reply = "no known limit on replies" if limit is None else f"replies of at most {limit:,} tokens"
     price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
     per = "" if traits.price is None else " per million input and output tokens"
-    return f"model {name}: {describe_context(traits)}, {reply}; {able}; {price}{per}"
+    problem = f"; {listed.problem}" if listed.problem else ""
+    context = describe_context(traits, advises=not problem)
+    return f"model {name}: {context}, {reply}; {able}; {price}{per}{problem}"
 
 
 def _print(lines: Iterable[str]) -> None:

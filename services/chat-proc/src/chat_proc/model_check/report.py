@@ -128,9 +128,10 @@ def render_report(report: CheckReport) -> Iterator[str]:
     yield from _conclude(report)
 
 
-def describe_context(traits: ModelTraits) -> str:
+def describe_context(traits: ModelTraits, *, advises: bool = True) -> str:
     """The length of a model's context, and whether it is only assumed."""
-    assumed = " (assumed: set context_tokens in its card)" if traits.context_assumed else ""
+    advice = ": set context_tokens in its card" if advises else ""
+    assumed = f" (assumed{advice})" if traits.context_assumed else ""
     return f"context of {traits.context_tokens:,} tokens{assumed}"
 
 

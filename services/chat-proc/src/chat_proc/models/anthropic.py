@@ -30,7 +30,7 @@ from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import ONE_FORM, DialectLearner
 from chat_proc.models.endpoints import Server
-from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
+from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_list
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -41,7 +41,7 @@ from chat_proc.models.replies import (
     try_read_count,
     try_read_token,
 )
-from chat_proc.models.roles import ModelChoice
+from chat_proc.models.roles import Listed, ModelChoice
 from chat_proc.models.streams import CLOSE_WAIT_S, USAGE_WAIT_S, StreamedReply
 from chat_proc.models.tool_calls import ToolCallReader
 from chat_proc.models.usage import UsageChecker
@@ -128,13 +128,13 @@ def build_model(choice: ModelChoice, cards: ModelCards, server: Server | None) -
     return AnthropicModel(client, traits, adaptive_thinking=card.adaptive_thinking)
 
 
-async def ask_context_tokens(name: str, server: Server | None) -> int | None:
-    """The context length of a model, if the server states it. Raises ModelFailed."""
+async def ask_list(name: str, server: Server | None) -> Listed:
+    """What the server's list says of a model. Raises ModelFailed."""
     async with _build_client(server, max_bytes=MAX_LIST_BYTES) as client:
         try:
             async with asyncio.timeout(ASK_LIMIT_S):
                 listed = await client.get(f"/v1/models?limit={MAX_LISTED}", cast_to=httpx2.Response)
-                return await read_context_tokens(listed, name)
+                return await read_list(listed, name)
         except (AnthropicError, *TRANSPORT, *MALFORMED) as error:
             raise build_list_failure(error) from error
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import structlog
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from chat_proc.models.roles import ModelChoice
+from chat_proc.models.roles import Listed, ModelChoice
 from everturn.core.settings import BadConfig
 from everturn.models.port import Ability, ModelTraits, ModelUsage, Price, TokenPrices
 
@@ -113,12 +113,12 @@ class _Table(BaseModel):
 class ModelCards:
     """The operator's cards by name or glob, over the built-in ones.
 
-    `stated` has the context lengths that servers state, by the full names of models whose cards have none.
+    `listed` is what servers say of the models whose cards have no context length, by full name.
     """
 
     own: Mapping[str, ModelCard] = field(default_factory=dict[str, ModelCard])
     unpriced: Literal["refuse", "allow"] | Price = "allow"
-    stated: Mapping[str, int] = field(default_factory=dict[str, int])
+    listed: Mapping[str, Listed] = field(default_factory=dict[str, Listed])
 
     def has_context(self, choice: ModelChoice) -> bool:
         """Whether a card says how long the context of a model is. Raises BadConfig like `find_card`."""
@@ -131,8 +131,8 @@ class ModelCards:
         operator's cards are equally specific, or if a price is required and missing.
         """
         known = self._merge(choice)
-        if choice.full_name in self.stated:
-            known.setdefault("context_tokens", self.stated[choice.full_name])
+        if tokens := self.listed.get(choice.full_name, Listed()).context_tokens:
+            known.setdefault("context_tokens", tokens)
         if known.get("price") is None and isinstance(self.unpriced, Price):
             known["price"] = self.unpriced
         found = ModelCard.model_validate({"images": reads_media, "documents": reads_media, **known})

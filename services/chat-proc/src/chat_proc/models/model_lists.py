@@ -1,22 +1,25 @@
-"""Reads the context length of a model from its server's list of models.
+"""Reads what a server's list of models says of one of them, above all its context length.
 
 vLLM, llama.cpp, OpenRouter and Anthropic state it in `/v1/models`, LM Studio in a list of its own, Ollama in neither.
 """
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import httpx2
 
-from chat_proc.models.replies import read_text, try_read_count
+from chat_proc.models.replies import read_text, try_read_count, try_read_token
+from chat_proc.models.roles import Listed
 from everturn.models.port import ModelFailed
 
 ASK_LIMIT_S = 5.0
 """How long a starting worker waits for a server."""
 MAX_LIST_BYTES = 4 * 1024 * 1024
 """OpenRouter's list of some 400 models takes about 1 MiB."""
+MAX_NAMES = 5
+"""How many names of a list are shown to operators."""
 
 _FIELDS = (
     "max_model_len",  # vLLM
@@ -31,9 +34,9 @@ _META_FIELDS = (
 )
 
 
-async def read_context_tokens(listed: httpx2.Response, name: str) -> int | None:
-    """The context length that a list of models states for a model, if it does. Raises ValueError, RecursionError."""
-    return find_context_tokens(await asyncio.to_thread(json.loads, listed.content), name)
+async def read_list(response: httpx2.Response, name: str) -> Listed:
+    """What a list of models says of a model. Raises ValueError, RecursionError."""
+    return find_listed(await asyncio.to_thread(json.loads, response.content), name)
 
 
 def build_list_failure(error: Exception) -> ModelFailed:
@@ -43,14 +46,25 @@ def build_list_failure(error: Exception) -> ModelFailed:
     return ModelFailed("The list of models can't be read.", provider_text=read_text(f"{type(cause).__name__}: {cause}"))
 
 
-def find_context_tokens(listed: object, name: str) -> int | None:
-    """The context length of a model in a parsed list. If several are stated, the smallest one is in effect."""
+def find_listed(listed: object, name: str) -> Listed:
+    """What a parsed list says of a model. If several context lengths are stated, the smallest one is in effect."""
     models = [_read_object(model) for model in _read_list(_read_object(listed).get("data"))]
     # llama.cpp answers with its only model, whatever name is requested.
     found = next((model for model in models if model.get("id") == name), models[0] if len(models) == 1 else {})
     meta = _read_object(found.get("meta"))
     stated = [*(found.get(field) for field in _FIELDS), *(meta.get(field) for field in _META_FIELDS)]
-    return min((tokens for value in stated if (tokens := try_read_count(value))), default=None)
+    tokens = min((tokens for value in stated if (tokens := try_read_count(value))), default=None)
+    names = [known for model in models if (known := try_read_token(model.get("id")))]
+    # Only llama.cpp sends `meta`. Ollama accepts a name without its tag.
+    is_known = bool(meta) or name in names or f"{name}:latest" in names
+    return Listed(tokens, "" if is_known else _describe_names(names))
+
+
+def _describe_names(names: Sequence[str]) -> str:
+    if not names:
+        return "its server lists no models"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"its server does not list this name, only {', '.join(names[:MAX_NAMES])}{more}"
 
 
 def _read_object(value: object) -> Mapping[str, object]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar, cast
 from urllib.parse import quote
@@ -35,7 +36,7 @@ from chat_proc.models.bounded_http import TIMEOUT, build_event_hooks, has_end_ma
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.dialects import Dialect, DialectLearner
 from chat_proc.models.endpoints import Server
-from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_context_tokens
+from chat_proc.models.model_lists import ASK_LIMIT_S, MAX_LIST_BYTES, build_list_failure, read_list
 from chat_proc.models.replies import (
     MALFORMED,
     TRANSPORT,
@@ -50,7 +51,7 @@ from chat_proc.models.replies import (
     try_read_count,
     try_read_token,
 )
-from chat_proc.models.roles import ModelChoice
+from chat_proc.models.roles import Listed, ModelChoice
 from chat_proc.models.streams import USAGE_WAIT_S, StreamedReply
 from chat_proc.models.think_tags import split_thinking
 from chat_proc.models.tool_calls import ToolCallReader
@@ -104,16 +105,15 @@ def build_parts(choice: ModelChoice, cards: ModelCards, server: Server | None) -
     return client, traits
 
 
-async def ask_context_tokens(name: str, server: Server | None) -> int | None:
-    """The context length of a model, if the server states it. Raises ModelFailed."""
+async def ask_list(name: str, server: Server | None) -> Listed:
+    """What the server's list says of a model. Raises ModelFailed."""
     async with build_client(server, max_bytes=MAX_LIST_BYTES) as client:
         if client.base_url.host == OFFICIAL_HOST:
-            return None  # its list has no lengths
+            return Listed()  # its list has no lengths
         try:
             async with asyncio.timeout(ASK_LIMIT_S):
-                listed = await client.get("/models", cast_to=httpx2.Response)
-                tokens = await read_context_tokens(listed, name)
-                return tokens or await _ask_lm_studio(client, name)
+                listed = await read_list(await client.get("/models", cast_to=httpx2.Response), name)
+                return replace(listed, context_tokens=listed.context_tokens or await _ask_lm_studio(client, name))
         except (OpenAIError, *TRANSPORT, *MALFORMED) as error:
             raise build_list_failure(error) from error
 
@@ -123,7 +123,7 @@ async def _ask_lm_studio(client: AsyncOpenAI, name: str) -> int | None:
     root = str(client.base_url).removesuffix("/").removesuffix("/v1")
     try:
         listed = await client.get(f"{root}/api/v0/models", cast_to=httpx2.Response)
-        return await read_context_tokens(listed, name)
+        return (await read_list(listed, name)).context_tokens
     except (APIStatusError, ValueError, RecursionError):
         return None
 

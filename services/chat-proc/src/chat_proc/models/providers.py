@@ -15,7 +15,7 @@ import structlog
 
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.endpoints import FIRST_TOKEN_TIMEOUT_S, Endpoint, Server
-from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, ModelChoice, RoleChoices
+from chat_proc.models.roles import EMBEDDING, OFFLINE, SCRIPTED, Listed, ModelChoice, RoleChoices
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelFailed
 
@@ -30,15 +30,15 @@ class Provider:
     SDK reads. Both come with their meaning for operators. `required` are the options that must be set, too. If the SDK
     also finds credentials elsewhere, `try_explain` is called without a key and returns what to do if there are none.
     `default_model` runs if only a key is set; None if a model must be named. `build` returns the chosen model, and
-    `ask_context_tokens` the context length that its server states, on the provider's own server if there is no other.
-    They import the adapter, because all SDKs together cost 2 s and 166 MB.
+    `ask_list` what its server's list says of it, on the provider's own server if there is no other. They import the
+    adapter, because all SDKs together cost 2 s and 166 MB.
     """
 
     keys: Mapping[str, str]
     options: Mapping[str, str]
     default_model: str | None
     build: Callable[[ModelChoice, ModelCards, Server | None], LanguageModel]
-    ask_context_tokens: Callable[[str, Server | None], Awaitable[int | None]]
+    ask_list: Callable[[str, Server | None], Awaitable[Listed]]
     required: tuple[str, ...] = ()
     try_explain: Callable[[], str | None] | None = None
 
@@ -49,10 +49,10 @@ def _build_anthropic(choice: ModelChoice, cards: ModelCards, server: Server | No
     return build_model(choice, cards, server)
 
 
-async def _ask_anthropic(name: str, server: Server | None) -> int | None:
-    from chat_proc.models.anthropic import ask_context_tokens
+async def _ask_anthropic(name: str, server: Server | None) -> Listed:
+    from chat_proc.models.anthropic import ask_list
 
-    return await ask_context_tokens(name, server)
+    return await ask_list(name, server)
 
 
 def _build_openai(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
@@ -61,10 +61,10 @@ def _build_openai(choice: ModelChoice, cards: ModelCards, server: Server | None)
     return build_model(choice, cards, server)
 
 
-async def _ask_openai(name: str, server: Server | None) -> int | None:
-    from chat_proc.models.openai import ask_context_tokens
+async def _ask_openai(name: str, server: Server | None) -> Listed:
+    from chat_proc.models.openai import ask_list
 
-    return await ask_context_tokens(name, server)
+    return await ask_list(name, server)
 
 
 def _build_openai_responses(choice: ModelChoice, cards: ModelCards, server: Server | None) -> LanguageModel:
@@ -107,9 +107,9 @@ def _try_explain_google() -> str | None:
     return "Set GOOGLE_APPLICATION_CREDENTIALS to the path of their file, or give the machine a service account."
 
 
-async def _ask_nothing(_name: str, _server: Server | None) -> int | None:
+async def _ask_nothing(_name: str, _server: Server | None) -> Listed:
     """For clouds, whose lists of models have no context lengths."""
-    return None
+    return Listed()
 
 
 _OPENAI_KEYS: Final[Mapping[str, str]] = {
@@ -130,21 +130,21 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         options={"ANTHROPIC_BASE_URL": "Another server with an Anthropic-compatible API."},
         default_model="claude-sonnet-5-5",
         build=_build_anthropic,
-        ask_context_tokens=_ask_anthropic,
+        ask_list=_ask_anthropic,
     ),
     "openai": Provider(
         keys=_OPENAI_KEYS,
         options=_OPENAI_OPTIONS,
         default_model="gpt-6.1-terra",
         build=_build_openai,
-        ask_context_tokens=_ask_openai,
+        ask_list=_ask_openai,
     ),
     "openai-responses": Provider(
         keys=_OPENAI_KEYS,
         options=_OPENAI_OPTIONS,
         default_model=None,
         build=_build_openai_responses,
-        ask_context_tokens=_ask_openai,
+        ask_list=_ask_openai,
     ),
     "azure": Provider(
         keys={
@@ -158,7 +158,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         required=("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION"),
         default_model=None,
         build=_build_azure,
-        ask_context_tokens=_ask_nothing,
+        ask_list=_ask_nothing,
     ),
     "bedrock": Provider(
         keys={
@@ -173,7 +173,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         try_explain=_try_explain_aws,
         default_model=None,
         build=_build_bedrock,
-        ask_context_tokens=_ask_nothing,
+        ask_list=_ask_nothing,
     ),
     "vertex": Provider(
         keys={},
@@ -188,10 +188,12 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         try_explain=_try_explain_google,
         default_model=None,
         build=_build_vertex,
-        ask_context_tokens=_ask_nothing,
+        ask_list=_ask_nothing,
     ),
 }
 """By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
+MAX_CAUSE_CHARS: Final = 200
+"""How much operators are shown of why a list could not be read."""
 NO_ENDPOINTS: Final[Mapping[str, Endpoint]] = {}
 _ENDPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
@@ -303,13 +305,13 @@ def try_find_first_token_timeout_s(
     return FIRST_TOKEN_TIMEOUT_S if find_base_url(choice, environment, endpoints) else None
 
 
-async def ask_context_lengths(
+async def ask_lists(
     choices: Iterable[ModelChoice],
     cards: ModelCards,
     environment: Mapping[str, str],
     endpoints: Mapping[str, Endpoint],
-) -> Mapping[str, int]:
-    """The context lengths that servers state for those of the models whose cards have none, by full name.
+) -> Mapping[str, Listed]:
+    """What the lists of servers say of those of the models whose cards have no context length, by full name.
 
     Takes as long as the slowest server, bounded by `model_lists.ASK_LIMIT_S`. Raises BadConfig if the cards can't be
     used.
@@ -317,16 +319,16 @@ async def ask_context_lengths(
     unknown = [c for c in choices if c.provider not in (OFFLINE, SCRIPTED) and not cards.has_context(c)]
     async with asyncio.TaskGroup() as group:
         asked = {
-            choice.full_name: group.create_task(_try_ask(choice, *_find_server(choice, environment, endpoints)))
+            choice.full_name: group.create_task(_ask(choice, *_find_server(choice, environment, endpoints)))
             for choice in unknown
         }
-    return {name: tokens for name, task in asked.items() if (tokens := task.result()) is not None}
+    return {name: task.result() for name, task in asked.items()}
 
 
-async def _try_ask(choice: ModelChoice, provider: Provider, server: Server | None) -> int | None:
-    """None if the server does not state it, or can't be asked, which is logged."""
+async def _ask(choice: ModelChoice, provider: Provider, server: Server | None) -> Listed:
+    """If the server can't be asked, this is logged."""
     try:
-        return await provider.ask_context_tokens(choice.name, server)
+        return await provider.ask_list(choice.name, server)
     except ModelFailed as failure:
         _log.warning(
             "Could not ask for the context length of a model",
@@ -334,7 +336,8 @@ async def _try_ask(choice: ModelChoice, provider: Provider, server: Server | Non
             error=failure.detail,
             provider_text=failure.provider_text,
         )
-        return None
+        cause = " ".join((failure.provider_text or failure.detail)[:MAX_CAUSE_CHARS].split())
+        return Listed(problem=f"its server's list of models can't be read: {cause}")
 
 
 def _find_server(

@@ -43,6 +43,14 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """What its server's list says of a model. `problem` says, for operators, why the model may not be usable."""
+
+    context_tokens: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RoleChoices:
     """The chosen models. `by_role` has the roles for which the operator configured one."""
 
@@ -62,9 +70,16 @@ class RoleChoices:
 
 
 class ModelRoles:
-    """Builds models on first use; roles with the same choice share one model."""
+    """Builds models on first use; roles with the same choice share one model. `listed` is what servers say of those
+    that they were asked about, by full name."""
 
-    def __init__(self, choices: RoleChoices, build: Callable[[ModelChoice], LanguageModel]) -> None:
+    def __init__(
+        self,
+        choices: RoleChoices,
+        build: Callable[[ModelChoice], LanguageModel],
+        listed: Mapping[str, Listed] | None = None,
+    ) -> None:
+        self.listed = listed or {}
         self._choices = choices
         self._build = build
         self._built: dict[str, LanguageModel] = {}
@@ -101,6 +116,11 @@ class ModelRoles:
     def fallback_choice(self) -> ModelChoice | None:
         """The chosen model of `fallback`."""
         return self._choices.fallback
+
+    @property
+    def used(self) -> Mapping[str, LanguageModel]:
+        """The models of all roles and the fallback, each once, by full name."""
+        return {choice.full_name: self._model(choice) for choice in self._choices.used}
 
     def _model(self, choice: ModelChoice) -> LanguageModel:
         if choice.full_name not in self._built:
