@@ -159,6 +159,18 @@ async def test_models_are_listed_with_their_roles_and_facts(tmp_path: Path) -> N
     assert KEY not in ended.out + ended.err
 
 
+@pytest.mark.parametrize("before", [0, 60, 150, 170, 190, 240])
+async def test_a_list_shows_no_part_of_a_key_that_a_server_repeats(tmp_path: Path, before: int) -> None:
+    body = json.dumps({"error": {"message": f"{'x' * before} Incorrect API key: {KEY}"}}).encode()
+    config = CONFIG.replace("context_tokens = 32_000", "")
+
+    async with run_provider(WireProvider(lambda _: Answer([body], status=401))) as server:
+        process = await start(tmp_path, server.url, "list", config=config)
+        out, _ = await process.communicate()
+
+    assert b"can't be read" in out and KEY[:6].encode() not in out
+
+
 async def test_a_list_says_that_a_server_can_not_be_asked(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{load_free_port()}"
     process = await start(tmp_path, url, "list", config=CONFIG.replace("context_tokens = 32_000", ""))

@@ -23,6 +23,7 @@ from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.roles import ModelChoice
 from everturn.models.port import (
     ContextLimitExceeded,
+    JsonReply,
     MediaPart,
     ModelFailed,
     ModelRequest,
@@ -178,7 +179,10 @@ STREAMED = {"content": "Hel"}, {"content": "lo"}
 WHOLE = {"role": "assistant", "content": "Hello", "reasoning_content": "A greeting.", "tool_calls": [CALL]}
 
 
-@pytest.mark.parametrize("deltas", [(), ({"role": "assistant", "content": ""},), STREAMED])
+THOUGHT = {"reasoning_content": "A greeting."}
+
+
+@pytest.mark.parametrize("deltas", [(), ({"role": "assistant", "content": ""},), (THOUGHT,), STREAMED])
 async def test_a_whole_message_is_read_unless_it_was_streamed(
     provider: WireProvider, model: OpenAIModel, deltas: tuple[dict[str, Any], ...]
 ) -> None:
@@ -193,7 +197,9 @@ async def test_a_whole_message_is_read_unless_it_was_streamed(
 
     is_streamed = deltas == STREAMED
     assert join_text(pieces) == "Hello"
-    assert any(isinstance(piece, ReasoningDelta) for piece in pieces) != is_streamed
+    assert [piece for piece in pieces if isinstance(piece, ReasoningDelta)] == (
+        [] if is_streamed else [ReasoningDelta("A greeting.")]
+    )
     assert join_calls(pieces) == ([] if is_streamed else [("read", "a", '{"n":1}')])
     assert isinstance(pieces[-1], ReplyFinished)
 
@@ -432,6 +438,8 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         ("max_tokens is limited to 2048 for gpt-x-2024-05-13 (request id: 4000-7f)", 2_048),
         ("Error code: 400: 'max_tokens' is not known, use 'max_completion_tokens'. model=gpt-x-2024-05-13", None),
         ("max_tokens must not be sent", None),
+        ("invalid params, max_tokens is out of range (2013)", None),
+        ("The sum of prompt length (4000) and max_tokens (8192) should not exceed max_seq_len (9000)", None),
     ],
     ids=[
         "OpenAI",
@@ -442,6 +450,8 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         "a date in a name",
         "another parameter",
         "no number",
+        "MiniMax",
+        "TensorRT-LLM",
     ],
 )
 async def test_a_limit_is_the_number_in_the_words_that_name_it(
@@ -492,17 +502,19 @@ def build_whole_reply(text: str, **more: Any) -> dict[str, Any]:
     return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
-@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("indent", "type_"), [(None, "application/json"), (2, "application/json"), (2, "text/plain")])
 @pytest.mark.parametrize("before", ["", "\n\n \n"])
 @pytest.mark.parametrize("text", ["Hello\n\ndata: x", "Hello " * 100_000])
 async def test_a_whole_reply_in_place_of_a_stream_is_read(
-    provider: WireProvider, model: OpenAIModel, text: str, before: str, indent: int | None
+    provider: WireProvider, model: OpenAIModel, text: str, before: str, indent: int | None, type_: str
 ) -> None:
     function = {"name": "read", "arguments": '{"n":1}'}
     calls = [{"id": id, "type": "function", "function": function} for id in ("a", "b")]
     reply = build_whole_reply(text, reasoning_content="A greeting.", tool_calls=calls, refusal=None)
+    if type_ == "text/plain":
+        del reply["object"]
     body = (before + json.dumps(reply, indent=indent)).encode()
-    headers = {"content-type": "application/json; charset=utf-8"}
+    headers = {"content-type": f"{type_}; charset=utf-8"}
     provider.answer(Answer([body[:3], body[3:200], body[200:]], headers=headers))
 
     pieces = await collect_pieces(model, build_request())
@@ -550,6 +562,20 @@ async def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
     for sent in accepted:
         assert sent["stream"] is False and "stream_options" not in sent
         check_body(CompletionCreateParamsNonStreaming, sent)
+
+
+async def test_a_refusal_to_stream_holds_for_requests_of_its_kind(provider: WireProvider, model: OpenAIModel) -> None:
+    provider.answer_error(*refuse(400, "`response_format` does not support streaming"))
+    whole = Answer([json.dumps(build_whole_reply("hi")).encode()], headers={"content-type": "application/json"})
+    in_json = replace(build_request(), reply_form=JsonReply())
+    provider.answer(whole)
+    await collect_pieces(model, in_json)
+    await collect_pieces(model, in_json)
+    provider.answer_events(*build_openai_events("hi"))
+
+    await collect_pieces(model, build_request())
+
+    assert [received.body["stream"] for received in provider.received] == [True, False, False, True]
 
 
 NO_TOOLS = {

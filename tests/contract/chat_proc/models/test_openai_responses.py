@@ -290,6 +290,13 @@ CALLS = {
         (called("added", 0), called("done", 0, arguments='{"n":1}'), called("done", 1, "write", "b", "{}")),
         [("read", "a", '{"n":1}'), ("write", "b", "{}")],
     ),
+    "whole in an event of its own": (
+        (
+            called("added", 0),
+            event("response.function_call_arguments.done", item_id="fc_1", output_index=0, arguments='{"n":1}'),
+        ),
+        [("read", "a", '{"n":1}')],
+    ),
     "whole from the start": (
         (called("added", 0, arguments="{}"), wrote(0, "{}"), called("done", 0, arguments="{}")),
         [("read", "a", "{}")],

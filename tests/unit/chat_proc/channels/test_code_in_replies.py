@@ -192,7 +192,6 @@ CHANNEL_CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id":
         "A call begins like this:\r\n```\r\n<channel:action>\r\n```\r\nThe tool then runs.",
         "- An answer:\n  ```\n  <channel:answer>It is 4.</channel:answer>\n  ```\n- That is all.",
         "An answer begins:\n```\n<channel:answer>\n```\nThat is all.",
-        f"- Like this: ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
         f"Do this:\n- [ ] ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
         "Both:\n```\n<channel:answer>\n```\nand\n```\n<channel:thinking>a</channel:thinking>\n```\nend.",
     ],

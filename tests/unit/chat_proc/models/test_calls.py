@@ -15,6 +15,7 @@ from everturn.models.port import (
     ModelFailed,
     ModelPiece,
     ModelRequest,
+    ModelRetry,
     ModelTraits,
     ModelUsage,
     PromptMessage,
@@ -127,6 +128,22 @@ def test_a_failed_call_costs_what_it_sent_and_one_that_we_ended_its_input(
     assert [(event.input_tokens, event.output_tokens) for event in events] == [(6, each) for each in output_tokens]
     assert all(event.estimated for event in events)
     assert tracing.spans[0].attributes.get("everturn.usage.estimated", False) == bool(output_tokens)
+
+
+@pytest.mark.parametrize(("waited_s", "entries"), [(0.0, 1), (1.9, 1), (2.1, 2)])
+def test_an_attempt_that_was_not_sent_yet_costs_nothing(waited_s: float, entries: int) -> None:
+    now_s = 10.0
+    tracker = CallTracker(TRAITS, "summary", monotonic=lambda: now_s)
+
+    with pytest.raises(TimeoutError), tracker.open_call(REQUEST) as call:
+        call.note(ModelRetry(2.0, 2, 3, "timeout", abandoned=True))
+        now_s += waited_s
+        running = tracker.build_events()
+        raise TimeoutError
+
+    now_s += 60
+    assert len(running) == entries
+    assert len(tracker.build_events()) == entries
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """What a model thinks in tags is separated from its reply, however the reply is cut into pieces."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.think_tags import ThinkTagReader, drop_reasoning
-from everturn.models.port import ReasoningDelta, TextDelta
+from chat_proc.models.think_tags import ThinkTagReader, drop_reasoning, split_thinking
+from everturn.models.port import ModelFailed, ModelPiece, ReasoningDelta, TextDelta
 
 PARTS = ("<think>", "</think>", "<thinking>", "</THINKING>", "<b>", "<", "`", "```", "It is", " ", "\n")
 
@@ -32,6 +32,7 @@ def read(*texts: str) -> tuple[str, str]:
         ("<think>So:\n```\nx\n</think>It is 4.", "So:\n```\nx", "It is 4."),
         ("<think>So:\n```\nx\n</think>\n```\nIt is 4.", "So:\n```\nx", "```\nIt is 4."),
         ("<think>A `b</think>It is 4.", "A `b", "It is 4."),
+        ("<think>" + "So. " * 3_000 + "</think>It is `</think>`.", "So. " * 2_999 + "So.", "It is `</think>`."),
         ("<think>Two and", "Two and", ""),
         ("<think>Two</thi", "Two</thi", ""),
         ("It is <think>4</think>.", "", "It is <think>4</think>."),
@@ -63,7 +64,7 @@ def test_what_is_read_does_not_depend_on_the_pieces(text: str, size: int) -> Non
 
 
 def test_a_closing_tag_in_code_holds_the_reply_back_for_a_limited_time() -> None:
-    reply = "It is 4. " * 2_000
+    reply = "It is 4. " * 150
     reader = ThinkTagReader()
     reader.feed("<think>So:\n```\nx\n</think>")
 
@@ -71,6 +72,19 @@ def test_a_closing_tag_in_code_holds_the_reply_back_for_a_limited_time() -> None
 
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == reply
     assert read("<think>So:\n```\nx\n</think>", *reply, "</think>")[1] == reply + "</think>"
+
+
+async def test_a_reply_that_fails_loses_nothing() -> None:
+    async def fail() -> AsyncGenerator[ModelPiece, None]:
+        yield TextDelta("<think>So:\n```\nx\n</think>It is 4.")
+        raise ModelFailed("cut")
+
+    pieces: list[ModelPiece] = []
+    with pytest.raises(ModelFailed):
+        async for piece in split_thinking(fail()):
+            pieces.append(piece)
+
+    assert pieces == [ReasoningDelta("So:\n```\nx"), TextDelta("It is 4.")]
 
 
 @pytest.mark.parametrize("blanks", [1, 256, 257, 600])

@@ -158,7 +158,7 @@ def test_a_source_is_one_line_whatever_its_title_holds() -> None:
     assert wording.render_sources([cited]) == "Sources:\n  [3] A report  https://a.example/r"
 
 
-def test_counts_name_model_calls_time_tokens_and_money() -> None:
+def test_counts_name_rounds_time_tokens_and_money() -> None:
     usage = TurnUsage(input_tokens=1000, output_tokens=500, cost_usd=0.01)
     turn = TurnView(turn_id="t", ordinal=1, status="completed", text="", rounds=1, elapsed_ms=61_000, usage=usage)
 

@@ -27,6 +27,8 @@ from everturn.core.logging import Redactor
 from everturn.models.port import CodecName, LanguageModel, ModelTraits
 
 NOT_USABLE: Final = 1
+MAX_PROBLEM_CHARS: Final = 250
+"""How much operators are shown of why the list of a model's server can't be used."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -104,10 +106,11 @@ def print_models(roles: ModelRoles, settings: ModelSettings, config: OperatorCon
         lines.append(f"Warning: {warning}.")
     environment = settings.model_environment
     lines += [_describe_endpoint(name, each, environment) for name, each in config.models.endpoints.items()]
-    lines += [
-        _describe_model(name, model.traits, roles.listed.get(name, Listed())) for name, model in roles.used.items()
-    ]
     redactor = Redactor(settings.secrets)
+    for name, model in roles.used.items():
+        # Not after it is cut: half of a key is not recognized.
+        problem = redactor.redact(roles.listed.get(name, Listed()).problem)[:MAX_PROBLEM_CHARS]
+        lines.append(_describe_model(name, model.traits, problem))
     _print(map(redactor.redact, lines))
 
 
@@ -124,16 +127,15 @@ def _describe_endpoint(name: str, endpoint: Endpoint, environment: Mapping[str, 
     return f"endpoint {name}: {endpoint.protocol} at {endpoint.base_url}, {key}{missing}"
 
 
-def _describe_model(name: str, traits: ModelTraits, listed: Listed) -> str:
+def _describe_model(name: str, traits: ModelTraits, problem: str) -> str:
     seen = [name for name, has in (("images", traits.images), ("documents", traits.documents)) if has]
     able = ", ".join([*seen, *sorted(traits.abilities)]) or "no abilities in its card"
     limit = traits.max_output_tokens
     reply = "no known limit on replies" if limit is None else f"replies of at most {limit:,} tokens"
     price = "price unknown" if traits.price is None else f"{traits.price.input:g} and {traits.price.output:g} USD"
     per = "" if traits.price is None else " per million input and output tokens"
-    problem = f"; {listed.problem}" if listed.problem else ""
     context = describe_context(traits, advises=not problem)
-    return f"model {name}: {context}, {reply}; {able}; {price}{per}{problem}"
+    return f"model {name}: {context}, {reply}; {able}; {price}{per}{'; ' if problem else ''}{problem}"
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ TIMEOUT = httpx2.Timeout(REPLY_TIMEOUT_S, connect=5.0)
 """For the clients of the SDKs, whose own limit of 600 s is shorter than an endpoint's can be. `retry.py` has others."""
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Limit of one event of a stream, or of another successful reply: four times the limit of a whole ASCII reply."""
-MAX_ERROR_BYTES = 64 * 1024
+MAX_SEARCHED_BYTES = 64 * 1024
 """Limit of a JSON reply that is searched for an error: parsing takes less than 1 ms."""
 MAX_COPIED_BYTES = 256 * 1024 * 1024
 """Limit of the size of one event times its lines: Anthropic's SDK copies the event read so far once for each line. At
@@ -34,7 +34,7 @@ this limit that takes about 50 ms. An event of a provider has two or three lines
 MAX_EVENTS_AT_ONCE = 16
 """Events that an SDK gets before other tasks can run: it parses a small one in about 0.1 ms."""
 
-_COMPLETION = b'"chat.completion"'
+_COMPLETION = b'"choices"'
 """The type of a whole reply of Chat Completions, which some servers send in place of a stream."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _LONGEST_END = 4
@@ -101,9 +101,9 @@ def _check_reply(pieces: Pieces, response: httpx2.Response) -> Pieces:
     if content_type == "application/vnd.amazon.eventstream":
         return _check_frames(pieces)
     pieces = _check_events(pieces)
-    if content_type == "application/json":
+    if content_type != "text/event-stream":
+        # Servers send JSON, and also events, as other types.
         pieces = _read_json(pieces, response.headers)
-    # Servers also send events as another type.
     return _clean_events(pieces, response)
 
 
@@ -158,8 +158,8 @@ async def _check_frames(pieces: Pieces) -> AsyncGenerator[bytes, None]:
 
 
 async def _read_json(pieces: Pieces, headers: httpx2.Headers) -> AsyncGenerator[bytes, None]:
-    """What was sent as JSON: all pieces, but a whole completion as one event. Raises ModelFailed if it was an error:
-    some gateways send it with status 200. Events that were only sent as this type are not held back."""
+    """What may be JSON: all pieces, but a whole completion as one event. Raises ModelFailed if it is an error: some
+    gateways send it with status 200. Events are not held back."""
     body = bytearray()
     is_json = True
     async with aclosing(pieces):
@@ -174,7 +174,7 @@ async def _read_json(pieces: Pieces, headers: httpx2.Headers) -> AsyncGenerator[
                 yield bytes(body)
     if not is_json:
         return
-    if len(body) <= MAX_ERROR_BYTES and (failure := try_build_error_object(bytes(body), headers, datetime.now(UTC))):
+    if len(body) <= MAX_SEARCHED_BYTES and (failure := try_build_error_object(bytes(body), headers, datetime.now(UTC))):
         raise failure
     yield b"data: " + body.translate(_SPACES) + b"\n\n" if _COMPLETION in body else bytes(body)
 

@@ -1,6 +1,7 @@
 """Telemetry of every model call: a span by OpenTelemetry's conventions for generative AI, its duration, its usage and
 its failure. It contains no text of the conversation."""
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -132,13 +133,17 @@ class TrackedCall:
         request: ModelRequest,
         ratio: CharsPerToken,
         note_piece: Callable[[ModelPiece], None] | None,
+        monotonic: Callable[[], float],
     ) -> None:
         self._traits = traits
         self._request = request
         self._ratio = ratio
         self._note_piece = note_piece
+        self._monotonic = monotonic
         self._abandoned = 0
-        self._is_charged = True
+        self._sent_at = monotonic()
+        self._ended_at: float | None = None
+        self._has_failed = False
         self.chars = 0
         """Of texts, reasoning and calls so far."""
         self.finish: ReplyFinished | None = None
@@ -154,21 +159,31 @@ class TrackedCall:
                 self.chars += len(piece.name) + len(piece.arguments)
             case ReplyFinished():
                 self.finish = piece
-            case ModelRetry(abandoned=abandoned):
+            case ModelRetry(abandoned=abandoned, wait_s=wait_s):
                 self._abandoned += abandoned
+                self._sent_at = self._monotonic() + wait_s
 
     def note_failure(self, failure: ModelFailed) -> None:
         """A provider that failed charges for what it sent, if anything; one that we left charges in any case."""
-        self._is_charged = failure.abandoned or self.chars > 0
+        self._has_failed = not failure.abandoned
+
+    def note_end(self) -> None:
+        """Record that nothing is sent or received any more."""
+        self._ended_at = self._monotonic()
 
     def build_usages(self) -> list[ModelUsage]:
         """The usage of each attempt so far that the provider charges for, estimated if it has not ended."""
         usages = [self._estimate(0) for _ in range(self._abandoned)]
         if self.finish is not None:
             usages.append(self.finish.usage)
-        elif self._is_charged:
+        elif self.chars or not (self._has_failed or self._is_waiting):
             usages.append(self._estimate(self.chars))
         return usages
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the next attempt was not sent yet."""
+        return (self._monotonic() if self._ended_at is None else self._ended_at) < self._sent_at
 
     def _estimate(self, reply_chars: int) -> ModelUsage:
         return price_usage(estimate_usage(self._request, reply_chars, self._ratio), self._traits)
@@ -189,6 +204,7 @@ class CallTracker:
         turn: Attributes | None = None,
         note_request: Callable[[ModelRequest], None] | None = None,
         note_piece: Callable[[ModelPiece], None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`note_request` is called with each request before it is sent, `note_piece` with each piece that arrives."""
         self._traits = traits
@@ -197,6 +213,7 @@ class CallTracker:
         self._turn = turn or {}
         self._note_request = note_request
         self._note_piece = note_piece
+        self._monotonic = monotonic
         self._calls: list[TrackedCall] = []
 
     @property
@@ -210,7 +227,7 @@ class CallTracker:
         is for estimates of what it costs."""
         if self._note_request is not None:
             self._note_request(request)
-        call = TrackedCall(self._traits, request, ratio, self._note_piece)
+        call = TrackedCall(self._traits, request, ratio, self._note_piece, self._monotonic)
         self._calls.append(call)
         with open_call(self._tracing, self._traits, request, role=self._role, turn=self._turn) as span:
             try:
@@ -219,6 +236,7 @@ class CallTracker:
                 call.note_failure(failure)
                 raise
             finally:
+                call.note_end()
                 if (finish := call.finish) is not None:
                     span.note(describe_reply(finish.reason, finish.response_model, finish.response_id))
                 if usages := call.build_usages():

@@ -20,8 +20,6 @@ _ITEMS = r"[ \t>]*+(?>(?:(?:[-*+•]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?)*)
 _OPENER_BEGINNING = re.compile(rf"{_ITEMS}(?:[-*+•]|\d{{1,9}}[.)]?|\[[ xX]?\]?|`+|~+)?")
 _OPENER = re.compile(rf"{_ITEMS}(`{{3,}}|~{{3,}})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
-_LATE_OPENER = re.compile(r"`{3,32}[\w+#.-]{1,32}[ \t\r]{0,32}\n")
-"""The end of a line that opens a fence behind other text, with the name of a language."""
 _MARK = re.compile("[`~]")
 _BACKTICKS = re.compile(f"`{{1,{MAX_SHOWN_LATE_CHARS}}}")
 """A run that is even longer counts as several, so that its pieces do too."""
@@ -40,8 +38,8 @@ class CodeSplitter:
     """Splits a text that arrives in pieces, by `feed` and then `finish`.
 
     Inline code ends on its line; a backtick without a partner is text. A fence that is not closed goes on to the end.
-    It can be in a list item or a quote, and open behind other text of its line. The beginning of a line that may be one
-    of a fence is held back, and so is inline code.
+    It can be in a list item or a quote. The beginning of a line that may be one of a fence is held back, and so is
+    inline code.
     """
 
     __slots__ = ("_at_line_start", "_fence", "_held", "_max_inline_chars")
@@ -145,7 +143,7 @@ class CodeSplitter:
     def _split_inline(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         runs = [run.span() for run in _BACKTICKS.finditer(line)]
         begin = position = 0
-        for (start, end), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
+        for (start, _), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
             if start < position:
                 continue
             may_grow = partner == len(line) and not ends_run
@@ -153,11 +151,6 @@ class CodeSplitter:
                 self._held = line[start:]
                 line = line[:start]
                 break
-            if partner is None and _LATE_OPENER.fullmatch(line, start):
-                self._fence = line[start:end]
-                yield Span(line[begin:start], "text")
-                yield Span(line[start:], "fence")
-                return
             if partner is not None:
                 if start > begin:
                     yield Span(line[begin:start], "text")

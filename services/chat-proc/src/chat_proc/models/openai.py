@@ -52,7 +52,7 @@ from chat_proc.models.replies import (
     try_read_token,
 )
 from chat_proc.models.roles import Listed, ModelChoice
-from chat_proc.models.streams import USAGE_WAIT_S, StreamedReply
+from chat_proc.models.streams import USAGE_WAIT_S, StreamedReply, split_text
 from chat_proc.models.think_tags import split_thinking
 from chat_proc.models.tool_calls import ToolCallReader
 from chat_proc.models.usage import UsageChecker
@@ -152,7 +152,8 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         self._usage = UsageChecker(traits)
-        self._learner = DialectLearner(traits, self._find_first_dialect())
+        self._learners: dict[tuple[bool, bool], DialectLearner] = {}
+        """Some servers refuse to stream only with tools, or only with a form of the reply."""
         self._path = "/chat/completions"
         if isinstance(client, AsyncAzureOpenAI) and "/deployments" not in client.base_url.path:
             self._path = f"/deployments/{quote(traits.name, safe='')}{self._path}"
@@ -208,7 +209,9 @@ class OpenAIModel:
 
     async def _open_stream(self, request: ModelRequest, ask: Callable[[ModelRequest, Dialect, int], Awaitable[T]]) -> T:
         """What `ask` returns in the form that the server accepts."""
-        return await self._learner.ask(
+        kind = bool(request.tools), request.reply_form is not None
+        learner = self._learners.setdefault(kind, DialectLearner(self._traits, self._find_first_dialect()))
+        return await learner.ask(
             self._traits.limit_reply(request.max_output_tokens),
             lambda dialect, max_tokens: ask(request, dialect, max_tokens),
             APIStatusError,
@@ -260,6 +263,8 @@ class ReplyReader(StreamedReply):
         """The fields of the error that ended the reply."""
         self._calls = ToolCallReader()
         self._has_deltas = False
+        """Whether a text or a call was read from a delta."""
+        self._has_reasoning = False
 
     def read(self, chunk: object) -> list[ModelPiece]:
         """The pieces that a chunk carries."""
@@ -281,9 +286,16 @@ class ReplyReader(StreamedReply):
         if reason is not None:
             self.end_within(USAGE_WAIT_S)
         pieces = self._read_delta(getattr(choice, "delta", None))
-        self._has_deltas = self._has_deltas or bool(pieces)
+        self._has_reasoning = self._has_reasoning or any(isinstance(piece, ReasoningDelta) for piece in pieces)
+        self._has_deltas = self._has_deltas or any(not isinstance(piece, ReasoningDelta) for piece in pieces)
         # Some servers send a whole message in place of deltas, others (MiniMax) after them.
-        return pieces if self._has_deltas else self._read_delta(getattr(choice, "message", None))
+        if not self._has_deltas:
+            for each in self._read_delta(getattr(choice, "message", None)):
+                if isinstance(each, TextDelta):
+                    pieces += map(TextDelta, split_text(each.text))
+                elif not (self._has_reasoning and isinstance(each, ReasoningDelta)):
+                    pieces.append(each)
+        return pieces
 
     def _read_delta(self, delta: object) -> list[ModelPiece]:
         fields = read_fields(delta)

@@ -19,6 +19,7 @@ from openai.types.responses import (
     ResponseFailedEvent,
     ResponseFormatTextConfigParam,
     ResponseFunctionCallArgumentsDeltaEvent,
+    ResponseFunctionCallArgumentsDoneEvent,
     ResponseFunctionToolCall,
     ResponseFunctionToolCallParam,
     ResponseIncompleteEvent,
@@ -131,7 +132,7 @@ class ReplyReader(StreamedReply):
         """Its code and its message."""
         self._calls = ToolCallReader()
         self._streamed: set[object] = set()
-        """The indexes of calls whose arguments came in parts."""
+        """The indexes of calls whose arguments came before the whole call."""
         self._has_text_deltas = False
         self._has_output = False
         """Whether a text or a call was read."""
@@ -178,6 +179,10 @@ class ReplyReader(StreamedReply):
             case ResponseFunctionCallArgumentsDeltaEvent(delta=arguments):
                 self._streamed.add(_read_index(event))
                 yield from self._read_call(_read_index(event), None, arguments)
+            case ResponseFunctionCallArgumentsDoneEvent(arguments=arguments):
+                if _read_index(event) not in self._streamed:
+                    self._streamed.add(_read_index(event))
+                    yield from self._read_call(_read_index(event), None, arguments)
             case ResponseOutputItemDoneEvent(item=item):
                 yield from self._read_item(_read_index(event), item)
             case (

@@ -192,8 +192,6 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
     ),
 }
 """By the prefix that names them in EVERTURN_MODEL; in order of preference, if keys of several are set."""
-MAX_CAUSE_CHARS: Final = 200
-"""How much operators are shown of why a list could not be read."""
 NO_ENDPOINTS: Final[Mapping[str, Endpoint]] = {}
 _ENDPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
@@ -336,7 +334,7 @@ async def _ask(choice: ModelChoice, provider: Provider, server: Server | None) -
             error=failure.detail,
             provider_text=failure.provider_text,
         )
-        cause = " ".join((failure.provider_text or failure.detail)[:MAX_CAUSE_CHARS].split())
+        cause = " ".join((failure.provider_text or failure.detail).split())
         return Listed(problem=f"its server's list of models can't be read: {cause}")
 
 

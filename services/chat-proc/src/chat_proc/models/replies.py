@@ -63,6 +63,7 @@ _RETRYABLE_KINDS = frozenset(
 _LASTING_KINDS = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _TOO_LONG_KINDS = frozenset({"context_length_exceeded", "string_above_max_length"})
 _TOO_LONG_PHRASES = (
+    "should not exceed max_seq_len",
     "prompt is too long",
     "input is too long",
     "exceed context limit",

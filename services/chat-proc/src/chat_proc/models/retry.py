@@ -14,7 +14,7 @@ from itertools import groupby
 
 import structlog
 
-from chat_proc.models.streams import REPLY_TIMEOUT_S, TimeSlice, report_bytes
+from chat_proc.models.streams import REPLY_TIMEOUT_S, TimeSlice, report_bytes, split_text
 from everturn.core.cancellation import discard_errors, end_tasks
 from everturn.models.port import (
     LanguageModel,
@@ -31,8 +31,6 @@ from everturn.models.port import (
 
 _log = structlog.get_logger(__name__)
 
-MAX_PIECE_CHARS = 2_048
-"""A longer piece is split: processing one part takes at most about 4 ms, whatever its content."""
 GATHER_S = 0.004
 """A piece is yielded at the earliest this long after the one before it, and those that arrive meanwhile are joined to
 it. The pieces of a model that writes 50 tokens a second come every 20 ms, so they don't wait."""
@@ -303,11 +301,11 @@ def _join(pieces: Sequence[ModelPiece]) -> Iterator[ModelPiece]:
     for (kind, _), group in groupby(pieces, _describe_kind):
         if kind is TextDelta or kind is ReasoningDelta:
             text = "".join(piece.text for piece in group if isinstance(piece, TextDelta | ReasoningDelta))
-            for part in _split(text):
+            for part in split_text(text):
                 yield kind(part)
         elif kind is ToolCallDelta:
             first, *others = (piece for piece in group if isinstance(piece, ToolCallDelta))
-            begin, *rest = _split("".join((first.arguments, *(piece.arguments for piece in others))))
+            begin, *rest = split_text("".join((first.arguments, *(piece.arguments for piece in others))))
             yield replace(first, arguments=begin)
             for part in rest:
                 yield ToolCallDelta(first.index, part)
@@ -318,7 +316,3 @@ def _join(pieces: Sequence[ModelPiece]) -> Iterator[ModelPiece]:
 def _describe_kind(piece: ModelPiece) -> tuple[type[ModelPiece], int]:
     """Equal for pieces that may be joined: only the first piece of a call has a name."""
     return type(piece), piece.index if isinstance(piece, ToolCallDelta) else 0
-
-
-def _split(text: str) -> list[str]:
-    return [text[at : at + MAX_PIECE_CHARS] for at in range(0, max(1, len(text)), MAX_PIECE_CHARS)]

@@ -11,6 +11,8 @@ from everturn.models.port import ModelFailed
 
 REPLY_TIMEOUT_S: Final = 900.0
 """How long one reply may take."""
+MAX_PIECE_CHARS = 2_048
+"""A longer piece is split: processing one part takes at most about 4 ms, whatever its content."""
 MAX_HELD_S = 0.005
 """How long a task may hold the event loop, which runs the other turns of the worker and its heartbeat."""
 USAGE_WAIT_S = 2.0
@@ -94,3 +96,8 @@ class StreamedReply:
                         f"The model's server sent more than {MAX_EMPTY_EVENTS} events without content.",
                         kind="invalid_reply",
                     )
+
+
+def split_text(text: str) -> list[str]:
+    """A text in parts that pieces can have."""
+    return [text[at : at + MAX_PIECE_CHARS] for at in range(0, max(1, len(text)), MAX_PIECE_CHARS)]

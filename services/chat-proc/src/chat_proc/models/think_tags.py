@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from chat_proc.models.json_values import JsonDepth
-from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
+from chat_proc.models.markdown_code import CodeSplitter, Span, split_code
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
 _BEGINS = ("<think>", "<thinking>")
@@ -17,6 +17,8 @@ _ENDS = ("</think>", "</thinking>")
 _BEGIN_TAG = re.compile("<think(?:ing)?>", re.IGNORECASE)
 _END_TAG = re.compile("</think(?:ing)?>", re.IGNORECASE)
 _TAG = re.compile("<(?:(?P<opens>think(?:ing)?)|/think(?:ing)?)>", re.IGNORECASE)
+_MAX_WAITING_CHARS = 1_024
+"""So much of a reply waits behind a closing tag in code: a fence in what the model thought may have no end."""
 _MAX_HELD_BLANKS = 256
 """This many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
 
@@ -58,7 +60,7 @@ def _ends_in_quote(text: str) -> bool:
 
 class _Thought:
     """What a model thought, read up to the tag that ends it: the first outside of code, or the first in code if none
-    outside follows within MAX_INLINE_CHARS."""
+    outside follows within _MAX_WAITING_CHARS."""
 
     def __init__(self) -> None:
         self.behind: str | None = None
@@ -90,7 +92,8 @@ class _Thought:
     def _read_span(self, span: Span) -> str:
         tag = _END_TAG.search(span.text)
         before = span.text[: tag.start()] if tag else span.text
-        if tag is not None and span.kind == "text" and self._waiting_chars + len(before) <= MAX_INLINE_CHARS:
+        is_late = bool(self._waiting) and self._waiting_chars + len(before) > _MAX_WAITING_CHARS
+        if tag is not None and span.kind == "text" and not is_late:
             self.behind = span.text[tag.end() :]
             return "".join((*self._waiting, before))
         if tag is None and not self._waiting:
@@ -98,7 +101,7 @@ class _Thought:
         shown = "" if self._waiting else before
         self._waiting.append(span.text[len(shown) :])
         self._waiting_chars += len(span.text) - len(shown)
-        if self._waiting_chars > MAX_INLINE_CHARS:
+        if self._waiting_chars > _MAX_WAITING_CHARS:
             self._end_in_code()
         return shown
 
@@ -175,17 +178,23 @@ def _count_settled(thought: str) -> int:
 
 
 async def split_thinking(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGenerator[ModelPiece, None]:
-    """The pieces of one reply, with what the model thought as ReasoningDelta. Closing it closes `pieces`."""
+    """The pieces of one reply, with what the model thought as ReasoningDelta. Nothing is held back from a reply that
+    fails. Closing it closes `pieces`."""
     reader = ThinkTagReader()
     async with aclosing(pieces):
-        async for piece in pieces:
-            match piece:
-                case TextDelta():
-                    for each in reader.feed(piece.text):
-                        yield each
-                case ReasoningDelta():
-                    yield piece
-                case _:
-                    for each in reader.finish():
-                        yield each
-                    yield piece
+        try:
+            async for piece in pieces:
+                match piece:
+                    case TextDelta():
+                        for each in reader.feed(piece.text):
+                            yield each
+                    case ReasoningDelta():
+                        yield piece
+                    case _:
+                        for each in reader.finish():
+                            yield each
+                        yield piece
+        except Exception:
+            for each in reader.finish():
+                yield each
+            raise
