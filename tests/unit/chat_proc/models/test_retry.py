@@ -11,12 +11,11 @@ import pytest
 from chat_proc.models.replies import build_cut_failure
 from chat_proc.models.retry import (
     GATHER_S,
-    MAX_PIECE_CHARS,
     ModelRetryLimits,
     RetryingModel,
     RetryTiming,
 )
-from chat_proc.models.streams import MAX_HELD_S
+from chat_proc.models.streams import MAX_HELD_S, MAX_PIECE_CHARS
 from everturn.models.port import (
     ContextLimitExceeded,
     ModelFailed,
