@@ -439,6 +439,7 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         ("Error code: 400: 'max_tokens' is not known, use 'max_completion_tokens'. model=gpt-x-2024-05-13", None),
         ("max_tokens must not be sent", None),
         ("invalid params, max_tokens is out of range (2013)", None),
+        ("max_tokens is too large (maximum 4096).", 4_096),
         ("The sum of prompt length (4000) and max_tokens (8192) should not exceed max_seq_len (9000)", None),
     ],
     ids=[
@@ -451,6 +452,7 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         "another parameter",
         "no number",
         "MiniMax",
+        "in parentheses",
         "TensorRT-LLM",
     ],
 )

@@ -297,6 +297,17 @@ CALLS = {
         ),
         [("read", "a", '{"n":1}')],
     ),
+    "whole in events without an index": (
+        (
+            called("added", 0),
+            called("added", 1, "write", "b"),
+            event("response.function_call_arguments.done", item_id="fc_1", arguments='{"n":1}'),
+            event("response.function_call_arguments.done", item_id="fc_2", output_index=1, arguments=""),
+            called("done", 0, arguments='{"n":1}'),
+            called("done", 1, "write", "b", '{"m":2}'),
+        ),
+        [("read", "a", '{"n":1}'), ("write", "b", '{"m":2}')],
+    ),
     "whole from the start": (
         (called("added", 0, arguments="{}"), wrote(0, "{}"), called("done", 0, arguments="{}")),
         [("read", "a", "{}")],

@@ -74,9 +74,17 @@ def test_a_closing_tag_in_code_holds_the_reply_back_for_a_limited_time() -> None
     assert read("<think>So:\n```\nx\n</think>", *reply, "</think>")[1] == reply + "</think>"
 
 
-async def test_a_reply_that_fails_loses_nothing() -> None:
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("<think>So:\n```\nx\n</think>It is 4.", [ReasoningDelta("So:\n```\nx"), TextDelta("It is 4.")]),
+        ("\n", []),
+        ("<thi", []),
+    ],
+)
+async def test_a_reply_that_fails_loses_nothing_that_has_begun(text: str, read: list[ModelPiece]) -> None:
     async def fail() -> AsyncGenerator[ModelPiece, None]:
-        yield TextDelta("<think>So:\n```\nx\n</think>It is 4.")
+        yield TextDelta(text)
         raise ModelFailed("cut")
 
     pieces: list[ModelPiece] = []
@@ -84,7 +92,7 @@ async def test_a_reply_that_fails_loses_nothing() -> None:
         async for piece in split_thinking(fail()):
             pieces.append(piece)
 
-    assert pieces == [ReasoningDelta("So:\n```\nx"), TextDelta("It is 4.")]
+    assert pieces == read
 
 
 @pytest.mark.parametrize("blanks", [1, 256, 257, 600])

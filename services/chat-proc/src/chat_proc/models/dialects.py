@@ -45,9 +45,9 @@ _REFUSALS: Mapping[Feature, re.Pattern[str]] = {
 _REFUSED_STATUS = frozenset({400, 422, 500})
 """With these a server refuses a form; llama.cpp sends 500 for what a chat template refuses."""
 _LIMIT_NAME = re.compile(r"max_(?:completion_|output_|new_)?tokens")
-_LIMIT = re.compile(r"(?<![\w.-])[1-9]\d{3,8}+(?![\w-]|\.\d|\)\W*\Z)")
+_LIMIT = re.compile(r"(?<![\w.-])(?!2013\)\W*\Z)[1-9]\d{3,8}+(?![\w-]|\.\d)")
 """A number that can be the limit of a model. A smaller one can be the status, a date in a name is part of a word, and
-MiniMax ends its messages with a code in parentheses."""
+MiniMax ends a message about parameters with its code `(2013)`."""
 _BRIDGE = PromptMessage("assistant", (TextPart("I have read the results."),))
 
 

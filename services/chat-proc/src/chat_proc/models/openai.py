@@ -293,7 +293,9 @@ class ReplyReader(StreamedReply):
             for each in self._read_delta(getattr(choice, "message", None)):
                 if isinstance(each, TextDelta):
                     pieces += map(TextDelta, split_text(each.text))
-                elif not (self._has_reasoning and isinstance(each, ReasoningDelta)):
+                elif isinstance(each, ReasoningDelta) and self._has_reasoning:
+                    self.chars -= len(each.text)
+                else:
                     pieces.append(each)
         return pieces
 

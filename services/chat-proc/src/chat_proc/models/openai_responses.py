@@ -179,10 +179,10 @@ class ReplyReader(StreamedReply):
             case ResponseFunctionCallArgumentsDeltaEvent(delta=arguments):
                 self._streamed.add(_read_index(event))
                 yield from self._read_call(_read_index(event), None, arguments)
-            case ResponseFunctionCallArgumentsDoneEvent(arguments=arguments):
-                if _read_index(event) not in self._streamed:
-                    self._streamed.add(_read_index(event))
-                    yield from self._read_call(_read_index(event), None, arguments)
+            case ResponseFunctionCallArgumentsDoneEvent(arguments=str(arguments), output_index=int(index)) if arguments:
+                if index not in self._streamed:
+                    self._streamed.add(index)
+                    yield from self._read_call(index, None, arguments)
             case ResponseOutputItemDoneEvent(item=item):
                 yield from self._read_item(_read_index(event), item)
             case (

@@ -120,6 +120,11 @@ class ThinkTagReader:
         self._thought = _Thought()
         self._has_thought = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether more than blanks and a part of a tag was read."""
+        return self._inside != "beginning"
+
     def feed(self, text: str) -> list[ModelPiece]:
         """The pieces that the next text adds."""
         return self._read(text, is_last=False)
@@ -178,8 +183,8 @@ def _count_settled(thought: str) -> int:
 
 
 async def split_thinking(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGenerator[ModelPiece, None]:
-    """The pieces of one reply, with what the model thought as ReasoningDelta. Nothing is held back from a reply that
-    fails. Closing it closes `pieces`."""
+    """The pieces of one reply, with what the model thought as ReasoningDelta. If it fails, what was held back of it
+    comes before the failure, unless nothing has begun. Closing it closes `pieces`."""
     reader = ThinkTagReader()
     async with aclosing(pieces):
         try:
@@ -195,6 +200,6 @@ async def split_thinking(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGener
                             yield each
                         yield piece
         except Exception:
-            for each in reader.finish():
+            for each in reader.finish() if reader.has_begun else ():
                 yield each
             raise
