@@ -220,6 +220,17 @@ class ModelRetry:
 ModelPiece = TextDelta | ReasoningDelta | ToolCallDelta | ModelRetry | ReplyFinished
 
 
+def count_chars(piece: ModelPiece) -> int:
+    """The characters that a piece adds to its reply, which cost output tokens."""
+    match piece:
+        case TextDelta(text) | ReasoningDelta(text):
+            return len(text)
+        case ToolCallDelta():
+            return len(piece.name) + len(piece.arguments)
+        case ModelRetry() | ReplyFinished():
+            return 0
+
+
 class TokenPrices(BaseModel):
     """USD per million tokens. `input` is for tokens that neither came from the cache nor went into it; tokens that did
     cost the same if they have no price of their own."""

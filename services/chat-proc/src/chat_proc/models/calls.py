@@ -17,10 +17,8 @@ from everturn.models.port import (
     ModelRetry,
     ModelTraits,
     ModelUsage,
-    ReasoningDelta,
     ReplyFinished,
-    TextDelta,
-    ToolCallDelta,
+    count_chars,
 )
 from everturn.models.tokens import FIRST_RATIO, CharsPerToken, estimate_usage
 from everturn.turns.model import UsageEvent
@@ -152,16 +150,15 @@ class TrackedCall:
         """Count a piece of the reply, or an attempt before it."""
         if self._note_piece is not None:
             self._note_piece(piece)
+        self.chars += count_chars(piece)
         match piece:
-            case TextDelta(text) | ReasoningDelta(text):
-                self.chars += len(text)
-            case ToolCallDelta():
-                self.chars += len(piece.name) + len(piece.arguments)
             case ReplyFinished():
                 self.finish = piece
             case ModelRetry(abandoned=abandoned, wait_s=wait_s):
                 self._abandoned += abandoned
                 self._sent_at = self._monotonic() + wait_s
+            case _:
+                """It is part of the reply."""
 
     def note_failure(self, failure: ModelFailed) -> None:
         """A provider that failed charges for what it sent, if anything; one that we left charges in any case."""

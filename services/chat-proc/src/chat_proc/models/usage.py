@@ -12,10 +12,8 @@ from everturn.models.port import (
     ModelRequest,
     ModelTraits,
     ModelUsage,
-    ReasoningDelta,
     ReplyFinished,
-    TextDelta,
-    ToolCallDelta,
+    count_chars,
 )
 from everturn.models.tokens import estimate_usage
 
@@ -53,13 +51,7 @@ class UsageChecker:
         async with aclosing(pieces):
             try:
                 async for piece in pieces:
-                    match piece:
-                        case TextDelta(text=text) | ReasoningDelta(text=text):
-                            chars += len(text)
-                        case ToolCallDelta():
-                            chars += len(piece.name) + len(piece.arguments)
-                        case _:
-                            pass
+                    chars += count_chars(piece)
                     yield piece
             except ContentFiltered as filtered:
                 _log.info(
