@@ -432,7 +432,7 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
         " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'"
     )
 
-    tables = {*TABLES, *CREDENTIAL_TABLES, "retention_limit", "usage_total"}
+    tables = {*TABLES, *CREDENTIAL_TABLES, "retention_limit", "usage_total", "bundle"}
     assert {row["relname"] for row in rows if row["forced"]} == {row["relname"] for row in rows} == tables
 
 

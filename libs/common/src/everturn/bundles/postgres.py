@@ -1,0 +1,90 @@
+"""The published bundles in Postgres."""
+
+from collections.abc import Sequence
+
+from everturn.bundles.registry import (
+    BUILT_IN,
+    KEPT_DAYS,
+    LISTED_S,
+    BundleListing,
+    StoredBundle,
+    read_listing,
+    write_listing,
+)
+from everturn.core.errors import NotFound
+from everturn.postgres.pool import Database, Row
+
+_LISTED = """
+SELECT DISTINCT ON (id) id, digest, listing, is_default, error, content IS NOT NULL AS is_ready
+  FROM bundle
+ WHERE seen_at > (SELECT max(seen_at) FROM bundle) - make_interval(secs => $1)
+ ORDER BY id, content IS NOT NULL DESC, stored_at DESC, digest
+"""
+_LOAD = """
+SELECT id, digest, manifest, content FROM bundle
+ WHERE id = $1 AND ($2::text IS NULL OR digest = $2) AND content IS NOT NULL
+ ORDER BY seen_at DESC, stored_at DESC, digest LIMIT 1
+"""
+_STORE = """
+INSERT INTO bundle (id, digest, manifest, content) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (id, digest) DO UPDATE SET manifest = $3, content = $4 WHERE bundle.content IS NULL
+"""
+_PUBLISH = """
+INSERT INTO bundle (id, digest, listing, is_default, error, seen_at)
+SELECT id, digest, listing, is_default, error, clock_timestamp()
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::text[])
+       AS published (id, digest, listing, is_default, error)
+ ORDER BY id, digest
+    ON CONFLICT (id, digest) DO UPDATE SET listing = EXCLUDED.listing, is_default = EXCLUDED.is_default,
+       error = EXCLUDED.error, seen_at = EXCLUDED.seen_at
+"""
+_REMOVE = """
+DELETE FROM bundle
+ WHERE greatest(seen_at, stored_at) < clock_timestamp() - make_interval(days => $1)
+"""
+
+
+class PostgresBundles:
+    """Implements BundleRegistry."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_listed(self) -> tuple[BundleListing, ...]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_LISTED, LISTED_S)
+        return tuple(map(_read_listing, rows)) or (BUILT_IN,)
+
+    async def load(self, bundle_id: str, digest: str | None = None) -> StoredBundle:
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_LOAD, bundle_id, digest)
+        if row is None:
+            raise NotFound(bundle_id)
+        return StoredBundle(row["id"], row["digest"], row["manifest"], row["content"])
+
+    async def store(self, bundle: StoredBundle) -> None:
+        async with self._database.connection() as connection:
+            await connection.execute(_STORE, bundle.id, bundle.digest, bundle.manifest, bundle.files)
+
+    async def publish(self, listings: Sequence[BundleListing]) -> None:
+        columns = (
+            [listing.id for listing in listings],
+            [listing.digest for listing in listings],
+            [write_listing(listing) for listing in listings],
+            [listing.is_default for listing in listings],
+            [listing.error for listing in listings],
+        )
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_PUBLISH, *columns)
+            await connection.execute(_REMOVE, KEPT_DAYS)
+
+
+def _read_listing(row: Row) -> BundleListing:
+    return BundleListing(
+        id=row["id"],
+        digest=row["digest"],
+        is_default=row["is_default"],
+        is_ready=row["is_ready"],
+        error=row["error"],
+        **read_listing(row["listing"]),
+    )
