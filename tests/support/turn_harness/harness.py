@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopDependencies, Synthesis, TurnKit, TurnLimits, WorkflowKind
+from chat_proc.agent.kit import BundleKit, LoopDependencies, Synthesis, TurnKit, TurnLimits, WorkflowKind
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
@@ -260,13 +261,14 @@ class BenchWorker:
         self.may_crash = False
         self.deaf = False
         """Whether bells don't reach it."""
+        self.kit = build_kit(bench, gate)
         self.parts = RunnerDependencies(
             leases=self.leases,
             timelines=self.timelines,
             writer=self.writer,
             artifacts=MemoryArtifacts(bench.platform),
             approvals=self.approvals,
-            kits=Kits(build_kit(bench, gate)),
+            kits=OneKit(self.kit),
             loop=build_loop_dependencies(bench, failpoints),
             announcer=self.build_announcer(),
             ringer=Ringer(bench.doorbells, NoSweeps()),
@@ -334,6 +336,17 @@ def build_test_codec(bench: Bench, name: CodecName | None = None) -> Codec:
     """A codec with short prompts, the one of the bench unless it is named."""
     built = build_codec(name or bench.codec, bench.registry.specs)
     return replace(built, system_prompt="You are the agent.", closing_prompt="Close now: {cap}.")
+
+
+class OneKit:
+    """Implements TurnKits: the same kit for all turns."""
+
+    def __init__(self, kit: TurnKit) -> None:
+        self.base = BundleKit(kit)
+
+    @asynccontextmanager
+    async def use(self, bundle_id: str | None, digest: str | None) -> AsyncGenerator[BundleKit]:
+        yield self.base
 
 
 def build_kit(bench: Bench, gate: Gate) -> TurnKit:

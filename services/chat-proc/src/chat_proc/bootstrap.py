@@ -6,14 +6,18 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import structlog
 
-from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit, TurnLimits
+from chat_proc.agent.kit import BundleKit, LoopDependencies, OperatorTexts, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_codec, load_topic
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
+from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.library import BundleLibrary
+from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
@@ -62,7 +66,7 @@ from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limit
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
-from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
+from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS, MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
@@ -80,6 +84,8 @@ from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
 from chat_proc.worker.worker import Worker
 from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.bundles.postgres import PostgresBundles
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
 from everturn.core.errors import Invalid
@@ -202,17 +208,33 @@ async def open_worker(
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         ports = build_tool_ports(database, objects, attachments)
         offered = offer_tools(ports, sandbox, programs, more=more, profiles=profiles)
-        kits = build_kits(
+        build = partial(
+            build_kit,
             settings,
             config,
-            models,
-            policy,
+            policy=policy,
             catalog=offered.registry,
             code=offered.posture,
             history=offered.history,
             hotset=None if memories is None else Hotset(memories),
             selectable=frozenset(tool.spec.tool_id for tool in (*described, *tools)),
         )
+        texts = build_texts(config)
+
+        @asynccontextmanager
+        async def open_kit(bundle: Bundle) -> AsyncGenerator[BundleKit]:
+            served = await choose_models_of(bundle.manifest, settings, config, models)
+            yield BundleKit(build(served, bundle.manifest), texts, bundle_id=bundle.id, digest=bundle.digest)
+
+        bundles = BundleLibrary(
+            PostgresBundles(database),
+            BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle),
+            open_kit,
+            BundleKit(build(models, Manifest(id=DEFAULT_BUNDLE)), texts),
+            default_bundle=config.ai.default_bundle,
+        )
+        stack.push_async_callback(bundles.close)
+        await bundles.start()
         loop = build_loop_dependencies(settings, objects, attachments, stragglers, tracing)
         turn_average = TurnDurationAverage()
         own = build_presence(
@@ -221,7 +243,7 @@ async def open_worker(
         own = replace(own, user_running_max=settings.user_running_max)
         presence = PresenceTask(redis.presences, own, turn_average)
         drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
-        worker = build_worker(settings, bounds, owner, drivers, kits, loop)
+        worker = build_worker(settings, bounds, owner, drivers, bundles, loop)
         name, why = models.model(DECISION).traits.ledger_name, models.choice(DECISION).why
         if warning := explain_small_context(
             narrow_traits(models.model(DECISION), models.fallback), settings.max_output_tokens
@@ -377,10 +399,11 @@ def build_model(
     return RetryingModel(model, limits=retries)
 
 
-def build_kits(
+def build_kit(
     settings: WorkerSettings,
     config: OperatorConfig,
     models: ModelRoles,
+    manifest: Manifest,
     policy: CallPolicy,
     *,
     catalog: ToolRegistry,
@@ -388,71 +411,86 @@ def build_kits(
     history: WorkspaceHistory,
     hotset: Hotset | None,
     selectable: frozenset[str] = frozenset(),
-) -> Kits:
-    """The kits that the operator's settings describe; turns may choose among the `selectable` tools. Raises BadConfig
-    if a model's configuration can't be used."""
+) -> TurnKit:
+    """The kit of a bundle's turns, which may choose among the `selectable` tools. Raises BadConfig if a model's
+    configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
-    traits = narrow_traits(model, fallback)
-    reply_tokens = traits.limit_reply(settings.max_output_tokens)
+    react = merge_react(config.ai.react, manifest.agent)
+    if manifest.user_memory == "off":
+        catalog, hotset = catalog.without(USER_MEMORY_TOOLS), None
     decisions = build_decision_limits(settings, catalog.specs)
-    build_named = lru_cache(partial(build_codec, tools=catalog.specs, max_actions=decisions.max_actions))
+    workflow = react.workflow or "loop"
+    threshold = react.tool_selection_threshold
 
-    def adapt(kit: TurnKit, bundle_id: str | None) -> TurnKit:
-        react = config.find_react(bundle_id)
-        codec = build_named(choose_codec(react.codec or settings.codec, kit.traits))
-        workflow = react.workflow or kit.workflow
-        usual = DAG_ROUNDS if workflow == "dag" else DEFAULT_ROUNDS[codec.name]
-        rounds = react.max_iterations or settings.max_iterations or usual
-        threshold = react.tool_selection_threshold
-        return replace(
-            kit,
-            codec=codec,
+    def build_for(served: LanguageModel) -> TurnKit:
+        traits = narrow_traits(served, fallback)
+        reply_tokens = traits.limit_reply(settings.max_output_tokens)
+        codec = choose_codec(react.codec or settings.codec, traits)
+        usual = DAG_ROUNDS if workflow == "dag" else DEFAULT_ROUNDS[codec]
+        kit = TurnKit(
+            model=served,
+            fallback=fallback,
+            summary_model=models.try_model(SUMMARY),
+            title_model=models.try_model(TITLE),
+            title_prompt=load_topic("title"),
+            catalog=catalog,
+            policy=policy,
+            codec=build_codec(codec, catalog.specs, decisions.max_actions),
+            native=build_codec("native", catalog.specs),
+            selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
+            selection_model=models.try_model(SELECTION),
+            synthesis_model=models.try_model(SYNTHESIS),
+            code=code,
+            run=RunLimits() if decisions.code_tools else None,
+            history=history,
+            hotset=hotset,
+            context=build_context(settings, traits, reply_tokens),
+            decisions=decisions,
             workflow=workflow,
-            limits=build_turn_limits(settings, rounds, kit.traits.limit_reply(settings.max_output_tokens)),
-            synthesis=react.synthesis or kit.synthesis,
-            selection_threshold=kit.selection_threshold if threshold is None else threshold,
-            hinted={role: adapt(hinted, bundle_id) for role, hinted in kit.hinted.items()},
+            limits=build_turn_limits(
+                settings, manifest.limits, react.max_iterations or settings.max_iterations or usual, reply_tokens
+            ),
+            synthesis=react.synthesis or "auto",
+            approval_timeout_s=settings.approval_timeout_s,
         )
+        kit = kit if threshold is None else replace(kit, selection_threshold=threshold)
+        return kit.instruct(manifest.instructions)
 
-    def serve_by(kit: TurnKit, role: str) -> TurnKit:
-        """The kit of steps that a plan gives to the model of this role."""
-        served = replace(kit, model=models.model(role))
-        context = build_context(settings, served.traits, served.traits.limit_reply(settings.max_output_tokens))
-        return replace(served, context=context)
+    return replace(build_for(model), hinted={role: build_for(models.model(role)) for role in models.hints})
 
-    kit = TurnKit(
-        model=model,
-        fallback=fallback,
-        summary_model=models.try_model(SUMMARY),
-        title_model=models.try_model(TITLE),
-        title_prompt=load_topic("title"),
-        catalog=catalog,
-        policy=policy,
-        codec=build_named("channels"),
-        native=build_named("native"),
-        selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
-        selection_model=models.try_model(SELECTION),
-        synthesis_model=models.try_model(SYNTHESIS),
-        code=code,
-        run=RunLimits() if decisions.code_tools else None,
-        history=history,
-        hotset=hotset,
-        context=build_context(settings, traits, reply_tokens),
-        decisions=decisions,
-        approval_timeout_s=settings.approval_timeout_s,
+
+def build_texts(config: OperatorConfig) -> OperatorTexts:
+    """What the operator adds to the prompts."""
+    return OperatorTexts(
+        config.ai.instructions,
+        {name: tenant.instructions for name, tenant in config.tenants.items()},
+        {
+            (tenant, project): about.instructions
+            for tenant, its in config.tenants.items()
+            for project, about in its.projects.items()
+        },
     )
-    kit = replace(kit, hinted={role: serve_by(kit, role) for role in models.hints})
-    return Kits(adapt(kit, None), {bundle: adapt(kit, bundle) for bundle in config.bundles})
 
 
-def build_turn_limits(settings: WorkerSettings, rounds: int, reply_tokens: int) -> TurnLimits:
-    """The limits of a turn with so many rounds."""
+async def choose_models_of(
+    manifest: Manifest, settings: ModelSettings, config: OperatorConfig, usual: ModelRoles
+) -> ModelRoles:
+    """The models by role for a bundle: the `usual` ones, unless it names others. Raises BadModelSetting, BadConfig."""
+    if not manifest.models:
+        return usual
+    roles = {**config.models.roles, **manifest.models}
+    named = config.models.model_copy(update={"roles": roles})
+    return await choose_models(settings, config.model_copy(update={"models": named}))
+
+
+def build_turn_limits(settings: WorkerSettings, budget: TurnBudget, rounds: int, reply_tokens: int) -> TurnLimits:
+    """The limits of a turn with so many rounds: the lower of the operator's and the bundle's."""
     return TurnLimits(
         rounds=rounds,
-        wall_time_s=settings.turn_wall_time_s,
-        tokens=settings.turn_tokens,
-        cost_usd=settings.turn_cost_usd,
-        max_output_tokens=reply_tokens,
+        wall_time_s=min(settings.turn_wall_time_s, budget.wall_time_s or settings.turn_wall_time_s),
+        tokens=min(settings.turn_tokens, budget.tokens or settings.turn_tokens),
+        cost_usd=min(settings.turn_cost_usd, budget.cost_usd or settings.turn_cost_usd),
+        max_output_tokens=min(reply_tokens, budget.output_tokens or reply_tokens),
     )
 
 
@@ -506,7 +544,12 @@ def build_loop_dependencies(
 
 
 def build_worker(
-    settings: WorkerSettings, bounds: Bounds, owner: str, drivers: Drivers, kits: Kits, loop: LoopDependencies
+    settings: WorkerSettings,
+    bounds: Bounds,
+    owner: str,
+    drivers: Drivers,
+    bundles: BundleLibrary[BundleKit],
+    loop: LoopDependencies,
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, redis = drivers.database, drivers.redis
@@ -531,7 +574,7 @@ def build_worker(
         writer=redis.event_writer,
         artifacts=PostgresArtifacts(database),
         approvals=PostgresApprovals(database),
-        kits=kits,
+        kits=bundles,
         loop=loop,
         announcer=announcer,
         ringer=ringer,
@@ -560,7 +603,9 @@ def build_worker(
     sweeper = Sweeper(sweeps, redis.doorbells, clock, lease_s=bounds.lease_s)
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
     trimmer = StreamTrimmer(redis.memory)
-    return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
+    return Worker(
+        *tasks, trimmer=trimmer, presence=drivers.presence, bundles=bundles, deadline_s=settings.drain_timeout_s
+    )
 
 
 def build_indexer(

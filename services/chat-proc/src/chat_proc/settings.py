@@ -8,8 +8,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -18,11 +16,23 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings
 
+from chat_proc.bundles.manifest import (
+    MAX_ROUNDS,
+    BundleId,
+    BundleProps,
+    CodecSetting,
+    Instructions,
+    ModelRoleName,
+    ReactConfig,
+    Section,
+    merge_react,
+)
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
 from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import (
     ADDRESS_PATTERN,
@@ -39,7 +49,6 @@ from everturn.core.urls import MAX_HOST_CHARS, spell_host
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
-MAX_ROUNDS = 200
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
@@ -48,8 +57,6 @@ again."""
 LauncherName = Literal["containers", "bubblewrap"]
 """What can start programs. `sandbox/opening.py` says how each is opened, and in which order `auto` tries them."""
 ExecutionMode = Literal["auto", LauncherName, "off"]
-CodecSetting = Literal["channels", "native", "json", "auto"]
-"""`auto` leaves the choice to the card of the model."""
 
 
 class ExecutionSettings(BaseSettings):
@@ -171,6 +178,12 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         le=10_000,
         validation_alias="USER_RUNNING_MAX",
         description="Maximum number of running turns of one user of a tenant while turns of others wait.",
+    )
+    bundles_dir: Path | None = Field(
+        default=None,
+        validation_alias="BUNDLES_DIR",
+        description="Folder of bundles, each a folder with a bundle.toml (docs/bundles.md). Workers load changes while "
+        "they run.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
@@ -337,66 +350,52 @@ def _read_hosts(listed: str) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-class _Section(BaseModel):
-    """A table of the configuration file. An unknown key is an error: most likely a typing mistake."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ReactConfig(_Section):
-    """`react`: the format of model replies, whether a turn is one loop or a plan of steps, whether a separate call
-    writes the answers of turns that called tools, from how many of the operator's tools on a turn chooses among them,
-    and how many rounds it may have."""
-
-    codec: CodecSetting | None = None
-    workflow: Literal["loop", "dag"] | None = None
-    synthesis: Literal["auto", "on", "off"] | None = None
-    tool_selection_threshold: int | None = Field(default=None, ge=0, le=1_000)
-    max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
-
-
-class AgentConfig(_Section):
-    """`ai`, and `config` of a bundle."""
+class AgentDefaults(Section):
+    """`ai`: how the turns of all bundles run, what the prompts of all of them say, and which bundle answers messages
+    that name none."""
 
     react: ReactConfig = ReactConfig()
+    instructions: Instructions = ""
+    default_bundle: BundleId = DEFAULT_BUNDLE
 
 
-class BundleProps(_Section):
-    """`bundles.<id>`: what is different for the turns of one bundle."""
+class ProjectConfig(Section):
+    """`tenants.<tenant>.projects.<project>`: what the prompts of its turns say."""
 
-    config: AgentConfig = AgentConfig()
-    react: ReactConfig = ReactConfig()
-
-
-ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning", "embedding"]
+    instructions: Instructions = ""
 
 
-class ModelsConfig(_Section):
+class TenantConfig(Section):
+    """`tenants.<tenant>`: what the prompts of its turns say."""
+
+    instructions: Instructions = ""
+    projects: Mapping[str, ProjectConfig] = {}
+
+
+class ModelsConfig(Section):
     """`models`: the model of each role, in the format of EVERTURN_MODEL, the endpoints and cards of models, and what to
     do if a price is unknown. Other roles are rejected."""
 
-    roles: Mapping[ModelRoleName, str] = {}
+    roles: Mapping[Literal[ModelRoleName, "embedding"], str] = {}
     endpoints: Mapping[Annotated[str, AfterValidator(check_endpoint_name)], Endpoint] = {}
     cards: Mapping[str, ModelCard] = {}
     unpriced: Unpriced = "allow"
 
 
-class OperatorConfig(_Section):
+class OperatorConfig(Section):
     """The whole file. Without a file, the environment decides everything."""
 
     tools: tuple[ToolModule, ...] = ()
     """Functions of the operator's own modules, offered as tools."""
-    bundles: Mapping[str, BundleProps] = {}
-    ai: AgentConfig = AgentConfig()
+    bundles: Mapping[BundleId, BundleProps] = {}
+    """Properties that override those of a bundle's folder, or make a bundle without one."""
+    ai: AgentDefaults = AgentDefaults()
+    tenants: Mapping[str, TenantConfig] = {}
     models: ModelsConfig = ModelsConfig()
 
     def find_react(self, bundle_id: str | None) -> ReactConfig:
         """For each key the first value set in the bundle's `config.react`, its `react`, and `ai.react`."""
-        props = self.bundles.get(bundle_id or "", BundleProps())
-        found: dict[str, object] = {}
-        for section in (self.ai.react, props.react, props.config.react):
-            found |= section.model_dump(exclude_none=True)
-        return ReactConfig.model_validate(found)
+        return merge_react(self.ai.react, self.bundles.get(bundle_id or "", BundleProps()).agent)
 
 
 def load_config(path: Path | None) -> OperatorConfig:

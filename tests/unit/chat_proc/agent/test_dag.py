@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench, until
+from turn_harness.harness import ANN, Bench, OneKit, until
 from turn_harness.plans import (
     NEEDS,
     RoutedModel,
@@ -34,7 +34,7 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.dag.step import StepRunner, StepStop
 from chat_proc.agent.generation import WaitingNotice
-from chat_proc.agent.kit import Kits, TurnLimits
+from chat_proc.agent.kit import TurnLimits
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel, RetryTiming
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import StaleFence
@@ -426,7 +426,7 @@ async def test_only_calls_that_can_fall_back_give_the_first_model_up_early() -> 
     worker = bench.hire()
     timing = RetryTiming(clock=lambda: now_s, sleep=sleep, chance=lambda: 1.0)
     model = RetryingModel(bench.model, limits=ModelRetryLimits(), timing=timing)
-    worker.change(kits=Kits(replace(worker.parts.kits.for_turn(None), model=model)))
+    worker.change(kits=OneKit(replace(worker.kit, model=model)))
     await bench.say("Do all of it.")
 
     await worker.work()

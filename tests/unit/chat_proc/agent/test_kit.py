@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from turn_harness.programs import build_parts
 
-from chat_proc.agent.kit import Kits
+from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.bootstrap import build_decision_limits, build_kits, choose_models
+from chat_proc.bootstrap import build_decision_limits, build_kit, build_texts, choose_models, choose_models_of
+from chat_proc.bundles.manifest import BundleProps, Manifest
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
+from chat_proc.models.providers import BadModelSetting
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.core.identity import Principal
 from everturn.models.port import ModelTraits
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -42,13 +45,15 @@ def build_tool_ports() -> ToolPorts:
     )
 
 
-def kits(settings: WorkerSettings, config: OperatorConfig) -> Kits:
+def make(settings: WorkerSettings, config: OperatorConfig, bundle_id: str = "default") -> TurnKit:
     tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts())
+    manifest = Manifest(id=bundle_id).override(config.bundles.get(bundle_id, BundleProps()))
     models = asyncio.run(choose_models(settings, config))
-    return build_kits(
+    return build_kit(
         settings,
         config,
-        models,
+        asyncio.run(choose_models_of(manifest, settings, config, models)),
+        manifest,
         build_parts().policy,
         catalog=tools.registry,
         code=tools.posture,
@@ -60,10 +65,65 @@ def kits(settings: WorkerSettings, config: OperatorConfig) -> Kits:
 def test_a_turn_of_a_bundle_has_the_rounds_configured_for_it(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"bundles": {"b": {"react": {"max_iterations": 3}}}})
 
-    chosen = kits(settings.model_copy(update={"max_iterations": 9}), config)
+    usual = settings.model_copy(update={"max_iterations": 9})
 
-    assert chosen.for_turn("b").limits.rounds == 3
-    assert chosen.for_turn(None).limits.rounds == chosen.for_turn("other").limits.rounds == 9
+    assert make(usual, config, "b").limits.rounds == 3
+    assert make(usual, config).limits.rounds == make(usual, config, "other").limits.rounds == 9
+
+
+def test_a_bundle_can_lower_the_limits_of_its_turns_but_not_raise_them(settings: WorkerSettings) -> None:
+    config = OperatorConfig.model_validate(
+        {
+            "bundles": {
+                "low": {"limits": {"tokens": 5_000, "cost_usd": 0.5, "wall_time_s": 60, "output_tokens": 300}},
+                "high": {"limits": {"tokens": 10**12, "cost_usd": 1e9, "wall_time_s": 1e9, "output_tokens": 10**9}},
+            }
+        }
+    )
+
+    low, high, usual = (make(settings, config, bundle_id).limits for bundle_id in ("low", "high", "default"))
+
+    assert (low.tokens, low.cost_usd, low.wall_time_s, low.max_output_tokens) == (5_000, 0.5, 60, 300)
+    assert high == usual
+
+
+def test_a_bundle_names_its_own_models(settings: WorkerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "local-secret")
+    endpoint = {"protocol": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LOCAL_KEY"}
+    card = {"context_tokens": 32_000, "max_output_tokens": 2_000, "abilities": ["tool_call"]}
+    config = OperatorConfig.model_validate(
+        {
+            "models": {"endpoints": {"local": endpoint}, "cards": {"mine": card}},
+            "bundles": {"b": {"models": {"decision": "local:mine"}, "react": {"codec": "auto"}}},
+        }
+    )
+
+    named, usual = make(settings, config, "b"), make(settings, config)
+
+    assert named.model.traits.ledger_name != usual.model.traits.ledger_name
+    assert (named.codec.name, named.limits.max_output_tokens) == ("native", 2_000)
+    with pytest.raises(BadModelSetting, match="nobody"):
+        make(settings, OperatorConfig.model_validate({"bundles": {"b": {"models": {"title": "nobody:x"}}}}), "b")
+
+
+def test_instructions_are_in_every_prompt_of_the_turn(settings: WorkerSettings) -> None:
+    config = OperatorConfig.model_validate(
+        {
+            "ai": {"instructions": "Everyone is polite."},
+            "tenants": {"acme": {"instructions": "Acme is right.", "projects": {"web": {"instructions": "Web only."}}}},
+            "bundles": {"desk": {"instructions": "You open tickets."}},
+        }
+    )
+    kit = BundleKit(make(settings, config, "desk"), build_texts(config))
+    inside, outside = (kit.for_turn(Principal(tenant, "web", "ann")) for tenant in ("acme", "other"))
+
+    texts = "Everyone is polite.\n\nAcme is right.\n\nWeb only.\n\nYou open tickets."
+    for codec in (inside.codec, inside.native):
+        assert codec is not None and f"\n\n{texts}\n\n" in codec.system_prompt
+    assert "\n\nEveryone is polite.\n\nYou open tickets.\n\n" in outside.codec.system_prompt
+    assert kit.for_turn(Principal("acme", "web", "bob")) is inside
+    assert texts in inside.without(["react.read"]).codec.system_prompt
+    assert "[INSTRUCTIONS]" not in make(settings, OperatorConfig()).codec.system_prompt
 
 
 def test_a_bundle_can_run_plans_of_steps_with_models_for_them(
@@ -79,8 +139,7 @@ def test_a_bundle_can_run_plans_of_steps_with_models_for_them(
         }
     )
 
-    built = kits(settings, config)
-    planned, usual = built.for_turn("research"), built.for_turn(None)
+    planned, usual = make(settings, config, "research"), make(settings, config)
 
     assert (planned.workflow, planned.limits.rounds) == ("dag", 100)
     assert (usual.workflow, usual.limits.rounds) == ("loop", 15)
@@ -91,7 +150,7 @@ def test_a_bundle_can_run_plans_of_steps_with_models_for_them(
 
 
 def test_a_kit_offers_no_programs_where_none_can_run(settings: WorkerSettings) -> None:
-    kit = kits(settings, OperatorConfig()).for_turn(None)
+    kit = make(settings, OperatorConfig())
 
     assert (kit.run, kit.summary_model, kit.title_model) == (None, None, None)
     assert "none here" in kit.code
@@ -99,8 +158,8 @@ def test_a_kit_offers_no_programs_where_none_can_run(settings: WorkerSettings) -
 
 
 def test_requests_fit_both_the_setting_and_the_model(settings: WorkerSettings) -> None:
-    usual = kits(settings, OperatorConfig()).for_turn(None)
-    huge = kits(settings.model_copy(update={"context_max_tokens": 10_000_000}), OperatorConfig()).for_turn(None)
+    usual = make(settings, OperatorConfig())
+    huge = make(settings.model_copy(update={"context_max_tokens": 10_000_000}), OperatorConfig())
 
     room = usual.traits.context_tokens - settings.max_output_tokens
     assert usual.context.max_tokens == min(80_000, room)
@@ -115,14 +174,14 @@ def test_a_reply_is_no_longer_than_the_model_can_write(
     card = {"context_tokens": 32_000, "max_output_tokens": 2_000, "price": {"input": 1, "output": 2}}
     config = OperatorConfig.model_validate({"models": {"endpoints": {"local": endpoint}, "cards": {"mine": card}}})
 
-    kit = kits(settings.model_copy(update={"model": "local:mine"}), config).for_turn(None)
+    kit = make(settings.model_copy(update={"model": "local:mine"}), config)
 
     assert (kit.limits.max_output_tokens, kit.context.max_tokens) == (2_000, 30_000)
 
 
 @pytest.mark.parametrize("part", ["model", "fallback", "summary_model", "title_model"])
 def test_the_cost_of_a_turn_is_known_if_all_of_its_models_have_prices(settings: WorkerSettings, part: str) -> None:
-    kit = kits(settings, OperatorConfig()).for_turn(None)
+    kit = make(settings, OperatorConfig())
     unpriced = ScriptedModel(traits=ModelTraits("mine", 1_000, images=False, documents=False, provider="openai"))
 
     assert kit.has_prices

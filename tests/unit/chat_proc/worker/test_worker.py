@@ -43,8 +43,13 @@ class Desk:
     def __init__(self, *, deadline_s: float = 8.1) -> None:
         self.claiming, self.heartbeat, self.sweeper, self.indexer = Part(), Part(), Part(), Part()
         self.parts = self.claiming, self.heartbeat, self.sweeper, self.indexer
-        self.presence, self.retention, self.trimmer = Part(), Part(), Part()
-        self.rest = {"presence": self.presence, "retention": self.retention, "trimmer": self.trimmer}
+        self.presence, self.retention, self.trimmer, self.bundles = Part(), Part(), Part(), Part()
+        self.rest = {
+            "presence": self.presence,
+            "retention": self.retention,
+            "trimmer": self.trimmer,
+            "bundles": self.bundles,
+        }
         self.worker = Worker(*self.parts, **self.rest, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
         self.ready = asyncio.Event()
 

@@ -99,6 +99,10 @@ TURNS_TAKEN_OVER = Counter(
 TURN_CRASHES = Counter(
     "everturn_turn_crashes", "Times that Everturn's own code failed on a turn. Each one is a bug to investigate."
 )
+BUNDLES = Gauge("everturn_bundles", "Bundles of this worker, by state: ready, or refused content.", ["state"])
+BUNDLES_REFUSED = Counter(
+    "everturn_bundles_refused", "Times that the content of a bundle was refused. `GET /bundles` and the log say why."
+)
 SPANS_ENDED = Counter("everturn_trace_spans_ended", "Spans that ended; those not sent are waiting or were dropped.")
 SPANS_SENT = Counter(
     "everturn_trace_spans_sent", "Spans sent to the collector, by outcome: whether it accepted them.", ["outcome"]

@@ -41,12 +41,13 @@ class UnknownBody(Body):
 class TurnHeaderBody(Body):
     """The turn begins. `ordinal` counts from 1 in the conversation.
 
-    `codec` is the reply format of the model; None is `channels`. `tools` are the selectable tools that were chosen for
-    the turn; None if it offers all.
+    `bundle_digest` is the version of the bundle, None if no registry stores it. `codec` is the reply format of the
+    model; None is `channels`. `tools` are the selectable tools that were chosen for the turn; None if it offers all.
     """
 
     ordinal: int
     bundle_id: str | None = None
+    bundle_digest: str | None = None
     codec: str | None = None
     tools: tuple[str, ...] | None = None
 

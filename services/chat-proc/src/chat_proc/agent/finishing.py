@@ -16,7 +16,7 @@ from chat_proc.agent.drafting import GiveAnswer, RoundContext, draft_cut_notice,
 from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, keep_request, shorten
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.prompt.system import load_topic
+from chat_proc.agent.prompt.system import add_instructions, load_topic
 from chat_proc.channels.codec import Codec
 from chat_proc.models.roles import SUMMARY, SYNTHESIS
 from chat_proc.models.structured import StructuredLimits
@@ -84,7 +84,7 @@ class TurnFinisher:
     def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._kit = kit
         self._tracing = parts.tracing
-        self._synthesis_prompt = load_topic("synthesis")
+        self._synthesis_prompt = add_instructions(load_topic("synthesis"), kit.instructions)
         self._generator = Generator(kit, parts, model=kit.synthesis_model or kit.model, role=SYNTHESIS)
 
     async def run(

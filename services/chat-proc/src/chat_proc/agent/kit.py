@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
@@ -19,6 +20,7 @@ from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Principal
 from everturn.core.ids import CallId, TurnId
 from everturn.core.logging import Redactor
 from everturn.core.tracing import NO_TRACING, Tracing
@@ -38,6 +40,24 @@ MAX_KEPT_KITS = 64
 """Kits for chosen tools that a worker keeps. Building one takes a few milliseconds."""
 APPROVAL_TIMEOUT_S = 86_400.0
 """How long a person has to answer, unless the operator says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTexts:
+    """What an operator adds to the prompts of all turns, and to those of a tenant and of its projects."""
+
+    common: str = ""
+    of_tenants: Mapping[str, str] = field(default_factory=lambda: {})
+    of_projects: Mapping[tuple[str, str], str] = field(default_factory=lambda: {})
+
+    def find(self, principal: Principal) -> str:
+        """The texts for the turns of this person."""
+        tenant, project = principal.tenant, principal.project
+        texts = self.common, self.of_tenants.get(tenant), self.of_projects.get((tenant, project))
+        return "\n\n".join(filter(None, texts))
+
+
+NO_TEXTS: Final = OperatorTexts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +94,8 @@ class TurnKit:
     code: str
     """How programs run here, or why they can't, in words for the model."""
     context: ContextLimits
+    instructions: str = ""
+    """Of the operator and of the bundle's author, part of the prompt."""
     limits: TurnLimits = field(default_factory=TurnLimits)
     decisions: DecisionLimits = field(default_factory=DecisionLimits)
     native: Codec | None = None
@@ -124,9 +146,20 @@ class TurnKit:
         if decisions.fanout is not None:
             strategies = {spec.tool_id: spec.strategy for spec in catalog.specs}
             decisions = replace(decisions, fanout=replace(decisions.fanout, strategies=strategies))
-        codec = build_codec(self.codec.name, catalog.specs, decisions.max_actions)
-        native = None if self.native is None else build_codec("native", catalog.specs)
-        return replace(self, catalog=catalog, decisions=decisions, codec=codec, native=native)
+        return replace(self, catalog=catalog, decisions=decisions)._with_prompts()
+
+    def instruct(self, instructions: str) -> "TurnKit":
+        """The same kit with these instructions."""
+        if instructions == self.instructions:
+            return self
+        hinted = {role: kit.instruct(instructions) for role, kit in self.hinted.items()}
+        return replace(self, instructions=instructions, hinted=hinted)._with_prompts()
+
+    def _with_prompts(self) -> "TurnKit":
+        tools, text = self.catalog.specs, self.instructions
+        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text)
+        native = None if self.native is None else build_codec("native", tools, instructions=text)
+        return replace(self, codec=codec, native=native)
 
     def synthesizes(self, codec: Codec) -> bool:
         """Whether a separate call writes the answers of turns that called tools."""
@@ -150,22 +183,44 @@ class TurnKit:
         return all(model.traits.has_price for model in models if model is not None)
 
 
-class Kits:
-    """The kits of a worker: one for each bundle that the operator configured, and one for all other turns."""
+class BundleKit:
+    """The kit of one version of a bundle, as each turn needs it. `bundle_id` and `digest` name the version in the
+    registry; they are None if it is not there."""
 
-    def __init__(self, default: TurnKit, of_bundle: Mapping[str, TurnKit] | None = None) -> None:
-        self._default = default
-        self._of_bundle = of_bundle or {}
-        self._offer = lru_cache(MAX_KEPT_KITS)(self._build_offering)
+    def __init__(
+        self,
+        kit: TurnKit,
+        texts: OperatorTexts = NO_TEXTS,
+        *,
+        bundle_id: str | None = None,
+        digest: str | None = None,
+    ) -> None:
+        self.bundle_id = bundle_id
+        self.digest = digest
+        self._kit = kit
+        self._texts = texts
+        self._adapt = lru_cache(MAX_KEPT_KITS)(self._build)
 
-    def for_turn(self, bundle_id: str | None, chosen: tuple[str, ...] | None = None) -> TurnKit:
-        """The kit of a turn whose request names this bundle, or none. `chosen` are the turn's tools among the
-        selectable ones; None for all."""
-        known = bundle_id if bundle_id in self._of_bundle else None
-        return self._of_bundle.get(known or "", self._default) if chosen is None else self._offer(known, chosen)
+    def for_turn(self, principal: Principal, chosen: tuple[str, ...] | None = None) -> TurnKit:
+        """The kit of a turn of this person. `chosen` are the turn's tools among the selectable ones; None for all."""
+        return self._adapt(self._texts.find(principal), chosen)
 
-    def _build_offering(self, bundle_id: str | None, chosen: tuple[str, ...]) -> TurnKit:
-        return self.for_turn(bundle_id).offer(chosen)
+    def _build(self, text: str, chosen: tuple[str, ...] | None) -> TurnKit:
+        kit = self._kit.instruct("\n\n".join(filter(None, (text, self._kit.instructions))))
+        return kit if chosen is None else kit.offer(chosen)
+
+
+class TurnKits(Protocol):
+    """The kits of a worker's bundles."""
+
+    @property
+    def base(self) -> BundleKit:
+        """Without anything of a bundle: for turns that are only to be ended."""
+        ...
+
+    def use(self, bundle_id: str | None, digest: str | None) -> AbstractAsyncContextManager[BundleKit]:
+        """See BundleLibrary."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.kit import BundleKit
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.turn.leased import CommitContent
@@ -33,12 +34,20 @@ def draft_opening(
     *,
     codec: CodecName = "channels",
     tools: tuple[str, ...] | None = None,
+    bundle: BundleKit | None = None,
 ) -> CommitContent:
     """All blocks before the first round: the request, then the events that the turn begins with. `tools` are those that
-    were chosen for the turn."""
+    were chosen for the turn, `bundle` the version with which it begins."""
     request = turn.request
     recorded = None if codec == "channels" else codec
-    header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id, codec=recorded, tools=tools)
+    bundle_id, digest = (None, None) if bundle is None else (bundle.bundle_id, bundle.digest)
+    header = TurnHeaderBody(
+        ordinal=turn.ordinal,
+        bundle_id=bundle_id or request.bundle_id,
+        bundle_digest=digest,
+        codec=recorded,
+        tools=tools,
+    )
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
     for n, item in enumerate(feedback):
         drafts.append(_draft(turn, BlockType.FEEDBACK, f"feedback.{n}", _feedback_body(item), now))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -14,12 +14,13 @@ from structlog.contextvars import bound_contextvars
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.closing import build_crash_end
 from chat_proc.agent.dag.loop import build_loop
-from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
+from chat_proc.agent.kit import BundleKit, LoopDependencies, TurnKit, TurnKits
 from chat_proc.agent.limits import round_limit
 from chat_proc.agent.loop import HandedOver, LoopResult, Parked
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import select_tools
+from chat_proc.bundles.library import BundleUnavailable
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox
@@ -43,6 +44,7 @@ from everturn.events.stream import EventWriter
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
+from everturn.timeline.blocks import TurnHeaderBody
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Claim, Lease, TurnStart
 from everturn.turns.ports import Approvals, Leases, Timelines
@@ -138,7 +140,7 @@ class RunnerDependencies:
     writer: EventWriter
     artifacts: Artifacts
     approvals: Approvals
-    kits: Kits
+    kits: TurnKits
     loop: LoopDependencies
     announcer: Announcer
     ringer: Ringer
@@ -186,6 +188,7 @@ class TurnRunner:
         self._confirmed_at = self._held_at = requested_at_s
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
+        self._version: BundleKit = parts.kits.base
         self._began = False
         self._left_behind = False
         self._announced: EventCursor | None = None
@@ -440,20 +443,44 @@ class TurnRunner:
         return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
     async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
-        given_up = self._claim.attempt >= MAX_ATTEMPTS
-        # A worker that died before the turn was opened has not called the deciding model.
-        takeovers = self._claim.attempt if turn.turn_blocks else 0
         if self._blocks_unreadable:
             return await self._close(turn, _given_up())
+        if self._claim.attempt >= MAX_ATTEMPTS:
+            # What killed the workers may be an attachment or the bundle: neither is opened.
+            return await self._end_unopened(turn, emitter, _given_up())
+        header = turn.turn_blocks[0].body if turn.turn_blocks else None
+        known = header if isinstance(header, TurnHeaderBody) else TurnHeaderBody(ordinal=turn.turn.ordinal)
+        async with AsyncExitStack() as stack:
+            kit = self._parts.kits.use(known.bundle_id or turn.turn.request.bundle_id, known.bundle_digest)
+            try:
+                with self._activity.open_call("opening the bundle"):
+                    self._version = await stack.enter_async_context(kit)
+            except BundleUnavailable as error:
+                return await self._end_unopened(turn, emitter, _without_bundle(error))
+            return await self._run_opened(turn, emitter)
+
+    async def _end_unopened(self, turn: LeasedTurn, emitter: Emitter, end: TurnEnd) -> TurnEnd:
+        """End the turn without its bundle; its beginning is written if it has none yet."""
+        if turn.turn_blocks:
+            await turn.inbox.load_unseen()
+            emitter.rewind()
+            turn.emit(_running(turn))
+        else:
+            self._emit_start(turn)
+            opening = draft_opening(turn.turn, turn.fresh_feedback, {}, turn.now(), turn.show_files)
+            end = replace(end, content=opening)
+        return await self._close(turn, end)
+
+    async def _run_opened(self, turn: LeasedTurn, emitter: Emitter) -> LoopResult:
+        # A worker that died before the turn was opened has not called the deciding model.
+        takeovers = self._claim.attempt if turn.turn_blocks else 0
         if turn.turn_blocks:
             # A rewind shows the signals too.
             await turn.inbox.load_unseen()
             emitter.rewind()
             turn.emit(_running(turn))
-        elif (end := await self._open(turn, given_up=given_up)) is not None:
-            return await self._close(turn, end)
-        if given_up:
-            return await self._close(turn, _given_up())
+        else:
+            await self._open(turn)
         kit = self._kit(turn)
         # A worker that claimed the turn only to end it makes no calls.
         title_model = None if turn.progress.is_titled or turn.handover else kit.title_model
@@ -476,7 +503,7 @@ class TurnRunner:
             return await self._close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
-        return self._parts.kits.for_turn(turn.turn.request.bundle_id, turn.progress.chosen_tools)
+        return self._version.for_turn(turn.lease.principal, turn.progress.chosen_tools)
 
     async def _close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
         return await TurnBoundaries(self._kit(turn), self._parts.loop).close(turn, end)
@@ -530,13 +557,14 @@ class TurnRunner:
     def _lease_age_s(self) -> float:
         return self._parts.clock.monotonic() - self._confirmed_at
 
-    async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
-        """Write the beginning of the turn. If it can't continue, return its end, which includes the beginning."""
-        lease, row, feedback, show = turn.lease, turn.turn, turn.fresh_feedback, turn.show_files
-        turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
-        if given_up:
-            # What killed the workers may be an attachment: none is read.
-            return replace(_given_up(), content=draft_opening(row, feedback, {}, turn.now(), show))
+    def _emit_start(self, turn: LeasedTurn) -> None:
+        who = turn.lease.principal
+        turn.emit(build_start_event(turn.turn, tenant=who.tenant, project=who.project))
+
+    async def _open(self, turn: LeasedTurn) -> None:
+        """Write the beginning of the turn."""
+        row = turn.turn
+        self._emit_start(turn)
         turn.emit(_running(turn))  # sent together with the start
         request = row.request
         files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
@@ -544,10 +572,18 @@ class TurnRunner:
         kit = self._kit(turn)
         is_ended = bool(through_last_end(await turn.inbox.load_unseen()))
         tools = None if is_ended else await select_tools(kit, turn, self._parts.loop.tracing)
-        opening = draft_opening(row, feedback, previews, turn.now(), show, codec=kit.codec.name, tools=tools)
+        opening = draft_opening(
+            row,
+            turn.fresh_feedback,
+            previews,
+            turn.now(),
+            turn.show_files,
+            codec=kit.codec.name,
+            tools=tools,
+            bundle=self._version,
+        )
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")
-        return None
 
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
         """Publish the end. The call that releases the lease records that."""
@@ -600,3 +636,8 @@ def _running(turn: LeasedTurn) -> ConvStatus:
 def _given_up() -> TurnEnd:
     detail = f"It was interrupted {MAX_ATTEMPTS} times. Try again; if it happens again, contact the operator."
     return TurnEnd(None, problem("turn-given-up", "The turn was abandoned", 500, detail))
+
+
+def _without_bundle(error: BundleUnavailable) -> TurnEnd:
+    detail = f"The agent that this message was for does not exist any more ({error.detail}). Choose another one."
+    return TurnEnd(None, problem("unknown-bundle", "The agent is not available", 410, detail))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
+from chat_proc.agent.kit import BundleKit
+from chat_proc.bundles.library import BundleLibrary
 from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
@@ -38,6 +40,7 @@ class Worker:
         *,
         trimmer: StreamTrimmer,
         presence: PresenceTask,
+        bundles: BundleLibrary[BundleKit],
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
     ) -> None:
@@ -48,6 +51,7 @@ class Worker:
         self._retention = retention
         self._trimmer = trimmer
         self._presence = presence
+        self._bundles = bundles
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
@@ -80,6 +84,7 @@ class Worker:
             expiring = tasks.create_task(run_guarded("retention", self._retention.run))
             trimming = tasks.create_task(run_guarded("trimmer", self._trimmer.run))
             reporting = tasks.create_task(run_guarded("presence", self._presence.run))
+            publishing = tasks.create_task(run_guarded("bundles", self._bundles.run))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
             on_ready()
@@ -94,6 +99,7 @@ class Worker:
             self._claim_loop.interrupt()
             await asyncio.wait({claiming}, timeout=self._margin_s)
             reporting.cancel()
+            publishing.cancel()
             beating.cancel()
             indexing.cancel()
             claiming.cancel()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from chat_proc.agent.extra_calls import build_messages, build_question, call_for_turn, keep_request, shorten
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.prompt.system import load_topic
+from chat_proc.agent.prompt.system import add_instructions, load_topic
 from chat_proc.agent.tool_selection import LOOP_TOOLS, render_entry
 from chat_proc.models.calls import estimate_call
 from chat_proc.models.roles import PLANNING
@@ -130,7 +130,8 @@ class Planner:
             "TOOLS": "\n".join(render_entry(spec) for spec in self._kit.catalog.specs if _is_choosable(spec.tool_id)),
             "MODELS": "\n".join(sorted(self._kit.hinted)),
         }
-        return build_messages(load_topic("dag_plan").replace("{max_steps}", str(MAX_PLANNED_STEPS)), sections)
+        prompt = load_topic("dag_plan").replace("{max_steps}", str(MAX_PLANNED_STEPS))
+        return build_messages(add_instructions(prompt, self._kit.instructions), sections)
 
     async def _ask(
         self,

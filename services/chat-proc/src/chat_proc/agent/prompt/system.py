@@ -28,27 +28,36 @@ _ANSWER_FORM: Final[Mapping[CodecName, str]] = {
 }
 
 
-def build_codec(name: CodecName, tools: Sequence[ToolSpec], max_actions: int = 1) -> Codec:
-    """The codec for these tools. `max_actions` is the limit for a reply in channels. Raises BadConfig."""
-    prompt = build_system_prompt(tools, max_actions, codec=name)
+def build_codec(name: CodecName, tools: Sequence[ToolSpec], max_actions: int = 1, instructions: str = "") -> Codec:
+    """The codec for these tools. `max_actions` is the limit for a reply in channels; `instructions` are those of the
+    operator and of the bundle's author. Raises BadConfig."""
+    prompt = build_system_prompt(tools, max_actions, instructions, codec=name)
     closing = load_topic("closing").replace("{answer_form}", _ANSWER_FORM[name])
     declared = declare_tools(tools) if name == "native" else ()
     return Codec(name, prompt, closing, declared, build_native_names([tool.tool_id for tool in tools]))
 
 
-def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1, *, codec: CodecName = "channels") -> str:
+def build_system_prompt(
+    tools: Sequence[ToolSpec], max_actions: int = 1, instructions: str = "", *, codec: CodecName = "channels"
+) -> str:
     """Build the same text for the same tools. It contains nothing of a turn: changing data is in ANNOUNCE.
 
     `max_actions` is the limit per reply: if it is 1, the prompt does not explain how to combine several. Tools that are
     declared to the model are not described again.
     """
-    topics = (
+    topics = [
         load_topic(name).replace("{max_actions}", str(max_actions)).replace("{marks_place}", _MARKS_PLACE[codec])
         for name in _choose_topics(tools, max_actions, codec)
-    )
+    ]
+    role = add_instructions(topics.pop(0), instructions)
     shows_strategies = codec == "channels" and max_actions > 1
     described = () if codec == "native" else (_render_tools(tools, shows_strategies=shows_strategies),)
-    return "\n\n".join((*topics, *described)) + "\n"
+    return "\n\n".join((role, *topics, *described)) + "\n"
+
+
+def add_instructions(prompt: str, instructions: str) -> str:
+    """The prompt with the instructions of the operator and of the bundle's author, if there are any."""
+    return f"{prompt}\n\n{load_topic('instructions')}\n\n{instructions}" if instructions else prompt
 
 
 @cache

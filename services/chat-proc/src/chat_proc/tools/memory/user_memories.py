@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib.resources import files
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -53,6 +54,9 @@ class MemoryWriteParams(BaseModel):
         if any(not 0 < len(label.strip()) <= MAX_LABEL_CHARS for label in self.labels or ()):
             raise ValueError(f"a label must have 1 to {MAX_LABEL_CHARS} characters")
         return self
+
+
+USER_MEMORY_TOOLS: Final = ("memory.write", "memory.read", "memory.search")
 
 
 class MemoryWriteTool:

@@ -1,0 +1,91 @@
+"""Finds the bundles that an operator provides: those in the folders of BUNDLES_DIR, and those that are tables of the
+configuration file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder
+from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest
+
+MAX_BUNDLES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is of one id: the newest content that can be read, and why there is newer content that can't."""
+
+    bundle: Bundle | None = None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """One folder with what was last read from it. `signature` is that of the last look, `read` that of the content."""
+
+    found: Found = field(default_factory=Found)
+    signature: object = None
+    read: object = None
+
+
+class BundleFolders:
+    """Looks at the folders again and again. A changed folder is read once two looks find it the same, so that no
+    version is half of an edit. Not thread-safe: one look at a time."""
+
+    def __init__(self, folder: Path | None, props: Mapping[str, BundleProps], default_bundle: str) -> None:
+        self._folder = folder
+        self._props = props
+        self._default_bundle = default_bundle
+        self._folders: dict[str, _Folder] = {}
+
+    def look(self) -> dict[str, Found]:
+        """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read."""
+        paths = self._list_folders()
+        self._folders = {path.name: self._folders.get(path.name) or _Folder() for path in paths}
+        found: dict[str, Found] = {}
+        for path in paths:
+            folder = self._folders[path.name]
+            _refresh(folder, path)
+            bundle = folder.found.bundle
+            bundle_id = path.name if bundle is None else bundle.id
+            if bundle_id in found:
+                error = f"The folder {path.name} has the id {bundle_id} of another folder. Change one of the two ids."
+                found[bundle_id] = replace(found[bundle_id], error=error)
+            else:
+                found[bundle_id] = self._override(bundle_id, folder.found)
+        for bundle_id in (*self._props, self._default_bundle):
+            if bundle_id not in found:
+                found[bundle_id] = self._override(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
+        return found
+
+    def _override(self, bundle_id: str, found: Found) -> Found:
+        props = self._props.get(bundle_id)
+        if found.bundle is None or props is None:
+            return found
+        return replace(found, bundle=found.bundle.override(props))
+
+    def _list_folders(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        try:
+            found = sorted(path for path in self._folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        except OSError as error:
+            raise BadBundle(f"BUNDLES_DIR={self._folder} can't be read: {error.strerror}.") from error
+        if len(found) > MAX_BUNDLES:
+            raise BadBundle(f"BUNDLES_DIR={self._folder} has {len(found)} folders; {MAX_BUNDLES} are allowed.")
+        return found
+
+
+def _refresh(folder: _Folder, path: Path) -> None:
+    try:
+        signature = sign_folder(path)
+        is_first, is_settled = folder.signature is None, folder.signature == signature
+        folder.signature = signature
+        if folder.read == signature or not (is_first or is_settled):
+            return
+        bundle = read_folder(path)
+        if sign_folder(path) == signature:
+            folder.found, folder.read = Found(bundle), signature
+    except BadBundle as error:
+        folder.found, folder.read = replace(folder.found, error=error.detail), folder.signature

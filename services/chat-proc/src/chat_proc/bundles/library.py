@@ -1,0 +1,259 @@
+"""The bundles that a worker runs: it looks for new content, publishes what it finds, and keeps each version open while
+it is the newest or a turn uses it."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from chat_proc.bundles.bundle import Bundle, unpack
+from chat_proc.bundles.folders import BundleFolders, Found
+from chat_proc.bundles.manifest import BadBundle
+from everturn.bundles.registry import DEFAULT_BUNDLE, RENEW_S, BundleListing, BundleRegistry
+from everturn.core.errors import EverturnError, Invalid, NotFound, Unavailable
+from everturn.core.loops import guarded
+from everturn.core.metrics import BUNDLES, BUNDLES_REFUSED
+
+_log = structlog.get_logger(__name__)
+
+LOOK_S: Final = 2.0
+"""Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
+RETRY_S: Final = 60.0
+"""After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
+OPEN_S: Final = 120.0
+"""Time limit for opening a version."""
+CLOSE_S: Final = 10.0
+"""Time limit for closing a version."""
+FIRST_LOOK_S: Final = 60.0
+"""How long a turn waits for the first look of a worker that has just started."""
+
+Kit = TypeVar("Kit")
+"""What the turns of a version run with."""
+
+
+class BundleUnavailable(EverturnError):
+    """No worker can run this bundle."""
+
+
+@dataclass(slots=True, eq=False)
+class _Version(Generic[Kit]):
+    """One version with what was opened for it. The library is one user of the newest version, each turn another."""
+
+    bundle: Bundle
+    users: int = 0
+    kit: Kit | None = None
+    resources: AsyncExitStack = field(default_factory=AsyncExitStack)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    digest: str
+    why: str
+    at_s: float
+
+
+class BundleLibrary(Generic[Kit]):
+    """Opens bundles with `open_kit`, which raises Invalid if a version can't be used. `run` is a task of its own.
+
+    Turns that are only to be ended need nothing of their bundle, so they get `base`.
+    """
+
+    def __init__(
+        self,
+        registry: BundleRegistry,
+        folders: BundleFolders,
+        open_kit: Callable[[Bundle], AbstractAsyncContextManager[Kit]],
+        base: Kit,
+        *,
+        default_bundle: str = DEFAULT_BUNDLE,
+        look_s: float = LOOK_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.base = base
+        self._registry = registry
+        self._folders = folders
+        self._open_kit = open_kit
+        self._default = default_bundle
+        self._look_s = look_s
+        self._monotonic = monotonic
+        self._versions: dict[tuple[str, str], _Version[Kit]] = {}
+        self._current: dict[str, _Version[Kit]] = {}
+        self._refused: dict[str, _Refusal] = {}
+        self._errors: dict[str, str] = {}
+        """The last error of each id, so that it is logged once."""
+        self._published: tuple[tuple[BundleListing, ...], float] = ((), -RENEW_S)
+        self._has_looked = asyncio.Event()
+
+    async def start(self) -> None:
+        """Check that the bundles can be looked at, and that the default one can be used. Raises Invalid."""
+        found = (await asyncio.to_thread(self._folders.look))[self._default]
+        if found.bundle is None:
+            raise BadBundle(f"The default bundle {self._default} can't be used: {found.error}")
+        version, _ = await self._acquire(found.bundle)
+        version.users -= 1
+
+    async def run(self) -> None:
+        """Look and publish until cancelled."""
+        while True:
+            with guarded("bundles"):
+                await self._try_refresh()
+            await asyncio.sleep(self._look_s)
+
+    async def refresh(self) -> None:
+        """Look once; publish what has changed. Raises Unavailable if the registry does not answer."""
+        try:
+            found = await asyncio.to_thread(self._folders.look)
+        except BadBundle as error:
+            self._report("", error.detail)
+            found = {bundle_id: Found(version.bundle) for bundle_id, version in self._current.items()}
+        for bundle_id, newest in found.items():
+            await self._adopt(bundle_id, newest)
+        for bundle_id in self._current.keys() - found.keys():
+            self._current.pop(bundle_id).users -= 1
+            _log.info("Removed a bundle", bundle_id=bundle_id)
+        self._has_looked.set()
+        await self._close_unused()
+        await self._publish(found)
+
+    @asynccontextmanager
+    async def use(self, bundle_id: str | None, digest: str | None) -> AsyncGenerator[Kit]:
+        """The kit of a turn, which stays open until the end of the context. `bundle_id` is None for the default bundle;
+        `digest` is that with which the turn began, None for a new one.
+
+        Of a version that is not here, the content comes from the registry. A turn whose version is gone or can't be
+        opened continues with the newest one. Raises BundleUnavailable if there is none, and Unavailable.
+        """
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._has_looked.wait()
+        except TimeoutError as error:
+            raise Unavailable("The bundles are not loaded yet.") from error
+        chosen = self._default if bundle_id in (None, DEFAULT_BUNDLE) else bundle_id
+        version, kit = await self._find(chosen, digest)
+        try:
+            yield kit
+        finally:
+            version.users -= 1
+
+    async def close(self) -> None:
+        """Close all versions."""
+        for version in self._versions.values():
+            version.users = 0
+        await self._close_unused()
+
+    async def _try_refresh(self) -> None:
+        try:
+            await self.refresh()
+        except Unavailable as error:
+            _log.warning("Could not publish the bundles", error=str(error))
+
+    async def _adopt(self, bundle_id: str, found: Found) -> None:
+        """Make the newest content current if it differs and can be opened."""
+        bundle, current, refusal = found.bundle, self._current.get(bundle_id), self._refused.get(bundle_id)
+        if bundle is None or (current is not None and current.bundle.digest == bundle.digest):
+            self._refused.pop(bundle_id, None)
+        elif refusal is None or refusal.digest != bundle.digest or self._monotonic() - refusal.at_s > RETRY_S:
+            try:
+                version, _ = await self._acquire(bundle)
+            except Invalid as error:
+                self._refused[bundle_id] = _Refusal(bundle.digest, error.detail or str(error), self._monotonic())
+            else:
+                self._refused.pop(bundle_id, None)
+                await self._make_current(version)
+        refusal = self._refused.get(bundle_id)
+        self._report(bundle_id, found.error or (refusal.why if refusal else ""))
+
+    async def _make_current(self, version: _Version[Kit]) -> None:
+        bundle = version.bundle
+        try:
+            await self._registry.store(await asyncio.to_thread(bundle.pack))
+        except BaseException:
+            version.users -= 1
+            raise
+        if (previous := self._current.get(bundle.id)) is not None:
+            previous.users -= 1
+        self._current[bundle.id] = version
+        _log.info("Loaded a bundle", bundle_id=bundle.id, digest=bundle.digest[:12], files=len(bundle.files))
+
+    def _report(self, bundle_id: str, error: str) -> None:
+        if error and self._errors.get(bundle_id) != error:
+            BUNDLES_REFUSED.inc()
+            _log.error("A bundle can't be used; its previous version continues", bundle_id=bundle_id, error=error)
+        self._errors[bundle_id] = error
+
+    async def _publish(self, found: Mapping[str, Found]) -> None:
+        listings = tuple(self._list(bundle_id) for bundle_id in sorted(found))
+        BUNDLES.labels("ready").set(len(self._current))
+        BUNDLES.labels("refused").set(sum(bool(self._errors.get(bundle_id)) for bundle_id in found))
+        last, published_s = self._published
+        now_s = self._monotonic()
+        if listings != last or now_s - published_s >= RENEW_S:
+            await self._registry.publish(listings)
+            self._published = listings, now_s
+
+    def _list(self, bundle_id: str) -> BundleListing:
+        error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
+        if current is None:
+            return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
+        return current.bundle.list(is_default=bundle_id == self._default, error=error)
+
+    async def _find(self, bundle_id: str, digest: str | None) -> tuple[_Version[Kit], Kit]:
+        current = self._current.get(bundle_id)
+        if current is not None and digest in (None, current.bundle.digest):
+            return await self._acquire(current.bundle)
+        try:
+            return await self._acquire(await self._load(bundle_id, digest))
+        except (NotFound, Invalid) as error:
+            if current is None and digest is not None:
+                return await self._find(bundle_id, None)
+            if current is None:
+                raise BundleUnavailable(f"{bundle_id}: {error.detail or error}") from error
+            _log.warning(
+                "A turn continues with the newest version of its bundle",
+                bundle_id=bundle_id,
+                digest=digest,
+                why=str(error),
+            )
+            return await self._acquire(current.bundle)
+
+    async def _load(self, bundle_id: str, digest: str | None) -> Bundle:
+        """Raises NotFound, Unavailable, BadBundle."""
+        if digest is not None and (opened := self._versions.get((bundle_id, digest))) is not None:
+            return opened.bundle
+        stored = await self._registry.load(bundle_id, digest)
+        return await asyncio.to_thread(unpack, stored)
+
+    async def _acquire(self, bundle: Bundle) -> tuple[_Version[Kit], Kit]:
+        """The version of this bundle with one more user, and its kit, opened if it is not yet. Raises Invalid."""
+        version = self._versions.setdefault((bundle.id, bundle.digest), _Version(bundle))
+        version.users += 1
+        try:
+            async with version.opening:
+                if version.kit is None:
+                    version.kit = await self._open(version)
+                return version, version.kit
+        except BaseException:
+            version.users -= 1
+            raise
+
+    async def _open(self, version: _Version[Kit]) -> Kit:
+        try:
+            async with AsyncExitStack() as resources, asyncio.timeout(OPEN_S):
+                kit = await resources.enter_async_context(self._open_kit(version.bundle))
+                version.resources = resources.pop_all()
+                return kit
+        except TimeoutError as error:
+            raise BadBundle(f"It was not ready after {OPEN_S:.0f} s.") from error
+
+    async def _close_unused(self) -> None:
+        for key, version in [*self._versions.items()]:
+            if not version.users:
+                del self._versions[key]
+                with guarded("bundle_close"):
+                    async with asyncio.timeout(CLOSE_S):
+                        await version.resources.aclose()

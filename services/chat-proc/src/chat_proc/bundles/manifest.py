@@ -1,0 +1,204 @@
+"""What the author of a bundle writes in `bundle.toml`, and an operator in the tables of the configuration file that
+override it."""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from everturn.core.errors import Invalid
+from everturn.core.identity import Role
+from everturn.core.settings import explain_errors
+
+MAX_ROUNDS: Final = 200
+MAX_INSTRUCTIONS_CHARS: Final = 32_000
+"""About 8,000 tokens: a third of the smallest context that a model may have."""
+MAX_MANIFEST_BYTES: Final = 256 * 1024
+MANIFEST: Final = "bundle.toml"
+INSTRUCTIONS: Final = "instructions.md"
+
+CodecSetting = Literal["channels", "native", "json", "auto"]
+"""`auto` leaves the choice to the card of the model."""
+ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning"]
+BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class BadBundle(Invalid):
+    """The content of a bundle can't be used; the message says where and why."""
+
+
+def _check_line(text: str) -> str:
+    if "\n" in text or _CONTROL.search(text):
+        raise ValueError("It must be one line without control characters")
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def _check_text(text: str) -> str:
+    if _CONTROL.search(text.replace("\r\n", "\n")):
+        raise ValueError("It must not contain control characters")
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
+
+
+Title = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_check_line)]
+Description = Annotated[str, StringConstraints(max_length=500), AfterValidator(_check_line)]
+Icon = Annotated[str, StringConstraints(max_length=16), AfterValidator(_check_line)]
+Starter = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_check_line)]
+Instructions = Annotated[str, StringConstraints(max_length=MAX_INSTRUCTIONS_CHARS), AfterValidator(_check_text)]
+
+
+class Section(BaseModel):
+    """A table of a file that people write. An unknown key is an error: most likely a typing mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReactConfig(Section):
+    """`react`: the format of model replies, whether a turn is one loop or a plan of steps, whether a separate call
+    writes the answers of turns that called tools, from how many tools on a turn chooses among them, and how many rounds
+    it may have."""
+
+    codec: CodecSetting | None = None
+    workflow: Literal["loop", "dag"] | None = None
+    synthesis: Literal["auto", "on", "off"] | None = None
+    tool_selection_threshold: int | None = Field(default=None, ge=0, le=1_000)
+    max_iterations: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
+
+
+class AgentConfig(Section):
+    """`config` of a bundle."""
+
+    react: ReactConfig = ReactConfig()
+
+
+class TurnBudget(Section):
+    """`limits`: what one turn may spend. The operator's own limits apply as well, so these can only be lower."""
+
+    wall_time_s: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    cost_usd: float | None = Field(default=None, gt=0)
+    output_tokens: int | None = Field(default=None, ge=256)
+
+
+class BundleProps(Section):
+    """The properties of an agent, all optional: what people see of it, who may use it, and how its turns run."""
+
+    title: Title | None = None
+    description: Description = ""
+    icon: Icon = ""
+    starters: tuple[Starter, ...] = Field(default=(), max_length=8)
+    roles: tuple[Role, ...] = ()
+    instructions: Instructions = ""
+    models: Mapping[ModelRoleName, str] = {}
+    react: ReactConfig = ReactConfig()
+    config: AgentConfig = AgentConfig()
+    limits: TurnBudget = TurnBudget()
+    user_memory: Literal["on", "off"] | None = None
+
+    @property
+    def agent(self) -> ReactConfig:
+        """For each key the value of `config.react`, otherwise that of `react`."""
+        return merge_react(self.react, self.config.react)
+
+
+class Manifest(BundleProps):
+    """The whole of `bundle.toml`."""
+
+    id: BundleId
+
+    @property
+    def shown_title(self) -> str:
+        """What people see: the title, otherwise the id."""
+        return self.title or self.id
+
+    def override(self, props: BundleProps) -> "Manifest":
+        """The manifest with what an operator has set; tables are merged key by key."""
+        merged = _merge(self.model_dump(exclude_unset=True), props.model_dump(exclude_unset=True))
+        return Manifest.model_validate(merged)
+
+    def write(self) -> str:
+        """As JSON, the same for the same manifest."""
+        return self.model_dump_json(exclude_unset=True)
+
+
+def merge_react(*sections: ReactConfig) -> ReactConfig:
+    """For each key the value of the last section that sets it."""
+    found: dict[str, object] = {}
+    for section in sections:
+        found |= section.model_dump(exclude_none=True)
+    return ReactConfig.model_validate(found)
+
+
+def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest:
+    """The manifest, with the content of `instructions.md`. Raises BadBundle with all problems, each with its line."""
+    text = _decode(MANIFEST, data, MAX_MANIFEST_BYTES)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadBundle(f"{MANIFEST}: {error}.") from error
+    if instructions is not None:
+        if "instructions" in table:
+            raise BadBundle(f"Write the instructions either in {INSTRUCTIONS} or in {MANIFEST}, not in both.")
+        written = _decode(INSTRUCTIONS, instructions, 4 * MAX_INSTRUCTIONS_CHARS)
+        if len(written) > MAX_INSTRUCTIONS_CHARS:
+            raise BadBundle(f"{INSTRUCTIONS} has {len(written)} characters; {MAX_INSTRUCTIONS_CHARS} are allowed.")
+        table["instructions"] = written
+    try:
+        return Manifest.model_validate(table)
+    except ValidationError as error:
+        raise BadBundle(_explain(text, error)) from error
+
+
+def _decode(name: str, data: bytes, max_bytes: int) -> str:
+    if len(data) > max_bytes:
+        raise BadBundle(f"{name} is longer than {max_bytes} bytes.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadBundle(f"{name}, line {line}: The text is not valid UTF-8.") from error
+
+
+def _explain(text: str, error: ValidationError) -> str:
+    places = [problem["loc"] for problem in error.errors(include_input=False, include_url=False)]
+    lines: list[str] = []
+    for place, message in zip(places, explain_errors(error), strict=True):
+        line = _find_line(text, [part for part in place if isinstance(part, str)])
+        file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
+        lines.append(f"{file}{'' if line is None else f', line {line}'}: {message}.")
+    return " ".join(lines)
+
+
+def _find_line(text: str, place: Sequence[str]) -> int | None:
+    """The line of the longest beginning of this place that the text has as a table or a key."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            table = _split_key(line.partition("#")[0].strip().strip("[]"))
+            _note(found, table, number)
+        elif "=" in line:
+            _note(found, (*table, *_split_key(line.partition("=")[0])), number)
+    wanted = (tuple(place[:length]) for length in range(len(place), 0, -1))
+    return next((found[beginning] for beginning in wanted if beginning in found), None)
+
+
+def _note(found: dict[tuple[str, ...], int], key: tuple[str, ...], number: int) -> None:
+    for length in range(1, len(key) + 1):
+        found.setdefault(key[:length], number)
+
+
+def _split_key(key: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip('"') for part in key.split("."))
+
+
+def _merge(old: Any, new: Any) -> Any:
+    """`new`, with what only `old` has in tables."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    earlier, later = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+    return {**earlier, **{key: _merge(earlier.get(key), value) for key, value in later.items()}}

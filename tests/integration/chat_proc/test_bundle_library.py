@@ -1,0 +1,313 @@
+"""Bundles of workers over a real registry: reload under load, versions of running turns, removal, broken content."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import asyncpg
+import pytest
+
+from chat_proc.agent.kit import BundleKit, TurnKit
+from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.library import RETRY_S, BundleLibrary, BundleUnavailable
+from chat_proc.bundles.manifest import BadBundle
+from everturn.bundles.postgres import PostgresBundles
+from everturn.bundles.registry import RENEW_S, BundleListing
+from everturn.core.errors import Invalid
+from everturn.postgres.pool import Database, open_database
+from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import FixedClock
+
+Library = BundleLibrary[BundleKit]
+BASE = BundleKit(cast(TurnKit, None))
+
+
+class Opened:
+    """Opens versions, and remembers which are open. A bundle whose instructions are in `broken` can't be opened."""
+
+    def __init__(self) -> None:
+        self.open: list[Bundle] = []
+        self.broken: set[str] = set()
+        self.tries = 0
+
+    @asynccontextmanager
+    async def open_kit(self, bundle: Bundle) -> AsyncGenerator[BundleKit]:
+        self.tries += 1
+        await asyncio.sleep(0)
+        if bundle.manifest.instructions in self.broken:
+            raise Invalid("Its tools can't be loaded.")
+        self.open.append(bundle)
+        yield BundleKit(cast(TurnKit, None), bundle_id=bundle.id, digest=bundle.digest)
+        self.open.remove(bundle)
+
+    @property
+    def texts(self) -> list[str]:
+        return sorted(bundle.manifest.instructions for bundle in self.open if bundle.id == "desk")
+
+
+@pytest.fixture
+async def worker(database: DatabaseUrls) -> AsyncIterator[Database]:
+    superuser = await asyncpg.connect(database.superuser)
+    await superuser.execute("DELETE FROM bundle")
+    await superuser.close()
+    async with open_database(database.worker, pool_size=8, application_name="test-worker") as opened:
+        yield opened
+
+
+@pytest.fixture
+def registry(worker: Database) -> PostgresBundles:
+    return PostgresBundles(worker)
+
+
+@pytest.fixture
+def opened() -> Opened:
+    return Opened()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def library(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> AsyncIterator[Library]:
+    made = make(registry, tmp_path, opened, clock)
+    yield made
+    await made.close()
+    assert opened.open == []
+
+
+def make(registry: PostgresBundles, folder: Path, opened: Opened, clock: FixedClock) -> Library:
+    folders = BundleFolders(folder, {}, "default")
+    return BundleLibrary(registry, folders, opened.open_kit, BASE, monotonic=clock.monotonic)
+
+
+def write(folder: Path, text: str, *, name: str = "desk") -> None:
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "bundle.toml").write_text(f'id = "{name}"\ninstructions = "{text}"\n')
+
+
+async def settle(library: Library) -> None:
+    await library.refresh()
+    await library.refresh()
+
+
+async def list_desk(registry: PostgresBundles) -> BundleListing | None:
+    return next((listing for listing in await registry.load_listed() if listing.id == "desk"), None)
+
+
+async def test_a_turn_keeps_its_version_while_new_turns_take_the_new_one(
+    library: Library, tmp_path: Path, opened: Opened
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+
+    async with library.use("desk", None) as first:
+        write(tmp_path, "second")
+        await settle(library)
+        async with library.use("desk", None) as second, library.use("desk", first.digest) as again:
+            assert again is first and second.digest != first.digest
+            assert opened.texts == ["first", "second"]
+        await library.refresh()
+        assert opened.texts == ["first", "second"]
+
+    await library.refresh()
+    assert opened.texts == ["second"]
+
+
+async def test_another_worker_runs_the_version_with_which_a_turn_began(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    async with library.use("desk", None) as first:
+        pass
+    (tmp_path / "other").mkdir()
+    other = make(registry, tmp_path / "other", opened, clock)
+    await other.refresh()
+
+    async with other.use("desk", first.digest) as taken_over, other.use("desk", None) as new:
+        assert taken_over.digest == new.digest == first.digest
+
+    await other.close()
+
+
+async def test_turns_that_wait_continue_after_their_bundle_was_removed(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    async with library.use("desk", None) as first:
+        pass
+    (tmp_path / "desk" / "bundle.toml").unlink()
+    (tmp_path / "desk").rmdir()
+    await library.refresh()
+    assert opened.texts == []
+
+    async with library.use("desk", first.digest) as later:
+        assert later.digest == first.digest
+
+
+async def test_a_turn_whose_version_is_nowhere_takes_the_newest(library: Library, tmp_path: Path) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+
+    async with library.use("desk", "f" * 64) as found, library.use("desk", None) as newest:
+        assert found is newest
+
+
+async def test_a_bundle_that_nobody_has_is_unavailable(library: Library) -> None:
+    await library.refresh()
+
+    for digest in (None, "f" * 64):
+        with pytest.raises(BundleUnavailable, match="desk"):
+            async with library.use("desk", digest):
+                pass
+
+
+async def test_the_default_agent_answers_messages_without_a_bundle(library: Library) -> None:
+    await library.refresh()
+
+    async with library.use(None, None) as unnamed, library.use("default", None) as named:
+        assert unnamed is named and named.bundle_id == "default"
+
+
+async def test_broken_content_is_reported_and_the_previous_version_continues(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    opened.broken.add("second")
+    write(tmp_path, "second")
+
+    await settle(library)
+
+    listing = await list_desk(registry)
+    assert listing is not None and listing.is_ready and listing.error == "Its tools can't be loaded."
+    async with library.use("desk", None) as kit:
+        assert kit.digest == listing.digest
+    tries = opened.tries
+    await settle(library)
+    assert opened.tries == tries
+
+    opened.broken.clear()
+    clock.advance(RETRY_S + 1)
+    await library.refresh()
+
+    listing = await list_desk(registry)
+    assert listing is not None and not listing.error and opened.texts == ["second"]
+
+
+async def test_a_bundle_that_never_worked_is_listed_with_its_error(
+    library: Library, registry: PostgresBundles, tmp_path: Path
+) -> None:
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "bundle.toml").write_text("id = ")
+
+    await library.refresh()
+
+    listing = await list_desk(registry)
+    assert listing is not None and not listing.is_ready and "bundle.toml: Invalid value" in listing.error
+
+
+async def test_bundles_are_published_again_while_nothing_changes(
+    library: Library, registry: PostgresBundles, tmp_path: Path, clock: FixedClock, worker: Database
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    seen = await read_seen(worker)
+    await library.refresh()
+    assert await read_seen(worker) == seen
+
+    clock.advance(RENEW_S)
+    await library.refresh()
+
+    assert await read_seen(worker) > seen
+
+
+async def read_seen(worker: Database) -> object:
+    async with worker.connection() as connection:
+        return await connection.fetchval("SELECT max(seen_at) FROM bundle")
+
+
+async def test_a_default_bundle_that_cannot_be_used_prevents_the_start(
+    library: Library, tmp_path: Path, opened: Opened
+) -> None:
+    await library.start()
+    opened.broken.add("no")
+    write(tmp_path, "no", name="default")
+    with pytest.raises(Invalid, match="tools can't be loaded"):
+        await library.start()
+
+    (tmp_path / "default" / "bundle.toml").write_text("id = ")
+    library = BundleLibrary(cast(PostgresBundles, None), BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE)
+    with pytest.raises(BadBundle, match="default bundle default can't be used"):
+        await library.start()
+
+
+async def test_reloads_under_load_cost_no_turn(library: Library, tmp_path: Path, opened: Opened) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    write(tmp_path, "0")
+    await library.refresh()
+    ended = 0
+
+    async def run_turn() -> None:
+        nonlocal ended
+        async with library.use("desk", None) as begun:
+            for _ in range(chance.randrange(5)):
+                await asyncio.sleep(0.01 * chance.random())
+                async with library.use("desk", begun.digest) as resumed:
+                    assert resumed.digest == begun.digest and resumed.digest in {
+                        bundle.digest for bundle in opened.open
+                    }
+        ended += 1
+
+    async def change() -> None:
+        for n in range(40):
+            write(tmp_path, str(n))
+            await library.refresh()
+            if chance.random() < 0.5:
+                await library.refresh()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(change())
+        for _ in range(200):
+            tasks.create_task(run_turn())
+            await asyncio.sleep(0.005 * chance.random())
+
+    assert ended == 200, seed
+    await settle(library)
+    assert opened.texts == ["39"]
+
+
+async def test_a_turn_cancelled_while_its_version_opens_leaves_nothing_open(
+    library: Library, tmp_path: Path, opened: Opened
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    stored = next(bundle for bundle in opened.open if bundle.id == "desk")
+    (tmp_path / "desk" / "bundle.toml").unlink()
+    (tmp_path / "desk").rmdir()
+    await library.refresh()
+
+    async def use() -> None:
+        async with library.use("desk", stored.digest):
+            await asyncio.sleep(60)
+
+    for delay in range(12):
+        turns = [asyncio.create_task(use()) for _ in range(3)]
+        await asyncio.sleep(delay * 0.002)
+        turns[0].cancel()
+        await asyncio.sleep(0)
+        for turn in turns[1:]:
+            turn.cancel()
+        await asyncio.gather(*turns, return_exceptions=True)
+        await library.refresh()
+        assert opened.texts == []

@@ -1,0 +1,257 @@
+"""What an author writes in a bundle's folder: what is read, what is refused and with which message."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from chat_proc.bundles import bundle as bundles
+from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder, unpack
+from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.manifest import MAX_INSTRUCTIONS_CHARS, BadBundle, BundleProps, Manifest, read_manifest
+
+DESK = """\
+# The agent of the support team.
+id = "desk"
+title = "Support desk"
+description = "Opens tickets."
+icon = "🎫"
+starters = ["Open a ticket", "Which tickets are open?"]
+roles = ["paid", "admin"]
+
+[models]
+decision = "openai:gpt-5"
+
+[react]
+max_iterations = 5
+codec = "json"
+
+[config.react]
+max_iterations = 7
+
+[limits]
+cost_usd = 0.5
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_md", ".md").replace("_toml", ".toml").replace("_py", ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def settle(folders: BundleFolders) -> dict[str, str]:
+    """The errors after the changes of a folder were found twice."""
+    folders.look()
+    return {bundle_id: found.error for bundle_id, found in folders.look().items()}
+
+
+def test_a_bundle_is_its_manifest_instructions_and_files(tmp_path: Path) -> None:
+    write(tmp_path, bundle_toml=DESK, instructions_md="You open tickets.\r\n", tools__desk_py="x = 1\n")
+
+    found = read_folder(tmp_path)
+
+    about = found.manifest
+    assert (found.id, about.shown_title, about.instructions) == ("desk", "Support desk", "You open tickets.")
+    assert (about.agent.max_iterations, about.agent.codec, about.limits.cost_usd) == (7, "json", 0.5)
+    assert dict(found.files) == {"tools/desk.py": b"x = 1\n"}
+    listed = found.list(is_default=True, error="Newer content is broken.")
+    assert (listed.title, listed.icon, listed.roles) == ("Support desk", "🎫", ("admin", "paid"))
+    assert (listed.starters[0], listed.is_default, listed.error) == ("Open a ticket", True, "Newer content is broken.")
+
+
+def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
+    found = read_folder(write(tmp_path, bundle_toml='id = "mini"', instructions_md="Be brief."))
+
+    assert found.manifest == Manifest(id="mini", instructions="Be brief.")
+    assert found.manifest.shown_title == "mini"
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('title = "x"', "bundle.toml: id: Field required."),
+        ('id = "a b"', "bundle.toml, line 1: id: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._@-]*$'."),
+        ('id = "a"\n\n[react]\ncodec = "xml"', "bundle.toml, line 4: react.codec: Input should be"),
+        ('id = "a"\n[react]\nmax_iteration = 3', "bundle.toml, line 3: react.max_iteration: Unknown key."),
+        ('id = "a"\nreact.codecs = 3', "bundle.toml, line 2: react.codecs: Unknown key."),
+        ('id = "a"\n[models]\ndecider = "x:y"', "bundle.toml, line 3: models.decider: Input should be 'decision'"),
+        ('id = "a"\ntitle = "b\\nc"', "bundle.toml, line 2: title: It must be one line without control characters."),
+        ('id = "a"\nroles = ["boss"]', "bundle.toml, line 2: roles.0: Input should be 'anonymous', 'registered',"),
+        ('id = "a"\nstarters = [""]', "bundle.toml, line 2: starters.0: String should have at least 1 character."),
+        ("id = a", "bundle.toml: Invalid value (at line 1, column 6)."),
+        ('id = "a"\n[limits]\ntokens = 0\nx = 1', "bundle.toml, line 3: limits.tokens: Input should be greater than"),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_its_line(toml: str, message: str) -> None:
+    with pytest.raises(BadBundle) as refused:
+        read_manifest(toml.encode())
+
+    assert refused.value.detail.startswith(message)
+
+
+def test_all_problems_of_a_manifest_are_named_at_once() -> None:
+    with pytest.raises(BadBundle) as refused:
+        read_manifest(b'id = "a"\nicons = "x"\n[limits]\ntokens = 0\n')
+
+    assert "line 2: icons: Unknown key." in refused.value.detail
+    assert "line 4: limits.tokens: Input should be greater than or equal to 1." in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("instructions", "message"),
+    [
+        (b"x" * (MAX_INSTRUCTIONS_CHARS + 1), "instructions.md has 32001 characters; 32000 are allowed."),
+        (b"x" * 200_000, "instructions.md is longer than 128000 bytes."),
+        (b"a\nb\xff", "instructions.md, line 2: The text is not valid UTF-8."),
+        (b"a\x1b[31m", "instructions.md: instructions: It must not contain control characters."),
+    ],
+)
+def test_wrong_instructions_are_refused(instructions: bytes, message: str) -> None:
+    with pytest.raises(BadBundle) as refused:
+        read_manifest(b'id = "a"', instructions=instructions)
+
+    assert refused.value.detail == message
+
+
+def test_instructions_in_two_places_are_refused() -> None:
+    with pytest.raises(BadBundle, match="not in both"):
+        read_manifest(b'id = "a"\ninstructions = "x"', instructions=b"y")
+
+
+def test_an_operator_overrides_key_by_key() -> None:
+    manifest = read_manifest(DESK.encode())
+
+    props = BundleProps.model_validate({"title": "Desk", "react": {"codec": "native"}, "limits": {"tokens": 9}})
+    changed = manifest.override(props)
+
+    assert (changed.title, changed.description) == ("Desk", "Opens tickets.")
+    assert (changed.react.codec, changed.react.max_iterations, changed.agent.max_iterations) == ("native", 5, 7)
+    assert (changed.limits.tokens, changed.limits.cost_usd) == (9, 0.5)
+
+
+def test_the_digest_changes_with_every_part_and_with_nothing_else(tmp_path: Path) -> None:
+    base = read_folder(write(tmp_path, bundle_toml=DESK, a__b_py="1"))
+    digests = {
+        base.digest,
+        Bundle(base.manifest, {"a/c.py": b"1"}).digest,
+        Bundle(base.manifest, {"a/b.py": b"2"}).digest,
+        base.override(BundleProps(title="New")).digest,
+    }
+
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "x.pyc").write_text("x")
+    write(tmp_path, _git__config="x", tests__talk_toml="x", knowledge__big_md="x")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("x")
+    (tmp_path / "_git").joinpath("config").unlink()
+
+    assert len(digests) == 4
+    assert read_folder(tmp_path).digest == base.digest
+    assert unpack(base.pack()) == base and unpack(base.pack()).digest == base.digest
+
+
+def test_links_within_a_bundle_are_followed_as_in_kubernetes(tmp_path: Path) -> None:
+    write(tmp_path / "..2026", bundle_toml='id = "a"', instructions_md="Hello.")
+    (tmp_path / "..data").symlink_to("..2026")
+    for name in ("bundle.toml", "instructions.md"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+
+    assert read_folder(tmp_path).manifest.instructions == "Hello."
+
+
+def test_files_that_are_no_content_of_the_bundle_are_refused(tmp_path: Path) -> None:
+    def refuse(name: str, make) -> str:
+        folder = write(tmp_path / name, bundle_toml='id = "a"')
+        make(folder)
+        with pytest.raises(BadBundle) as refused:
+            read_folder(folder)
+        return refused.value.detail
+
+    (tmp_path / "secret").write_text("secret")
+    assert refuse("a", lambda folder: (folder / "x").symlink_to("/etc/passwd")) == (
+        "x is a link that leads out of the bundle. Copy the file into it."
+    )
+    assert "leads out" in refuse("b", lambda folder: (folder / "x").symlink_to("../secret"))
+    assert "leads nowhere" in refuse("c", lambda folder: (folder / "x").symlink_to("x"))
+    assert refuse("d", lambda folder: os.mkfifo(folder / "pipe")) == "pipe is not a file."
+    assert refuse("e", lambda folder: (folder / "dir").symlink_to(folder)) == "dir is not a file."
+    assert "not a usable name" in refuse("f", lambda folder: (folder / "a\nb").write_text("x"))
+    assert refuse("g", lambda folder: (folder / "bundle.toml").unlink()) == "The folder g has no bundle.toml."
+
+
+def test_a_bundle_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, bundle_toml='id = "a"', a_py="x" * 600, b_py="x" * 600)
+    monkeypatch.setattr(bundles, "MAX_FILES", 2)
+    with pytest.raises(BadBundle, match="has 3 files; 2 are allowed"):
+        read_folder(tmp_path)
+    monkeypatch.setattr(bundles, "MAX_FILES", 3)
+    monkeypatch.setattr(bundles, "MAX_BYTES", 1_000)
+    with pytest.raises(BadBundle, match="longer than 0 MB together"):
+        read_folder(tmp_path)
+    monkeypatch.setattr(bundles, "MAX_ENTRIES", 2)
+    with pytest.raises(BadBundle, match="more than 2 files and folders"):
+        sign_folder(tmp_path)
+    monkeypatch.undo()
+    (tmp_path.joinpath(*"abcdefghijklmn")).mkdir(parents=True)
+    with pytest.raises(BadBundle, match="nested 12 deep"):
+        read_folder(tmp_path)
+
+
+def test_a_changed_folder_is_read_when_it_has_settled(tmp_path: Path) -> None:
+    folder = write(tmp_path / "desk", bundle_toml=DESK)
+    folders = BundleFolders(tmp_path, {}, "default")
+    first = folders.look()["desk"].bundle
+    assert first is not None and folders.look()["desk"].bundle is first
+
+    write(folder, instructions_md="Half of")
+    assert folders.look()["desk"].bundle is first
+    write(folder, instructions_md="Half of it is not enough.")
+    assert folders.look()["desk"].bundle is first
+
+    settled = folders.look()["desk"].bundle
+
+    assert settled is not None and settled.manifest.instructions == "Half of it is not enough."
+
+
+def test_a_broken_change_keeps_the_last_good_content(tmp_path: Path) -> None:
+    folder = write(tmp_path / "folder", bundle_toml=DESK)
+    folders = BundleFolders(tmp_path, {}, "default")
+    good = folders.look()["desk"].bundle
+
+    write(folder, bundle_toml="id = ")
+    assert settle(folders)["desk"].startswith("bundle.toml: Invalid value")
+    assert folders.look()["desk"].bundle is good
+
+    write(folder, bundle_toml=DESK)
+    assert settle(folders) == {"desk": "", "default": ""}
+
+
+def test_bundles_of_the_configuration_file_need_no_folder(tmp_path: Path) -> None:
+    write(tmp_path / "desk", bundle_toml=DESK)
+    props = {"desk": BundleProps(title="Our desk"), "mini": BundleProps(instructions="Be brief.")}
+
+    found = BundleFolders(tmp_path, props, "default").look()
+
+    manifests = {bundle_id: each.bundle.manifest for bundle_id, each in found.items() if each.bundle}
+    assert list(manifests) == ["desk", "mini", "default"]
+    assert (manifests["desk"].title, manifests["desk"].icon) == ("Our desk", "🎫")
+    assert manifests["mini"] == Manifest(id="mini", instructions="Be brief.")
+    assert list(BundleFolders(None, props, "desk").look()) == ["desk", "mini"]
+
+
+def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
+    write(tmp_path / "a", bundle_toml=DESK)
+    write(tmp_path / "b", bundle_toml=DESK)
+
+    found = BundleFolders(tmp_path, {}, "default").look()["desk"]
+
+    assert found.bundle is not None
+    assert found.error == "The folder b has the id desk of another folder. Change one of the two ids."
+
+
+def test_a_folder_that_cannot_be_read_is_no_reason_to_forget_bundles(tmp_path: Path) -> None:
+    with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/none can't be read: No such file or directory\."):
+        BundleFolders(tmp_path / "none", {}, "default").look()
