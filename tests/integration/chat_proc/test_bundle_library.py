@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -16,7 +16,7 @@ from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.library import RETRY_S, BundleLibrary, BundleUnavailable
 from chat_proc.bundles.manifest import BadBundle
 from everturn.bundles.postgres import PostgresBundles
-from everturn.bundles.registry import RENEW_S, BundleListing
+from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing
 from everturn.core.errors import Invalid
 from everturn.postgres.pool import Database, open_database
 from everturn_local.servers.databases import DatabaseUrls
@@ -32,12 +32,15 @@ class Opened:
     def __init__(self) -> None:
         self.open: list[Bundle] = []
         self.broken: set[str] = set()
+        self.slow = asyncio.Event()
+        """Until it is set, bundles with the instructions `slow` don't open."""
         self.tries = 0
 
     @asynccontextmanager
     async def open_kit(self, bundle: Bundle) -> AsyncGenerator[BundleKit]:
         self.tries += 1
-        await asyncio.sleep(0)
+        if bundle.manifest.instructions == "slow":
+            await self.slow.wait()
         if bundle.manifest.instructions in self.broken:
             raise Invalid("Its tools can't be loaded.")
         self.open.append(bundle)
@@ -249,6 +252,44 @@ async def test_a_default_bundle_that_cannot_be_used_prevents_the_start(
     library = BundleLibrary(cast(PostgresBundles, None), BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE)
     with pytest.raises(BadBundle, match="default bundle default can't be used"):
         await library.start()
+
+
+async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    write(tmp_path, "slow")
+    write(tmp_path, "fast", name="other")
+    folders = BundleFolders(tmp_path, {}, "default")
+    library = BundleLibrary(registry, folders, opened.open_kit, BASE, look_s=0.02)
+    running = asyncio.create_task(library.run())
+
+    async def use_slow() -> BundleKit:
+        async with library.use("desk", None) as kit:
+            return kit
+
+    async with library.use("other", None), library.use(None, None):
+        waiting = asyncio.create_task(use_slow())
+        await asyncio.sleep(0.1)
+        # Nothing is published by halves: what other workers published before remains listed.
+        assert not waiting.done() and await registry.load_listed() == (BUILT_IN,)
+        opened.slow.set()
+        assert (await waiting).bundle_id == "desk"
+    await until(lambda: list_ids(registry), ["default", "desk", "other"])
+
+    running.cancel()
+    await asyncio.wait({running})
+    await library.close()
+    assert opened.open == []
+
+
+async def until(ask: Callable[[], Awaitable[list[str]]], wanted: list[str]) -> None:
+    async with asyncio.timeout(30):
+        while await ask() != wanted:
+            pass
+
+
+async def list_ids(registry: PostgresBundles) -> list[str]:
+    return [listing.id for listing in await registry.load_listed()]
 
 
 async def test_reloads_under_load_cost_no_turn(library: Library, tmp_path: Path, opened: Opened) -> None:

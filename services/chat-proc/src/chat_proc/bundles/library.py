@@ -81,6 +81,8 @@ class BundleLibrary(Generic[Kit]):
         self._default = default_bundle
         self._look_s = look_s
         self._monotonic = monotonic
+        self._found: Mapping[str, Found] = {}
+        self._adopting: dict[str, asyncio.Task[None]] = {}
         self._versions: dict[tuple[str, str], _Version[Kit]] = {}
         self._current: dict[str, _Version[Kit]] = {}
         self._refused: dict[str, _Refusal] = {}
@@ -98,27 +100,20 @@ class BundleLibrary(Generic[Kit]):
         version.users -= 1
 
     async def run(self) -> None:
-        """Look and publish until cancelled."""
+        """Look and publish until cancelled. A version that opens slowly delays no other."""
         while True:
             with guarded("bundles"):
-                await self._try_refresh()
+                await self._look()
+                await self._try_publish()
             await asyncio.sleep(self._look_s)
+            await self._close_unused()
 
     async def refresh(self) -> None:
-        """Look once; publish what has changed. Raises Unavailable if the registry does not answer."""
-        try:
-            found = await asyncio.to_thread(self._folders.look)
-        except BadBundle as error:
-            self._report("", error.detail)
-            found = {bundle_id: Found(version.bundle) for bundle_id, version in self._current.items()}
-        for bundle_id, newest in found.items():
-            await self._adopt(bundle_id, newest)
-        for bundle_id in self._current.keys() - found.keys():
-            self._current.pop(bundle_id).users -= 1
-            _log.info("Removed a bundle", bundle_id=bundle_id)
-        self._has_looked.set()
+        """Look once, open what has changed, and publish it. Raises Unavailable if the registry does not answer."""
+        await self._look()
+        await asyncio.gather(*self._adopting.values())
         await self._close_unused()
-        await self._publish(found)
+        await self._publish()
 
     @asynccontextmanager
     async def use(self, bundle_id: str | None, digest: str | None) -> AsyncGenerator[Kit]:
@@ -134,6 +129,8 @@ class BundleLibrary(Generic[Kit]):
         except TimeoutError as error:
             raise Unavailable("The bundles are not loaded yet.") from error
         chosen = self._default if bundle_id in (None, DEFAULT_BUNDLE) else bundle_id
+        if chosen not in self._current and (adopting := self._adopting.get(chosen)) is not None:
+            await asyncio.wait({adopting}, timeout=OPEN_S)
         version, kit = await self._find(chosen, digest)
         try:
             yield kit
@@ -142,31 +139,53 @@ class BundleLibrary(Generic[Kit]):
 
     async def close(self) -> None:
         """Close all versions."""
+        for adopting in self._adopting.values():
+            adopting.cancel()
+        if self._adopting:
+            await asyncio.wait(self._adopting.values(), timeout=CLOSE_S)
         for version in self._versions.values():
             version.users = 0
         await self._close_unused()
 
-    async def _try_refresh(self) -> None:
+    async def _look(self) -> None:
+        """Read what has changed, and begin to open it."""
         try:
-            await self.refresh()
-        except Unavailable as error:
-            _log.warning("Could not publish the bundles", error=str(error))
+            self._found = await asyncio.to_thread(self._folders.look)
+        except BadBundle as error:
+            self._report("", error.detail)
+        for bundle_id in self._found.keys() - self._adopting.keys():
+            self._begin_adoption(bundle_id, self._found[bundle_id])
+        for bundle_id in self._current.keys() - self._found.keys():
+            self._current.pop(bundle_id).users -= 1
+            _log.info("Removed a bundle", bundle_id=bundle_id)
+        self._has_looked.set()
 
-    async def _adopt(self, bundle_id: str, found: Found) -> None:
-        """Make the newest content current if it differs and can be opened."""
+    def _begin_adoption(self, bundle_id: str, found: Found) -> None:
+        """Begin to open the newest content if it is not the current version and was not refused a moment ago."""
         bundle, current, refusal = found.bundle, self._current.get(bundle_id), self._refused.get(bundle_id)
         if bundle is None or (current is not None and current.bundle.digest == bundle.digest):
             self._refused.pop(bundle_id, None)
         elif refusal is None or refusal.digest != bundle.digest or self._monotonic() - refusal.at_s > RETRY_S:
+            self._adopting[bundle_id] = asyncio.create_task(self._adopt(bundle), name="open bundle")
+            return
+        self._report(bundle_id, found.error or (refusal.why if refusal and bundle else ""))
+
+    async def _adopt(self, bundle: Bundle) -> None:
+        with guarded("bundle_open", bundle_id=bundle.id) as guard:
             try:
                 version, _ = await self._acquire(bundle)
-            except Invalid as error:
-                self._refused[bundle_id] = _Refusal(bundle.digest, error.detail or str(error), self._monotonic())
-            else:
-                self._refused.pop(bundle_id, None)
                 await self._make_current(version)
-        refusal = self._refused.get(bundle_id)
-        self._report(bundle_id, found.error or (refusal.why if refusal else ""))
+                self._refused.pop(bundle.id, None)
+            except Invalid as error:
+                self._refused[bundle.id] = _Refusal(bundle.digest, error.detail or str(error), self._monotonic())
+            except Unavailable as error:
+                _log.warning("Could not store a bundle", bundle_id=bundle.id, error=str(error))
+        if guard.error is not None:
+            why = f"It could not be opened ({type(guard.error).__name__}). The log of the worker has the details."
+            self._refused[bundle.id] = _Refusal(bundle.digest, why, self._monotonic())
+        self._adopting.pop(bundle.id)
+        refusal = self._refused.get(bundle.id)
+        self._report(bundle.id, self._found[bundle.id].error or (refusal.why if refusal else ""))
 
     async def _make_current(self, version: _Version[Kit]) -> None:
         bundle = version.bundle
@@ -186,11 +205,22 @@ class BundleLibrary(Generic[Kit]):
             _log.error("A bundle can't be used; its previous version continues", bundle_id=bundle_id, error=error)
         self._errors[bundle_id] = error
 
-    async def _publish(self, found: Mapping[str, Found]) -> None:
-        listings = tuple(self._list(bundle_id) for bundle_id in sorted(found))
-        BUNDLES.labels("ready").set(len(self._current))
-        BUNDLES.labels("refused").set(sum(bool(self._errors.get(bundle_id)) for bundle_id in found))
+    async def _try_publish(self) -> None:
+        try:
+            await self._publish()
+        except Unavailable as error:
+            _log.warning("Could not publish the bundles", error=str(error))
+
+    async def _publish(self) -> None:
+        """Publish what has changed, and all of it every RENEW_S. A worker that starts publishes nothing until it knows
+        which of its bundles can be used."""
         last, published_s = self._published
+        if not last and self._adopting:
+            return
+        opening = self._adopting.keys() - self._current.keys()
+        listings = tuple(self._list(bundle_id) for bundle_id in sorted(self._found.keys() - opening))
+        BUNDLES.labels("ready").set(len(self._current))
+        BUNDLES.labels("refused").set(sum(bool(self._errors.get(bundle_id)) for bundle_id in self._found))
         now_s = self._monotonic()
         if listings != last or now_s - published_s >= RENEW_S:
             await self._registry.publish(listings)
