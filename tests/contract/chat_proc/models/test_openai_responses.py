@@ -107,6 +107,10 @@ def wrote(index: Any, text: Any) -> str:
     return event("response.function_call_arguments.delta", item_id="fc_1", output_index=index, delta=text)
 
 
+def wrote_all(index: Any, arguments: str) -> str:
+    return event("response.function_call_arguments.done", item_id="fc_1", output_index=index, arguments=arguments)
+
+
 CREATED = responded("created") + responded("in_progress")
 COMPLETED = responded("completed", USAGE)
 
@@ -241,6 +245,7 @@ WHOLE = {
     "in the items and the response": ((MESSAGE_DONE, CALL_DONE, ENDED), "stop"),
     "everywhere": ((said("Hel"), said("lo"), MESSAGE_DONE, CALL_DONE, ENDED), "stop"),
     "after a thought": ((thought("Hm."), ENDED), "stop"),
+    "after the arguments": ((wrote_all(2, '{"n":1}'), ENDED), "stop"),
     "a refusal": ((responded("completed", USAGE, output=[REFUSAL, CALL]),), "refusal"),
     "cut": ((responded("incomplete", USAGE, output=[MESSAGE, CALL]),), "length"),
 }
@@ -266,7 +271,7 @@ CALLS = {
             called("added", 1),
             wrote(1, '{"n":'),
             wrote(1, "1}"),
-            event("response.function_call_arguments.done", item_id="fc_1", output_index=1, arguments='{"n":1}'),
+            wrote_all(1, '{"n":1}'),
             called("done", 1, arguments='{"n":1}'),
             called("added", 2, "write", "b"),
             wrote(2, "{}"),
@@ -291,18 +296,51 @@ CALLS = {
         [("read", "a", '{"n":1}'), ("write", "b", "{}")],
     ),
     "whole in an event of its own": (
+        (called("added", 0), wrote_all(0, '{"n":1}')),
+        [("read", "a", '{"n":1}')],
+    ),
+    "whole before the call": (
+        (
+            wrote_all(0, '{"n":1}'),
+            called("done", 0, arguments='{"n":1}'),
+            wrote_all(1, '{"m":2}'),
+            called("done", 1, "write", "b", '{"m":2}'),
+        ),
+        [("read", "a", '{"n":1}'), ("write", "b", '{"m":2}')],
+    ),
+    "whole before the name": (
+        (called("added", 0, None, None), wrote_all(0, '{"n":1}'), called("done", 0, arguments='{"n":1}')),
+        [("read", "a", '{"n":1}')],
+    ),
+    "whole after the call": (
+        (called("added", 0), called("done", 0, arguments='{"n":1}'), wrote_all(0, '{"n":1}')),
+        [("read", "a", '{"n":1}')],
+    ),
+    "whole after an empty call": (
+        (called("added", 0), called("done", 0), wrote_all(0, '{"n":1}')),
+        [("read", "a", '{"n":1}')],
+    ),
+    "the same index for each": (
         (
             called("added", 0),
-            event("response.function_call_arguments.done", item_id="fc_1", output_index=0, arguments='{"n":1}'),
+            wrote_all(0, '{"n":1}'),
+            called("done", 0, arguments='{"n":1}'),
+            called("added", 0, "write", "b"),
+            wrote_all(0, '{"m":2}'),
+            called("done", 0, "write", "b", '{"m":2}'),
         ),
-        [("read", "a", '{"n":1}')],
+        [("read", "a", '{"n":1}'), ("write", "b", '{"m":2}')],
+    ),
+    "the same index for each, only at the end": (
+        (called("done", 0, arguments='{"n":1}'), called("done", 0, "write", "b", '{"m":2}')),
+        [("read", "a", '{"n":1}'), ("write", "b", '{"m":2}')],
     ),
     "whole in events without an index": (
         (
             called("added", 0),
             called("added", 1, "write", "b"),
             event("response.function_call_arguments.done", item_id="fc_1", arguments='{"n":1}'),
-            event("response.function_call_arguments.done", item_id="fc_2", output_index=1, arguments=""),
+            wrote_all(1, ""),
             called("done", 0, arguments='{"n":1}'),
             called("done", 1, "write", "b", '{"m":2}'),
         ),

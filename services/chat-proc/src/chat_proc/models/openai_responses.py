@@ -133,6 +133,8 @@ class ReplyReader(StreamedReply):
         self._calls = ToolCallReader()
         self._streamed: set[object] = set()
         """The indexes of calls whose arguments came before the whole call."""
+        self._whole: set[object] = set()
+        """The indexes of calls whose arguments came with the whole call."""
         self._has_text_deltas = False
         self._has_output = False
         """Whether a text or a call was read."""
@@ -175,14 +177,17 @@ class ReplyReader(StreamedReply):
             case ResponseReasoningSummaryPartAddedEvent() if self._has_reasoning:
                 yield ReasoningDelta("\n\n")
             case ResponseOutputItemAddedEvent(item=ResponseFunctionToolCall() as call):
+                # Some servers number each call 0.
+                self._streamed.discard(_read_index(event))
+                self._whole.discard(_read_index(event))
                 yield from self._read_call(_read_index(event), call, None)
             case ResponseFunctionCallArgumentsDeltaEvent(delta=arguments):
                 self._streamed.add(_read_index(event))
                 yield from self._read_call(_read_index(event), None, arguments)
             case ResponseFunctionCallArgumentsDoneEvent(arguments=str(arguments), output_index=int(index)) if arguments:
-                if index not in self._streamed:
+                if index not in self._streamed | self._whole and (read := [*self._read_call(index, None, arguments)]):
                     self._streamed.add(index)
-                    yield from self._read_call(index, None, arguments)
+                    yield from read
             case ResponseOutputItemDoneEvent(item=item):
                 yield from self._read_item(_read_index(event), item)
             case (
@@ -200,6 +205,8 @@ class ReplyReader(StreamedReply):
             case ResponseFunctionToolCall():
                 arguments = None if index in self._streamed else getattr(item, "arguments", None)
                 yield from self._read_call(index, item, arguments)
+                if arguments:
+                    self._whole.add(index)
             case ResponseOutputMessage(content=[*parts]) if not self._has_text_deltas:
                 for part in map(read_fields, cast("list[object]", parts)):
                     match part:
