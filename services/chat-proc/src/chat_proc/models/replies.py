@@ -63,7 +63,6 @@ _RETRYABLE_KINDS = frozenset(
 _LASTING_KINDS = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 _TOO_LONG_KINDS = frozenset({"context_length_exceeded", "string_above_max_length"})
 _TOO_LONG_PHRASES = (
-    "should not exceed max_seq_len",
     "prompt is too long",
     "input is too long",
     "exceed context limit",
@@ -81,6 +80,7 @@ _TOO_LONG_PHRASES = (
     "`inputs` tokens + `max_new_tokens` must be",  # Text Generation Inference
     "`inputs` must have less than",  # the same
     "longer than the maximum model length",  # vLLM, with pictures
+    "sum of prompt length",  # TensorRT-LLM
 )
 _FILTER_KINDS = frozenset({"content_filter", "content_policy_violation", "data_inspection_failed"})
 """Of Azure and OpenAI, of gateways, and of DashScope."""
