@@ -305,6 +305,7 @@ TOO_LONG = {
     "LM Studio": "The number of tokens to keep from the initial prompt is greater than the context length.",
     "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
     "OpenRouter": "Input length 40000 exceeds the maximum allowed input length of 32768 tokens.",
+    "TensorRT-LLM": "The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)",
     "Text Generation Inference": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 16384. Given: "
     "9000 `inputs` tokens and 8192 `max_new_tokens`",
     "Text Generation Inference, without the reply": "Input validation error: `inputs` must have less than 4095 tokens. "
@@ -439,6 +440,7 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         ("Error code: 400: 'max_tokens' is not known, use 'max_completion_tokens'. model=gpt-x-2024-05-13", None),
         ("max_tokens must not be sent", None),
         ("invalid params, max_tokens is out of range (2013)", None),
+        ("invalid params, max_tokens is out of range (2013) (request_id:05db5ded497bacba57c1e30ef4778e05)", None),
         ("max_tokens is too large (maximum 4096).", 4_096),
         ("The sum of prompt length (4000) and max_tokens (8192) should not exceed max_seq_len (9000)", None),
     ],
@@ -452,6 +454,7 @@ async def test_a_parameter_that_a_server_refuses_is_not_sent_again(
         "another parameter",
         "no number",
         "MiniMax",
+        "MiniMax, with an id",
         "in parentheses",
         "TensorRT-LLM",
     ],
@@ -566,8 +569,9 @@ async def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
         check_body(CompletionCreateParamsNonStreaming, sent)
 
 
-async def test_a_refusal_to_stream_holds_for_requests_of_its_kind(provider: WireProvider, model: OpenAIModel) -> None:
+async def test_only_a_refusal_to_stream_is_learned_by_kind(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_error(*refuse(400, "`response_format` does not support streaming"))
+    provider.answer_error(*refuse(400, "System role not supported"))
     whole = Answer([json.dumps(build_whole_reply("hi")).encode()], headers={"content-type": "application/json"})
     in_json = replace(build_request(), reply_form=JsonReply())
     provider.answer(whole)
@@ -577,7 +581,8 @@ async def test_a_refusal_to_stream_holds_for_requests_of_its_kind(provider: Wire
 
     await collect_pieces(model, build_request())
 
-    assert [received.body["stream"] for received in provider.received] == [True, False, False, True]
+    sent = [(received.body["stream"], received.body["messages"][0]["role"]) for received in provider.received]
+    assert sent == [(True, "system"), (False, "system"), (False, "user"), (False, "user"), (True, "user")]
 
 
 NO_TOOLS = {

@@ -2,7 +2,7 @@
 common form and learns from refusals; docs/models.md says which servers refuse what."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -45,9 +45,9 @@ _REFUSALS: Mapping[Feature, re.Pattern[str]] = {
 _REFUSED_STATUS = frozenset({400, 422, 500})
 """With these a server refuses a form; llama.cpp sends 500 for what a chat template refuses."""
 _LIMIT_NAME = re.compile(r"max_(?:completion_|output_|new_)?tokens")
-_LIMIT = re.compile(r"(?<![\w.-])(?!2013\)\W*\Z)[1-9]\d{3,8}+(?![\w-]|\.\d)")
+_LIMIT = re.compile(r"(?<![\w.-])(?!2013\))[1-9]\d{3,8}+(?![\w-]|\.\d)")
 """A number that can be the limit of a model. A smaller one can be the status, a date in a name is part of a word, and
-MiniMax ends a message about parameters with its code `(2013)`."""
+MiniMax ends its words about parameters with its code `(2013)`."""
 _BRIDGE = PromptMessage("assistant", (TextPart("I have read the results."),))
 
 
@@ -107,11 +107,13 @@ E = TypeVar("E", bound=Exception)
 
 
 class DialectLearner:
-    """Asks a server in the form that it accepts, and remembers what it refuses."""
+    """Asks a server in the form that it accepts, and remembers what it refuses. Streams are remembered by kind of
+    request: some servers refuse them only with tools, or only with a form of the reply."""
 
     def __init__(self, traits: ModelTraits, dialect: Dialect) -> None:
         self._traits = traits
         self._dialect = dialect
+        self._unstreamed_kinds: set[Hashable] = set()
 
     async def ask(
         self,
@@ -119,13 +121,14 @@ class DialectLearner:
         ask: Callable[[Dialect, int], Awaitable[T]],
         refused: type[E],
         read: Callable[[E], tuple[int, str]],
+        kind: Hashable = None,
     ) -> T:
         """What `ask` returns for a form and a limit of the reply, which is `tokens` or less.
 
         `read` returns the status and the words of a refusal. Each can teach one difference. What was learned is kept
         once it helped, beside what other calls have learned meanwhile. Raises what `ask` raises.
         """
-        dialect, tried = self._dialect, 0
+        dialect, tried = self._find(kind), 0
         while True:
             tried += 1
             try:
@@ -136,17 +139,25 @@ class DialectLearner:
                     raise
                 dialect = learned
             else:
-                self._remember(dialect)
+                self._remember(dialect, kind)
                 return answer
 
-    def _remember(self, dialect: Dialect) -> None:
-        before, self._dialect = self._dialect, self._dialect.join(dialect)
-        if self._dialect != before:
+    def _find(self, kind: Hashable) -> Dialect:
+        unstreamed: frozenset[Feature] = frozenset({"stream"} if kind in self._unstreamed_kinds else ())
+        return self._dialect.join(Dialect(unstreamed))
+
+    def _remember(self, dialect: Dialect, kind: Hashable) -> None:
+        before = self._find(kind)
+        if not dialect.accepts("stream"):
+            self._unstreamed_kinds.add(kind)
+        self._dialect = self._dialect.join(replace(dialect, refused=dialect.refused - {"stream"}))
+        after = self._find(kind)
+        if after != before:
             _log.info(
                 "Changed the form of requests",
                 model=self._traits.ledger_name,
-                refused=sorted(self._dialect.refused - before.refused),
-                max_output_tokens=self._dialect.max_output_tokens,
+                refused=sorted(after.refused - before.refused),
+                max_output_tokens=after.max_output_tokens,
             )
 
 

@@ -152,8 +152,7 @@ class OpenAIModel:
         self._traits = traits
         self._now = now
         self._usage = UsageChecker(traits)
-        self._learners: dict[tuple[bool, bool], DialectLearner] = {}
-        """Some servers refuse to stream only with tools, or only with a form of the reply."""
+        self._learner = DialectLearner(traits, self._find_first_dialect())
         self._path = "/chat/completions"
         if isinstance(client, AsyncAzureOpenAI) and "/deployments" not in client.base_url.path:
             self._path = f"/deployments/{quote(traits.name, safe='')}{self._path}"
@@ -209,13 +208,12 @@ class OpenAIModel:
 
     async def _open_stream(self, request: ModelRequest, ask: Callable[[ModelRequest, Dialect, int], Awaitable[T]]) -> T:
         """What `ask` returns in the form that the server accepts."""
-        kind = bool(request.tools), request.reply_form is not None
-        learner = self._learners.setdefault(kind, DialectLearner(self._traits, self._find_first_dialect()))
-        return await learner.ask(
+        return await self._learner.ask(
             self._traits.limit_reply(request.max_output_tokens),
             lambda dialect, max_tokens: ask(request, dialect, max_tokens),
             APIStatusError,
             lambda refusal: (refusal.status_code, _read_message(refusal)),
+            kind=(bool(request.tools), request.reply_form is not None),
         )
 
     async def _ask(self, request: ModelRequest, dialect: Dialect, max_tokens: int) -> AsyncStream[ChatCompletionChunk]:
