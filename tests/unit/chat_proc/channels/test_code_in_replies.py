@@ -192,6 +192,8 @@ CHANNEL_CALL = '<channel:action>{"action": "call_tool", "tool_call": {"tool_id":
         "A call begins like this:\r\n```\r\n<channel:action>\r\n```\r\nThe tool then runs.",
         "- An answer:\n  ```\n  <channel:answer>It is 4.</channel:answer>\n  ```\n- That is all.",
         "An answer begins:\n```\n<channel:answer>\n```\nThat is all.",
+        f"- Like this: ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
+        f"I use ```json\nonly in examples:\n```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
         f"Do this:\n- [ ] ```xml\n{CHANNEL_CALL}</channel:action>\n```\nThe tool then runs.",
         "Both:\n```\n<channel:answer>\n```\nand\n```\n<channel:thinking>a</channel:thinking>\n```\nend.",
     ],
@@ -225,6 +227,9 @@ def test_a_channel_in_a_fence_before_other_text_is_an_example(
         f"<channel:thinking>As in\n```\n<channel:action>\n</channel:thinking>{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>A lone `x</channel:thinking>{CHANNEL_CALL}</channel:action> `",
         f"<channel:thinking>A lone `</channel:thinking>{CHANNEL_CALL}</channel:action> `",
+        f"I reply in ```json\nas asked.\n{CHANNEL_CALL}</channel:action>",
+        f"<channel:thinking>I reply in ```json\nas asked.</channel:thinking>\n{CHANNEL_CALL}</channel:action>",
+        f"I run: ```py\nx\n```\n{CHANNEL_CALL}</channel:action>",
         f"<channel:thinking>Plan:\n```\nx\n</channel:thinking>\nSo:\n```\ny\n```\n{CHANNEL_CALL}</channel:action>",
     ],
 )

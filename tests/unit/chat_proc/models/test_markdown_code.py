@@ -36,6 +36,8 @@ def kinds(spans: Sequence[Span]) -> list[tuple[str, str]]:
         "- [ ] ```\n",
         "* 1. - [x]  ~~~\n",
         "• ```\n",
+        "As in: ```xml\nx\n```\n```\n",
+        "As in: ```xml\n~~~\n",
     ],
 )
 def test_text_after_an_opening_fence_is_code(text: str) -> None:
@@ -57,13 +59,37 @@ def test_text_after_an_opening_fence_is_code(text: str) -> None:
         "y = 2```\n",
         "[ ] ```\n",
         " " * 70 + "```\n",
-        "As in ```xml\n",
+        "As in: ```xml\n",
+        "As in: ```xml\nx\n```\n",
+        "As in: ````xml\nx\n```\ny\n````\n",
+        "As in: ```xml\nx\n```py\ny\n```\n",
+        "As in: ```xml\n" + "x" * MAX_INLINE_CHARS + "\n```\n",
         "1```\n",
         "```]`",
     ],
 )
 def test_other_text_is_not_code(text: str) -> None:
     assert split_code(f"{text}\nx")[-1].kind == "text"
+
+
+@pytest.mark.parametrize("begin", ["As in: ```xml", "- Or `so`: ```xml", "> As in: ```c++ \r"])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("x\n```\nEnd.", "x\n```"),
+        ("\nx\n  ``` \r\nEnd.", "\nx\n  ``` \r"),
+        ("`x\n```\nEnd.", "`x\n```"),
+        ("````", "````"),
+        ("x" * (MAX_INLINE_CHARS - 4) + "\n```", "x" * (MAX_INLINE_CHARS - 4) + "\n```"),
+        ("x" * (MAX_INLINE_CHARS - 3) + "\n```", ""),
+        ("as asked.", ""),
+        ("x\n```py\ny\n```", "```py\ny\n```"),
+        ("x\n``", ""),
+        ("x\n```y", "```y"),
+    ],
+)
+def test_a_fence_behind_text_is_code_only_with_its_closing_line(begin: str, text: str, code: str) -> None:
+    assert "".join(span.text for span in split_code(f"{begin}\n{text}") if span.kind == "fence") == code
 
 
 @pytest.mark.parametrize(
@@ -90,7 +116,10 @@ def test_a_backtick_at_the_end_of_a_piece_may_be_part_of_a_longer_run() -> None:
 
 
 LONG = ("`" * 70, "`" * 300, " " * 70, "x" * 130, "\n```" + "x" * 250, "\n```" + " " * 250)
-PARTS = st.one_of(st.text("`~ \n\r-•[]x1.>", min_size=1, max_size=6), st.sampled_from((*LONG, "- [ ] ", "```x\n")))
+PARTS = st.one_of(
+    st.text("`~ \n\r-•[]x1.>", min_size=1, max_size=6),
+    st.sampled_from((*LONG, "- [ ] ", "```x\n", "\n```\n", "x" * 8_180)),
+)
 
 
 @given(
@@ -109,6 +138,7 @@ def test_spans_do_not_depend_on_the_pieces(text: str, size: int, limit: int) -> 
 @pytest.mark.parametrize(
     "build",
     [
+        *(repeat("x ```y\n"), repeat("x ```y\nz\n```\n"), repeat("x ```y\n```z\n```\n"), repeat("```\n")),
         *(repeat("`"), repeat("` "), repeat("`\n"), repeat("` ``  ```"), repeat("~~~\n"), repeat("\n"), repeat("-")),
         repeat(" ".join("`" * length for length in range(1, 20))),
     ],

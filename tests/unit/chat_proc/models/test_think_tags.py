@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chat_proc.models.think_tags import ThinkTagReader, drop_reasoning, split_thinking
 from everturn.models.port import ModelFailed, ModelPiece, ReasoningDelta, TextDelta
 
-PARTS = ("<think>", "</think>", "<thinking>", "</THINKING>", "<b>", "<", "`", "```", "It is", " ", "\n")
+PARTS = ("<think>", "</think>", "</THINKING>", "<b>", "<", "`", "```", "a ```x\n", "\n```\n", "a" * 600, " ", "\n")
 
 
 def read(*texts: str) -> tuple[str, str]:
@@ -33,6 +33,11 @@ def read(*texts: str) -> tuple[str, str]:
         ("<think>So:\n```\nx\n</think>\n```\nIt is 4.", "So:\n```\nx", "```\nIt is 4."),
         ("<think>A `b</think>It is 4.", "A `b", "It is 4."),
         ("<think>" + "So. " * 3_000 + "</think>It is `</think>`.", "So. " * 2_999 + "So.", "It is `</think>`."),
+        *(
+            (f"<think>{code}{'So. ' * 900}</think>It is 4.", f"{code}{'So. ' * 899}So.", "It is 4.")
+            for code in ("Is it `</think>`? ", "As in:\n```\nx</think>\n```\n", "As in: ```xml\nx</think>\n```\n")
+        ),
+        ("<think>I reply in ```json\nas asked.</think>It is 4.", "I reply in ```json\nas asked.", "It is 4."),
         ("<think>Two and", "Two and", ""),
         ("<think>Two</thi", "Two</thi", ""),
         ("It is <think>4</think>.", "", "It is <think>4</think>."),

@@ -251,7 +251,8 @@ class ChannelParser:
     def _begins_quote(self, tag: Tag, prose: "_Prose") -> bool:
         """Whether the tag may be an example in code. From the first such tag on, the text waits."""
         is_own = self._open is not None and tag.channel == self._open.channel
-        may_be_example = prose.may_have_example if tag.opens else is_own and prose.in_code
+        may_be_closed_once_more = is_own and prose.in_code and not prose.in_late_fence
+        may_be_example = prose.may_have_example if tag.opens else may_be_closed_once_more
         if may_be_example:
             kind: SpanKind | None = "fence" if prose.in_fence else None
             self._quote = _Quote(tag, kind, prose.held_chars, prose.is_blank, own_depth=int(is_own and tag.opens))
@@ -386,6 +387,11 @@ class _Prose:
     def in_code(self) -> bool:
         """Whether the text ends in what is code, or may become code."""
         return self._code.in_code
+
+    @property
+    def in_late_fence(self) -> bool:
+        """Whether the text ends in what becomes a code fence, opened behind other text, only if its end follows."""
+        return self._code.in_late_fence
 
     @property
     def held_chars(self) -> int:

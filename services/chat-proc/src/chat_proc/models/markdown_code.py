@@ -20,6 +20,9 @@ _ITEMS = r"[ \t>]*+(?>(?:(?:[-*+•]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?)*)
 _OPENER_BEGINNING = re.compile(rf"{_ITEMS}(?:[-*+•]|\d{{1,9}}[.)]?|\[[ xX]?\]?|`+|~+)?")
 _OPENER = re.compile(rf"{_ITEMS}(`{{3,}}|~{{3,}})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
+_LATE_OPENER = re.compile(r"`{3,32}[\w+#.-]{1,32}[ \t\r]{0,32}\n")
+"""The end of a line that may open a fence behind other text, with the name of a language."""
+_FENCE_LINE = re.compile(r"^[ \t>]{0,64}+(?P<fence>`{3,64}+)[ \t\r]{0,64}+(?P<info>\S)?", re.MULTILINE)
 _MARK = re.compile("[`~]")
 _BACKTICKS = re.compile(f"`{{1,{MAX_SHOWN_LATE_CHARS}}}")
 """A run that is even longer counts as several, so that its pieces do too."""
@@ -39,14 +42,19 @@ class CodeSplitter:
 
     Inline code ends on its line; a backtick without a partner is text. A fence that is not closed goes on to the end.
     It can be in a list item or a quote. The beginning of a line that may be one of a fence is held back, and so is
-    inline code.
+    inline code. A fence that opens behind other text of its line is code only if its closing line follows as soon as
+    the end of inline code has to, and before any other opening line; until then, what is in it is held back.
     """
 
-    __slots__ = ("_at_line_start", "_fence", "_held", "_max_inline_chars")
+    __slots__ = ("_at_line_start", "_fence", "_held", "_is_late_open", "_late", "_max_inline_chars")
 
     def __init__(self, max_inline_chars: int = MAX_SHOWN_LATE_CHARS) -> None:
         self._max_inline_chars = max_inline_chars
         self._fence = ""
+        self._late = ""
+        """The fence that a line has opened behind other text, until its closing line."""
+        self._is_late_open = False
+        """Whether the closing line can still make it code. Later, that line is text: it opens no fence."""
         self._held = ""
         self._at_line_start = True
 
@@ -56,9 +64,14 @@ class CodeSplitter:
         return bool(self._fence)
 
     @property
+    def in_late_fence(self) -> bool:
+        """Whether the text so far ends in what becomes a fence, opened behind other text, if its end follows."""
+        return self._is_late_open
+
+    @property
     def in_code(self) -> bool:
         """Whether the text so far ends in code, or in what becomes code if its end follows."""
-        return bool(self._fence or "`" in self._held or _opened_fence(self._held))
+        return bool(self._fence or self._is_late_open or "`" in self._held or _opened_fence(self._held))
 
     @property
     def held_chars(self) -> int:
@@ -73,7 +86,7 @@ class CodeSplitter:
 
     def try_pass(self, text: str) -> bool:
         """Read a text if all of it is certainly no code, which is fast; otherwise read nothing and return False."""
-        if self._fence or self._held or "`" in text or "~" in text:
+        if self._fence or self._is_late_open or self._held or "`" in text or "~" in text:
             return False
         last_break = text.rfind("\n")
         if (last_break >= 0 or self._at_line_start) and text[last_break + 1 : last_break + 2] in _HEAD_START:
@@ -85,7 +98,7 @@ class CodeSplitter:
         """Read the whole lines at the beginning of a text without splitting them, and return the rest; it is all of the
         text if a fence or held-back text may be in them."""
         end = text.rfind("\n") + 1
-        if not end or self._fence or self._held or "```" in text or "~~~" in text:
+        if not end or self._fence or self._is_late_open or self._held or "```" in text or "~~~" in text:
             return text
         self._at_line_start = True
         return text[end:]
@@ -98,6 +111,16 @@ class CodeSplitter:
         self._held = ""
         position = 0
         while position < len(text):
+            if self._is_late_open:
+                end = self._find_late_end(text, position, is_last=is_last)
+                if end is None:
+                    self._held = text[position:]
+                    return
+                self._is_late_open = False
+                if end > position:
+                    yield Span(text[position:end], "fence")
+                    position, self._at_line_start = end, False
+                continue
             mark = _MARK.search(text, position)
             if plain := text[position : text.rfind("\n", position, mark.start() if mark else len(text)) + 1]:
                 yield Span(plain, "fence" if self._fence else "text")
@@ -113,6 +136,19 @@ class CodeSplitter:
             yield from self._split_line(line, is_whole=is_whole, ends_run=ends_run)
             self._at_line_start = line[-1] == "\n"
 
+    def _find_late_end(self, text: str, begin: int, *, is_last: bool) -> int | None:
+        """Where the code from `begin` on ends; `begin` if it is text, and None if that is not known yet."""
+        limit = begin + self._max_inline_chars
+        for line in _FENCE_LINE.finditer(text, begin, limit):
+            if line["info"]:
+                self._late = ""
+                return begin
+            is_whole = is_last and line.end() == len(text)
+            if line["fence"].startswith(self._late) and (is_whole or text[line.end() : line.end() + 1] == "\n"):
+                self._late = ""
+                return line.end()
+        return begin if is_last or len(text) > limit else None
+
     def _may_be_fence(self, line: str) -> bool:
         if len(line) > MAX_SHOWN_LATE_CHARS:
             return False
@@ -123,7 +159,7 @@ class CodeSplitter:
 
     def _split_line(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         if self._fence:
-            if not (self._at_line_start and self._closes_fence(line)):
+            if not (self._at_line_start and _closes_fence(line, self._fence)):
                 yield Span(line, "fence")
                 return
             self._fence = ""
@@ -131,19 +167,17 @@ class CodeSplitter:
             if line[-1] == "\n":
                 yield Span("\n", "text")
         elif self._at_line_start and (fence := _opened_fence(line)):
-            self._fence = fence
-            yield Span(line, "fence")
+            is_late_end = self._late and _closes_fence(line, self._late)
+            self._late = ""
+            self._fence = "" if is_late_end else fence
+            yield Span(line, "text" if is_late_end else "fence")
         else:
             yield from self._split_inline(line, is_whole=is_whole, ends_run=ends_run)
-
-    def _closes_fence(self, line: str) -> bool:
-        closer = _CLOSER.fullmatch(line.rstrip("\n")) if len(line) <= MAX_SHOWN_LATE_CHARS else None
-        return closer is not None and closer[1].startswith(self._fence)
 
     def _split_inline(self, line: str, *, is_whole: bool, ends_run: bool) -> Iterator[Span]:
         runs = [run.span() for run in _BACKTICKS.finditer(line)]
         begin = position = 0
-        for (start, _), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
+        for (start, end), partner in zip(runs, _find_partners(runs, self._max_inline_chars), strict=True):
             if start < position:
                 continue
             may_grow = partner == len(line) and not ends_run
@@ -151,6 +185,8 @@ class CodeSplitter:
                 self._held = line[start:]
                 line = line[:start]
                 break
+            if partner is None and not self._late and _LATE_OPENER.fullmatch(line, start):
+                self._late, self._is_late_open = line[start:end], True
             if partner is not None:
                 if start > begin:
                     yield Span(line[begin:start], "text")
@@ -177,6 +213,11 @@ def split_code(text: str) -> list[Span]:
     spans = (*splitter.feed(text), *splitter.finish())
     runs = [list(run) for _, run in groupby(spans, attrgetter("kind"))]
     return [Span("".join(span.text for span in run), run[0].kind) for run in runs]
+
+
+def _closes_fence(line: str, fence: str) -> bool:
+    closer = _CLOSER.fullmatch(line.rstrip("\n")) if len(line) <= MAX_SHOWN_LATE_CHARS else None
+    return closer is not None and closer[1].startswith(fence)
 
 
 def _opened_fence(line: str) -> str:

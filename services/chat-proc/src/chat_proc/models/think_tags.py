@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from chat_proc.models.json_values import JsonDepth
-from chat_proc.models.markdown_code import CodeSplitter, Span, split_code
+from chat_proc.models.markdown_code import MAX_INLINE_CHARS, CodeSplitter, Span, split_code
 from everturn.models.port import ModelPiece, ReasoningDelta, TextDelta
 
 _BEGINS = ("<think>", "<thinking>")
@@ -17,8 +17,10 @@ _ENDS = ("</think>", "</thinking>")
 _BEGIN_TAG = re.compile("<think(?:ing)?>", re.IGNORECASE)
 _END_TAG = re.compile("</think(?:ing)?>", re.IGNORECASE)
 _TAG = re.compile("<(?:(?P<opens>think(?:ing)?)|/think(?:ing)?)>", re.IGNORECASE)
-_MAX_WAITING_CHARS = 1_024
-"""So much of a reply waits behind a closing tag in code: a fence in what the model thought may have no end."""
+_MAX_WAITING_CHARS = MAX_INLINE_CHARS
+"""So much of a reply waits behind a closing tag in code."""
+_MAX_WAITING_IN_FENCE_CHARS = 1_024
+"""The same while that code is a fence without its end: it may have none."""
 _MAX_HELD_BLANKS = 256
 """This many blanks before a tag are dropped; a model may repeat them until its reply is cut off."""
 
@@ -60,7 +62,7 @@ def _ends_in_quote(text: str) -> bool:
 
 class _Thought:
     """What a model thought, read up to the tag that ends it: the first outside of code, or the first in code if none
-    outside follows within _MAX_WAITING_CHARS."""
+    outside follows within _MAX_WAITING_CHARS; in a fence, that must end within _MAX_WAITING_IN_FENCE_CHARS."""
 
     def __init__(self) -> None:
         self.behind: str | None = None
@@ -70,6 +72,7 @@ class _Thought:
         self._waiting: list[str] = []
         """The text from the first tag in code on."""
         self._waiting_chars = 0
+        self._max_waiting_chars = _MAX_WAITING_IN_FENCE_CHARS
 
     def read(self, text: str, *, is_last: bool = False) -> str:
         """The part of what the model thought that the next text makes certain."""
@@ -101,7 +104,9 @@ class _Thought:
         shown = "" if self._waiting else before
         self._waiting.append(span.text[len(shown) :])
         self._waiting_chars += len(span.text) - len(shown)
-        if self._waiting_chars > _MAX_WAITING_CHARS:
+        if span.kind != "fence":
+            self._max_waiting_chars = _MAX_WAITING_CHARS
+        if self._waiting_chars > self._max_waiting_chars:
             self._end_in_code()
         return shown
 
