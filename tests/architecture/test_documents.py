@@ -14,7 +14,7 @@ from architecture_rules.documents import (
     check_record,
     collect_names,
 )
-from architecture_rules.sources import ROOT, Module, load_repository_texts, render
+from architecture_rules.sources import ROOT, SHIPPED_SKILLS, Module, load_repository_texts, render
 
 RETRY_NAME = re.compile(
     r"^_?([A-Z]+_)*(TRIES|RETRY|RETRIES|ATTEMPTS|CLOSINGS|BACKOFF|FIRST_PAUSE|AGAIN_S|REREADS|MAX_READS|MAX_DEATHS|OFFLINE_MS)"
@@ -107,7 +107,11 @@ def test_every_path_that_a_docstring_or_comment_names_exists():
 
 
 def test_every_link_of_a_document_leads_somewhere():
-    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(".md"))
+    texts = (
+        (path, text)
+        for path, text in load_repository_texts()
+        if path.endswith(".md") and SHIPPED_SKILLS not in (ROOT / path).parents
+    )
 
     violations = [
         found for path, text in texts for found in check_links(path, text, lambda place: (ROOT / place).exists())

@@ -8,6 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+SHIPPED_SKILLS = ROOT / "services/chat-proc/src/chat_proc/skills/public"
+"""Texts for models, and scripts that run in the sandbox with its libraries: for the worker they are data."""
 SOURCE_FOLDERS = ("libs/*/src/*", "services/*/src/*", "clients/python/src/*", "deploy/local/src/*")
 
 
@@ -54,7 +56,8 @@ class Violation:
 def load_modules() -> tuple[Module, ...]:
     """All modules of all packages."""
     packages = [folder for pattern in SOURCE_FOLDERS for folder in sorted(ROOT.glob(pattern)) if folder.is_dir()]
-    return tuple(_load_module(file) for package in packages for file in sorted(package.rglob("*.py")))
+    files = (file for package in packages for file in sorted(package.rglob("*.py")))
+    return tuple(_load_module(file) for file in files if SHIPPED_SKILLS not in file.parents)
 
 
 @cache

@@ -70,3 +70,10 @@ def test_a_text_is_qualified_for_every_kind_of_ref_and_only_once(text: str) -> N
 @pytest.mark.parametrize("text", ["star:turn_1", "http://x/ar:turn_1", "ks:turn_1", "to:turn_1", "ar:conv_9.turn_1"])
 def test_similar_text_is_not_a_ref(text: str) -> None:
     assert qualify_text(text, "conv_2") == text
+
+
+def test_a_ref_that_belongs_to_no_conversation_is_the_same_everywhere() -> None:
+    ref = parse_ref("sk:public.pdf-press/SKILL.md")
+
+    assert qualify_ref(ref, "conv_2") == ref
+    assert qualify_text(f"see {ref}", "conv_2") == f"see {ref}"

@@ -35,6 +35,8 @@ FAMILIES = [
     ("so:sources_pool[1-3,7]", refs.SourcesRef((1, 2, 3, 7))),
     ("su:turn_01.conv.range.summary", refs.RangeSummaryRef(TURN)),
     ("ws:turn_01.conv.working.summary", refs.WorkingSummaryRef(TURN)),
+    ("sk:public.pdf-press/SKILL.md", refs.SkillRef("public", "pdf-press", "SKILL.md")),
+    ("sk:help_desk.refunds/scripts/a b.py", refs.SkillRef("help_desk", "refunds", "scripts/a b.py")),
 ]
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="/\\")
 ANY_TEXT = st.text(CHARACTERS, min_size=1, max_size=20)
@@ -75,7 +77,7 @@ def test_every_ref_family_is_covered() -> None:
     assert {type(ref) for _, ref in FAMILIES} == set(refs.Ref.__args__)
 
 
-@pytest.mark.parametrize(("text", "ref"), FAMILIES)
+@pytest.mark.parametrize(("text", "ref"), [case for case in FAMILIES if "{owner}" in case[1].form])
 def test_a_leading_conversation_id_is_part_of_the_ref(text: str, ref: refs.Ref) -> None:
     scheme, rest = text.split(":", 1)
     elsewhere = f"{scheme}:conv_9.{rest}"
@@ -161,6 +163,15 @@ def test_a_bad_list_of_sources_is_refused(text: str) -> None:
 
 def test_a_reversed_and_overlapping_list_of_sources_is_put_in_order() -> None:
     assert str(refs.parse_ref("so:sources_pool[3 - 1, 2,9]")) == "so:sources_pool[1-3,9]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sk:public.pdf-press", "sk:pdf-press/SKILL.md", "sk:public.pdf-press/../x", "sk:Public.pdf-press/SKILL.md"],
+)
+def test_a_skill_is_named_by_namespace_name_and_path(text: str) -> None:
+    with pytest.raises(Invalid, match=r"sk:\{namespace\}\.\{skill\}/\{path\}|relative"):
+        refs.parse_ref(text)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ _PATTERNS = dict.fromkeys(("call", "plan", "message_id"), _NAME) | {
     "what": _LABEL,
     "name": r"[^/]+",
     "path": r".+",
+    "namespace": r"[a-z0-9][a-z0-9_-]{0,63}",
+    "skill": r"[a-z0-9][a-z0-9-]{0,63}",
     "n": _NUMBER,
     "round": _NUMBER,
     "sids": r"[0-9, -]{1,1000}",
@@ -271,10 +273,20 @@ class WorkingSummaryRef(_Ref):
     turn: str
 
 
+@dataclass(frozen=True, slots=True)
+class SkillRef(_Ref):
+    """A file of a skill, which belongs to the agent and to no conversation."""
+
+    form = "sk:{namespace}.{skill}/{path}"
+    namespace: str
+    skill: str
+    path: str
+
+
 Ref = (
     PromptRef | CompletionRef | ExternalRef | NotesRef | PlanRef | PlanLatestRef | PlanAckRef
     | TurnIndexRef | NamedArtifactRef | RoundRef | CallRef | ResultRef | FileRef | OutputRef | AttachmentRef
-    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef
+    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef | SkillRef
 )  # fmt: skip
 
 
@@ -288,7 +300,7 @@ def parse_ref(text: str) -> Ref:
             return family(**{name: _read_field(name, value) for name, value in match.groupdict().items() if value})
     known = [family.form.replace("{owner}", "") for _, family in _FAMILIES if family.form.startswith(f"{scheme}:")]
     if not known:
-        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su: or ws:.")
+        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws: or sk:.")
     raise Invalid(f"{_shown(text)} is not a ref. The {scheme}: refs are " + ", ".join(known) + ".")
 
 
@@ -358,6 +370,7 @@ output_ref = _spelled(OutputRef)
 log_ref = _spelled(LogRef)
 range_summary_ref = _spelled(RangeSummaryRef)
 working_summary_ref = _spelled(WorkingSummaryRef)
+skill_ref = _spelled(SkillRef)
 
 
 def sources_ref(sids: Iterable[int]) -> str:
@@ -372,8 +385,9 @@ def owner_of(ref: Ref) -> str | None:
 
 
 def qualify_ref(ref: Ref, conversation_id: str) -> Ref:
-    """The same ref with its conversation; unchanged if it already names one."""
-    return ref if ref.conversation is not None else replace(ref, conversation=conversation_id)
+    """The same ref with its conversation; unchanged if it already names one, or belongs to none."""
+    named = ref.conversation is not None or "{owner}" not in ref.form
+    return ref if named else replace(ref, conversation=conversation_id)
 
 
 def localize_ref(ref: Ref, conversation_id: str) -> Ref:
