@@ -4,7 +4,10 @@ from turn_harness.programs import build_program_tools
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.skills.model import Skills
+from chat_proc.skills.reader import load_platform_skills
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
+from chat_proc.tools.workspace.checkout import PullParams, PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
@@ -31,13 +34,21 @@ print(by_month.to_dict())
 """
 
 
-async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> None:
-    objects = MemoryObjects()
-    file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
-    await objects.save(file.object_key, CSV)
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Chart it", file)
-    context = ToolContext(
+REPORT = """
+import os, sys
+sys.path.insert(0, os.path.join(WORKDIR, "skills/public.pdf-press/scripts"))
+from pypdf import PdfReader
+from report import build_pdf
+
+path = os.path.join(OUTPUT_DIR, "outputs/report.pdf")
+os.makedirs(os.path.dirname(path), exist_ok=True)
+build_pdf(path, "# Sales\\n\\nUp by **8 %**.")
+print(PdfReader(path).pages[0].extract_text())
+"""
+
+
+def build_context(timeline: TimelineBuilder) -> ToolContext:
+    return ToolContext(
         principal=Principal("acme", "main", "ann"),
         conversation_id=ConversationId("conv_1"),
         turn_id=timeline.turn_id,
@@ -47,12 +58,37 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> 
         pool=MemorySourcePool(),
         live=RecordingTurn(),
     )
+
+
+async def test_a_program_imports_the_script_of_a_pulled_skill(sandbox: SupervisedSandbox) -> None:
+    history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()), Skills(load_platform_skills()))
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "A PDF, please")
+    params = PullParams(paths=["sk:public.pdf-press/"])
+    pulled = await PullTool(history).run(ToolCall(CallId("call_1"), params, None, build_context(timeline)))
+    timeline.result("call_1", "react.pull", pulled.text, data=pulled.data)
+
+    code = RunCodeTool(sandbox, MemoryObjects(), history, build_program_tools())
+    wanted = RunCodeParams.model_validate({"contract": [{"filepath": "outputs/report.pdf"}]})
+    outcome = await code.run(ToolCall(CallId("call_2"), wanted, REPORT, build_context(timeline)))
+
+    assert outcome.status == "ok", outcome.text
+    assert "Up by 8 %." in outcome.text
+    assert [artifact.mime for artifact in outcome.artifacts] == ["application/pdf"]
+
+
+async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> None:
+    objects = MemoryObjects()
+    file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
+    await objects.save(file.object_key, CSV)
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Chart it", file)
     contract = [{"filepath": "outputs/by_month.png"}, {"filepath": "outputs/by_month.csv"}]
     params = RunCodeParams.model_validate({"contract": contract})
 
     history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
     outcome = await RunCodeTool(sandbox, objects, history, build_program_tools()).run(
-        ToolCall(CallId("call_1"), params, PROGRAM, context)
+        ToolCall(CallId("call_1"), params, PROGRAM, build_context(timeline))
     )
 
     assert outcome.status == "ok", outcome.text

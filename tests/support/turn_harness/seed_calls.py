@@ -8,6 +8,7 @@ from typing import Any
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import Tool
 from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.timeline.blocks import ToolResultBody
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -26,7 +27,7 @@ def build_bench(*scripts: Script, more: Sequence[Tool] = ()) -> Bench:
     return bench
 
 
-def offer_all(bench: Bench, more: Sequence[Tool]) -> None:
+def offer_all(bench: Bench, more: Sequence[Tool], skills: Skills = NO_SKILLS) -> None:
     """Offer what a worker offers, and more."""
     ports = ToolPorts(
         bench.objects,
@@ -35,7 +36,8 @@ def offer_all(bench: Bench, more: Sequence[Tool]) -> None:
         MemoryConversationReader(bench.platform),
         MemoryTimelines(bench.platform),
     )
-    bench.registry = offer_tools(ports, SandboxUnavailable("none here"), build_parts(), more=more).registry
+    offered = offer_tools(ports, SandboxUnavailable("none here"), build_parts(), more=more, skills=skills)
+    bench.registry = offered.registry
 
 
 def read_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from chat_proc.channels.citations import (
     find_used_sids,
     index_sources,
     parse_sids,
+    renumber_citations,
 )
 from everturn.timeline.sources import Source
 
@@ -114,6 +115,19 @@ def test_used_ids_are_the_cited_evidence_in_order_of_use() -> None:
 )
 def test_ids_and_ranges_are_read_in_order_and_capped(written: str, sids: list[int]) -> None:
     assert parse_sids(written) == sids
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a [[S:1]] b", "a [[S:12]] b"),
+        ("[[S:1-3]], [[ s : 3, 1 ]]", "[[S:5,12-13]], [[S:5,12]]"),
+        ("[[S:4]] and [[S:1,4]]", " and [[S:12]]"),
+        ("[[S:x]] [S:1]", "[[S:x]] [S:1]"),
+    ],
+)
+def test_citations_get_other_numbers(text: str, expected: str) -> None:
+    assert renumber_citations(text, {1: 12, 2: 13, 3: 5}) == expected
 
 
 def test_a_token_is_never_shown_in_part() -> None:

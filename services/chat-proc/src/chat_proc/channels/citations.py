@@ -170,6 +170,18 @@ def parse_sids(written: str) -> list[int]:
     return list(sids)
 
 
+def renumber_citations(text: str, numbers: Mapping[int, int]) -> str:
+    """The text with tokens that cite other numbers in place of theirs. A number without another one is left out, and so
+    is a token without any."""
+
+    def renumber(found: re.Match[str]) -> str:
+        sids = parse_sids(found[0][found[0].index(":") + 1 : -2])
+        wanted = sorted({numbers[sid] for sid in sids if sid in numbers})
+        return f"[[S:{_format_sids(wanted)}]]" if wanted else ""
+
+    return _TOKEN.sub(renumber, text)
+
+
 def _format_sids(sids: list[int]) -> str:
     """The shortest way to write ascending ids: `2,5-9`."""
     runs: list[list[int]] = []

@@ -5,11 +5,13 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolEvents, ToolOutcome, ToolSpec
-from chat_proc.tools.context.resolve import FoundFile, Missing, ReadPorts, Resolver
+from chat_proc.skills.model import SkillFile
+from chat_proc.tools.context.resolve import FoundFile, FoundSkill, Missing, ReadPorts, Resolver
 from chat_proc.tools.stored_files import load_local
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import select_files
 from everturn.core.errors import Invalid
+from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.turns.model import Effect
 
@@ -90,14 +92,10 @@ class ReadFileTool:
             case FoundFile(ref=ref, artifact=artifact):
                 end = min(artifact.size, params.offset + params.max_bytes)
                 data = await self._load(artifact.object_key, min(params.offset, end), end)
-                value = {
-                    "ref": ref,
-                    "mime": artifact.mime,
-                    "size": artifact.size,
-                    "data": data,
-                    "next_offset": end if end < artifact.size else None,
-                }
-                return ToolOutcome("ok", f"{len(data)} bytes of {ref}", value=value)
+                return _give(ref, artifact, data, end)
+            case FoundSkill(file=file):
+                end = min(file.size, params.offset + params.max_bytes)
+                return _give(file.ref, file, file.data[params.offset : end], end)
             case Missing(reason=reason):
                 return ToolOutcome("error", f"{params.ref}: {reason}")
             case _:
@@ -108,6 +106,12 @@ class ReadFileTool:
         if start >= end:
             return b""
         return b"".join([chunk async for chunk in self._objects.load_range(key, start=start, end=end)])
+
+
+def _give(ref: str, file: Artifact | SkillFile, data: bytes, end: int) -> ToolOutcome:
+    more = end if end < file.size else None
+    value = {"ref": ref, "mime": file.mime, "size": file.size, "data": data, "next_offset": more}
+    return ToolOutcome("ok", f"{len(data)} bytes of {ref}", value=value)
 
 
 class ShowProgressParams(BaseModel):

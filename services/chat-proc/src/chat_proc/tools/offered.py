@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
+from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
@@ -59,13 +60,14 @@ def offer_tools(
     *,
     more: Sequence[Tool] = (),
     profiles: Profiles | None = None,
+    skills: Skills = NO_SKILLS,
 ) -> OfferedTools:
     """All tools that can work here, in prompt order; `more` are the operator's.
 
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
-    history = WorkspaceHistory(ports.artifacts)
-    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)
+    history = WorkspaceHistory(ports.artifacts, skills)
+    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills)
     read = ReadTool(ports.objects, ports.attachments, reading)
     in_loop = [tool for tool in more if tool.spec.in_loop]
     tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *in_loop]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chat_proc.skills.model import NO_SKILLS, SCHEME, SkillFile, Skills
 from chat_proc.workspace.local import (
     MAX_PULL_FILES,
     FileTarget,
@@ -14,6 +15,7 @@ from chat_proc.workspace.local import (
     own_file,
     root_target,
 )
+from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import Artifact
@@ -25,10 +27,12 @@ MAX_OWN_FILES = 2_000
 
 
 class WorkspaceHistory:
-    """The files of all turns of a conversation, from their artifact rows; missing files are omitted."""
+    """The files of all turns of a conversation, from their artifact rows, and those of the agent's skills; missing
+    files are omitted."""
 
-    def __init__(self, artifacts: Artifacts) -> None:
+    def __init__(self, artifacts: Artifacts, skills: Skills = NO_SKILLS) -> None:
         self._artifacts = artifacts
+        self.skills = skills
 
     async def load_files(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
@@ -113,6 +117,11 @@ async def load_target(
 
 
 async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) -> list[LocalFile]:
+    if root.ref.startswith(SCHEME):
+        try:
+            return [pulled_skill_file(file) for file in history.skills.select(root.ref).files]
+        except NotFound:
+            return []
     target = root_target(root.ref, owner.conversation_id, is_folder=root.is_folder)
     artifacts = await load_target(history, owner, target, max_files=MAX_PULL_FILES) or ()
     return [pulled_file(target, artifact) for artifact in artifacts]
@@ -121,3 +130,8 @@ async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) 
 def pulled_file(target: FileTarget, artifact: Artifact) -> LocalFile:
     """A file of another turn or conversation, as seen from this turn."""
     return LocalFile(target.place(artifact.path), target.spell(artifact.ref), artifact, "pulled")
+
+
+def pulled_skill_file(file: SkillFile) -> LocalFile:
+    """A file of a skill, as seen from a turn that pulled it."""
+    return LocalFile(file.path, file.ref, file, "pulled")

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from chat_proc.skills.model import SCHEME, SKILLS_FOLDER, SkillFile
 from everturn.core import refs
 from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, TurnId
@@ -56,7 +57,8 @@ _REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file that programs and searches of this turn see. `path` is under a program's WORKDIR.
+    """A file that programs and searches of this turn see. `path` is under a program's WORKDIR. A file of a skill is in
+    memory, every other one in the object store.
 
     `ref` is its address for tools. `checked_out_from` is the ref from which it was checked out; `changed` means that it
     was written since. Only `own` files can be changed.
@@ -64,10 +66,17 @@ class LocalFile:
 
     path: str
     ref: str
-    artifact: Artifact
+    artifact: Artifact | SkillFile
     origin: Literal["own", "attached", "pulled"]
     checked_out_from: str | None = None
     changed: bool = False
+
+    @property
+    def stored(self) -> Artifact:
+        """The artifact of a file that is in the object store, as all of a turn's own files are."""
+        if isinstance(self.artifact, SkillFile):
+            raise TypeError("A file of a skill is not in the object store.")
+        return self.artifact
 
 
 class PulledRoot(BaseModel):
@@ -191,7 +200,7 @@ class WorkspaceFold:
 
 def is_workspace_file(file: LocalFile) -> bool:
     """Whether the file is in `files/` of this turn."""
-    return file.origin == "own" and file.artifact.kind is ArtifactKind.FILE
+    return file.origin == "own" and file.stored.kind is ArtifactKind.FILE
 
 
 def read_pulled(data: Mapping[str, object]) -> tuple[PulledRoot, ...]:
@@ -337,6 +346,10 @@ def select_files(workspace: Workspace, root: str, conversation_id: ConversationI
     wanted = root.strip().removeprefix("./").rstrip("/").removesuffix("/.")
     if wanted in ("", "."):
         return _bound(list(workspace.files.values()), [])
+    if wanted.startswith(SCHEME):
+        wanted = f"{SKILLS_FOLDER}/{wanted.removeprefix(SCHEME)}"
+    if wanted.partition("/")[0] == SKILLS_FOLDER:
+        return _select_skills(workspace, root, wanted)
     if wanted.startswith("fi:"):
         scheme, _, rest = wanted.partition(":")
         wanted = f"{scheme}:{rest.removeprefix(f'{conversation_id}.')}"
@@ -352,6 +365,12 @@ def select_files(workspace: Workspace, root: str, conversation_id: ConversationI
         )
     found = [workspace.files[path] for path, name in names.items() if name == wanted or _is_below(name, wanted)]
     return _bound(found, [] if found else [_describe_missing_root(root, match, workspace)])
+
+
+def _select_skills(workspace: Workspace, root: str, wanted: str) -> Selection:
+    found = [file for path, file in workspace.files.items() if path == wanted or path.startswith(f"{wanted}/")]
+    hint = f"There are no local files under {root}: they were not pulled. Pull a skill first with react.pull."
+    return _bound(found, [] if found else [hint])
 
 
 def _read_path(path: str, workspace: Workspace, conversation_id: ConversationId) -> str:

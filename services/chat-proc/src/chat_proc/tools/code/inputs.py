@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ToolContext
+from chat_proc.skills.model import SkillFile
 from chat_proc.workspace.loading import WorkspaceHistory, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace, turn_target
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
 from everturn.core.errors import EverturnError, Invalid
 from everturn.execution.messages import check_relative_path
-from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
 
@@ -90,7 +90,7 @@ class InputLoader:
             reason = _refusal(file, bytes_left, len(files))
             if not reason:
                 try:
-                    files[file.path] = await self._load_one(file.artifact)
+                    files[file.path] = await self._load_one(file)
                     bytes_left -= file.artifact.size
                 except EverturnError as error:
                     reason = str(error)
@@ -98,7 +98,10 @@ class InputLoader:
                 left_out.append((file.path, reason))
         return files, tuple(left_out)
 
-    async def _load_one(self, artifact: Artifact) -> bytes:
+    async def _load_one(self, file: LocalFile) -> bytes:
+        artifact = file.artifact
+        if isinstance(artifact, SkillFile):
+            return artifact.data
         return await self._objects.load(artifact.object_key, max_bytes=artifact.size)
 
 

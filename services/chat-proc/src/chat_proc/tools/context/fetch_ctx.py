@@ -9,6 +9,7 @@ from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.context.resolve import (
     FoundFile,
+    FoundSkill,
     FoundSources,
     FoundStored,
     FoundText,
@@ -72,6 +73,11 @@ class FetchCtxTool:
                 return _give(ref, stored)
             case FoundSources() as found:
                 return await _give_rows(found, params)
+            case FoundSkill(file=file) if file.is_text:
+                text = await call_sized(file.size, file.decode)
+                return _give(file.ref, await call_sized(len(text), lambda: cut_excerpt(text, wanted, params.max_chars)))
+            case FoundSkill(file=file):
+                return ToolOutcome("error", f"{file.ref} is not text: read it with io_tools.read_file")
             case FoundFile(ref=ref, artifact=artifact) if self._attachments.can_read(artifact):
                 return _give(ref, await self._attachments.load_excerpt(artifact, wanted, params.max_chars))
             case FoundFile(ref=ref):

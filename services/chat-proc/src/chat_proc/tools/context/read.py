@@ -13,9 +13,13 @@ from chat_proc.attachments.excerpt import Excerpt, Range, cut_excerpt, load_exce
 from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import is_media, max_media_bytes
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import SourcePool, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.channels.citations import renumber_citations
+from chat_proc.skills.model import INSTRUCTIONS, SKILLS_FOLDER, Skill, SkillFile, is_instructions
+from chat_proc.skills.reader import MAX_SKILL_CHARS
 from chat_proc.tools.context.resolve import (
     FoundFile,
+    FoundSkill,
     FoundSources,
     FoundStored,
     FoundText,
@@ -25,11 +29,12 @@ from chat_proc.tools.context.resolve import (
 )
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
 from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.core.refs import sources_ref
 from everturn.core.threads import call_sized
 from everturn.files.objects import Objects
 from everturn.timeline.blocks import StoredText
 from everturn.timeline.inert import escape_name
-from everturn.timeline.sources import Source
+from everturn.timeline.sources import PoolFull, Source
 from everturn.turns.model import Effect
 
 MAX_PATHS = 20
@@ -45,8 +50,11 @@ MAX_URL_CHARS = 500
 _MIN_TEXT_CHARS = 80
 """A shorter part of a text is useless."""
 
-MAX_RESULT_CHARS = 2 * MAX_CHARS
+MAX_SKILLS_CHARS = 2 * MAX_SKILL_CHARS
+"""Limit of all skills of one call together, which are shown whole; one skill with its lists always fits."""
+MAX_RESULT_CHARS = 2 * MAX_CHARS + MAX_SKILLS_CHARS
 """Including the status lines of MAX_PATHS paths."""
+SHOWN_SKILL_FILES = 40
 MAX_SOURCE_ROWS = 100
 """Limit of one path: each row costs a read of its whole text."""
 
@@ -190,6 +198,8 @@ class _Answer:
     shown: ShownText | None = None
     failed: bool = False
     untrusted: bool = False
+    is_skill: bool = False
+    """Whether the text is a skill that is shown whole; it does not count for MAX_CHARS."""
 
 
 class ReadTool:
@@ -213,13 +223,18 @@ class ReadTool:
         params = ReadParams.model_validate(call.params)
         context = call.context
         reading = _Reading(
-            self._objects, self._attachments, Resolver(context, self._ports), Seen(context.blocks, context.turn_id)
+            self._objects,
+            self._attachments,
+            Resolver(context, self._ports),
+            Seen(context.blocks, context.turn_id),
+            context.pool,
         )
         answers: list[_Answer] = []
         left = MAX_CHARS
-        for item in params.wanted():
+        # Skills come first: when the result is pruned, its first refs remain.
+        for item in sorted(params.wanted(), key=lambda item: not is_instructions(item.path)):
             answer = await reading.answer(item, left, stats_only=params.stats_only)
-            left -= len(answer.text)
+            left -= 0 if answer.is_skill else len(answer.text)
             answers.append(answer)
         return _build_outcome(answers)
 
@@ -227,11 +242,15 @@ class ReadTool:
 class _Reading:
     """The state of one call."""
 
-    def __init__(self, objects: Objects, attachments: AttachmentReader, resolver: Resolver, seen: Seen) -> None:
+    def __init__(
+        self, objects: Objects, attachments: AttachmentReader, resolver: Resolver, seen: Seen, pool: SourcePool
+    ) -> None:
         self._objects = objects
         self._attachments = attachments
         self._resolver = resolver
         self._seen = seen
+        self._pool = pool
+        self._skill_chars_left = MAX_SKILLS_CHARS
 
     async def answer(self, item: ReadItem, left: int, *, stats_only: bool) -> _Answer:
         """Read one path; at most `left` characters may be shown."""
@@ -263,6 +282,44 @@ class _Reading:
                 return replace(await self._read_sources(found, options), untrusted=True)
             case FoundFile() as found:
                 return await self._read_file(found, options)
+            case FoundSkill(skill=skill, file=file):
+                is_whole = (
+                    file is skill.files[INSTRUCTIONS] and options.range.is_whole and item.max_text_symbols is None
+                )
+                return await self._read_skill(skill, file, options, is_whole=is_whole)
+
+    async def _read_skill(self, skill: Skill, file: SkillFile, options: _ReadOptions, *, is_whole: bool) -> _Answer:
+        if not file.is_text:
+            how = f'not text: react.pull {{"paths": ["{escape_name(file.ref)}"]}} makes it available to programs'
+            return _Answer(f"{escape_name(file.ref)}: {file.size} bytes; {how}")
+        if (repeated := self._repeated(file.ref, file.sha256, options)) is not None:
+            return repeated
+        text = await call_sized(file.size, file.decode)
+        note = ""
+        if skill.sources and not options.stats_only and file.filename.endswith(".md"):
+            # Its sources join the pool of the conversation, where they have other numbers.
+            numbers, note = self._claim_sources(skill)
+            raw = text
+            text = await call_sized(len(raw), lambda: renumber_citations(raw, numbers))
+        if not is_whole or options.stats_only:
+            excerpt = await call_sized(len(text), lambda: cut_excerpt(text, options.range, options.cap))
+            answer = _answer_text(file.ref, file.sha256, excerpt, options)
+            return replace(answer, status=f"{answer.status}{note}")
+        shown = f"--- {escape_name(file.ref)} ---\n{text}{_describe_skill(skill)}"
+        if len(shown) > self._skill_chars_left:
+            return _Answer(f"{file.ref}: not shown: this call has no room for it; read it in another one", failed=True)
+        self._skill_chars_left -= len(shown)
+        status = f"{file.ref}: {len(text)} characters, shown whole{note}"
+        return _Answer(status, shown, shown=ShownText(ref=file.ref, digest=file.sha256), is_skill=True)
+
+    def _claim_sources(self, skill: Skill) -> tuple[dict[int, int], str]:
+        """The number in the pool for each number in the skill, and what the status says about it."""
+        try:
+            rows = self._pool.claim(list(skill.sources.values()))
+        except PoolFull:
+            return {}, "; the source pool is full, so its sources can't be cited"
+        numbers = {number: row.sid for number, row in zip(skill.sources, rows, strict=True)}
+        return numbers, f"; its sources: {sources_ref(numbers.values())}"
 
     async def _read_file(self, found: FoundFile, options: _ReadOptions) -> _Answer:
         artifact = found.artifact
@@ -329,6 +386,21 @@ class _Reading:
             return _Answer(f"{described}; already attached to the block with the ref {escape_name(where)}")
         attached = describe_media(artifact)
         return _Answer(f"{described}; attached below, if this model can view it", attached=attached)
+
+
+def _describe_skill(skill: Skill) -> str:
+    """What belongs to a skill besides its instructions."""
+    lines: list[str] = []
+    files = [f"{escape_name(file.ref)} ({file.size} bytes)" for file in skill.files.values()]
+    files = [line for line in files if not line.startswith(f"{skill.folder_ref}{INSTRUCTIONS} ")]
+    if files:
+        more = [f"and {len(files) - SHOWN_SKILL_FILES} more"] if len(files) > SHOWN_SKILL_FILES else []
+        lines += ["--- its files ---", *files[:SHOWN_SKILL_FILES], *more]
+        lines.append(f"As a program sees them after a react.pull of {skill.folder_ref}: {SKILLS_FOLDER}/{skill.id}/")
+    if skill.tools:
+        lines.append("--- the tools that it recommends, if they are offered here ---")
+        lines += [": ".join(part for part in (tool.id, tool.role, tool.why) if part) for tool in skill.tools]
+    return "".join(f"\n{line}" for line in lines)
 
 
 async def _load_text(found: FoundSources, row: Source) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, ToolContext
+from chat_proc.skills.model import NO_SKILLS, Skill, SkillFile, Skills, complete_skill_ref
 from chat_proc.timeline.artifacts import fold_artifacts
 from chat_proc.timeline.present import latest_plans
 from everturn.core import refs
@@ -49,7 +50,7 @@ class Named:
 def read_name(text: str, conversation_id: ConversationId, turn_id: TurnId) -> Named:
     """Parse a ref in any spelling, or a path. A path without a turn belongs to `turn_id`. Raises Invalid."""
     match = _PATH.fullmatch(text)
-    ref = localize_ref(_read_path(match, turn_id) if match else parse_ref(text), conversation_id)
+    ref = localize_ref(_read_path(match, turn_id) if match else parse_ref(complete_skill_ref(text)), conversation_id)
     owner = owner_of(ref)
     if owner is None:
         return Named(ref)
@@ -107,13 +108,21 @@ class FoundSources:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundSkill:
+    """A file of a skill of this agent."""
+
+    skill: Skill
+    file: SkillFile
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Nothing was found, and why."""
 
     reason: str
 
 
-Found = FoundText | FoundStored | FoundFile | FoundSources | Missing
+Found = FoundText | FoundStored | FoundFile | FoundSources | FoundSkill | Missing
 
 _NOTHING = Missing("nothing is stored under this ref")
 
@@ -125,6 +134,7 @@ class ReadPorts:
     artifacts: Artifacts
     reader: ConversationReader
     sources: ConversationSources
+    skills: Skills = NO_SKILLS
 
 
 class Resolver:
@@ -149,6 +159,8 @@ class Resolver:
                 refs.FileRef() | refs.OutputRef() | refs.AttachmentRef() | refs.ExternalAttachmentRef() | refs.LogRef()
             ) as ref:
                 return await self._find_file(named, ref)
+            case refs.SkillRef() as ref:
+                return self._find_skill(ref)
             case refs.TurnIndexRef(turn=turn):
                 return await self._build_index(named, TurnId(turn))
             case _:
@@ -163,6 +175,12 @@ class Resolver:
         except NotFound:
             return Missing(_NO_FILE + (self._loaded.hint_at_older(ref) if named.conversation_id is None else ""))
         return FoundFile(named.shown, artifact)
+
+    def _find_skill(self, ref: refs.SkillRef) -> Found:
+        try:
+            return FoundSkill(*self._ports.skills.find(ref))
+        except NotFound as missing:
+            return Missing(missing.detail)
 
     async def _find_sources(self, named: Named, sids: tuple[int, ...]) -> Found:
         context, ports = self._context, self._ports

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.skills.model import SCHEME, SkillSelection
 from chat_proc.tools.stored_files import build_removal, save_copy
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_target
 from chat_proc.workspace.local import (
@@ -26,7 +27,7 @@ from chat_proc.workspace.local import (
     whole_tree,
 )
 from chat_proc.workspace.naming import render_result
-from everturn.core.errors import Invalid
+from everturn.core.errors import Invalid, NotFound
 from everturn.core.refs import named_artifact_ref
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
@@ -122,7 +123,7 @@ class CheckoutTool:
         if params.mode == "replace":
             kept = {copy.path for _, copy in copies}
             gone = [file for file in workspace.own if is_workspace_file(file) and file.path not in kept]
-            removed = [build_removal(call, file.artifact) for file in gone]
+            removed = [build_removal(call, file.stored) for file in gone]
         return CheckoutBody(
             mode=params.mode,
             sources=tuple(source for source, _ in copies),
@@ -149,7 +150,7 @@ def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspac
         return "Nothing was changed: with mode replace, all sources must exist."
     names = set(sources.files)
     if params.mode == "overlay":
-        names |= {_inner_path(file.artifact) for file in workspace.own if is_workspace_file(file)}
+        names |= {_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
     if len(names) > MAX_WORKSPACE_FILES:
         return (
             f"Nothing was changed: files/ of a turn can have at most {MAX_WORKSPACE_FILES} files; name folders in it."
@@ -164,7 +165,7 @@ def _describe_checkout(
     removed = [artifact.path for artifact in body.removed]
     names = {_inner_path(artifact) for artifact in body.artifacts}
     if params.mode == "overlay":
-        names |= {_inner_path(file.artifact) for file in workspace.own if is_workspace_file(file)}
+        names |= {_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
     return {
         "mode": params.mode,
         "checked_out": sources.checked_out,
@@ -202,10 +203,19 @@ class _Pulling:
     missing: list[str] = field(default_factory=list[str])
     invalid: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
+    def try_count(self, path: str, count: int, size: int) -> bool:
+        """Whether files of `size` bytes fit into the limits of the turn; then they are counted."""
+        if count > self.files_left or size > self.bytes_left:
+            self.invalid.append({"path": path, "reason": _too_much(count)})
+            return False
+        self.files_left -= count
+        self.bytes_left -= size
+        return True
+
 
 class PullTool:
-    """`react.pull`: makes files of earlier turns, or of the person's other conversations, visible to programs and
-    searches, read-only. Nothing is copied: the result names the roots, and history provides the bytes.
+    """`react.pull`: makes files of earlier turns, of the person's other conversations, or of the agent's skills visible
+    to programs and searches, read-only. Nothing is copied: the result names the roots, and history provides the bytes.
 
     Changes only the set of local files: its result block is the record.
     """
@@ -226,7 +236,10 @@ class PullTool:
         workspace = fold_workspace(call.context.blocks, call.context.turn_id)
         pulling = _Pulling(MAX_PULL_FILES - workspace.pulled_files, MAX_PULL_BYTES - workspace.pulled_bytes)
         for path in dict.fromkeys(params.paths):
-            await self._pull(path, call, workspace, pulling)
+            if path.startswith(SCHEME):
+                self._pull_skill(path, workspace, pulling)
+            else:
+                await self._pull(path, call, workspace, pulling)
         result = {
             "requested": params.paths,
             "pulled": pulling.pulled,
@@ -253,12 +266,24 @@ class PullTool:
             pulling.missing.append(path)
             return
         size = sum(artifact.size for artifact in found)
-        if len(found) > pulling.files_left or size > pulling.bytes_left:
-            pulling.invalid.append({"path": path, "reason": _too_much(found)})
+        if pulling.try_count(path, len(found), size):
+            pulling.pulled.append(_describe_pulled(target, found, size))
+
+    def _pull_skill(self, path: str, workspace: Workspace, pulling: _Pulling) -> None:
+        try:
+            selected = self._history.skills.select(path)
+        except NotFound as missing:
+            pulling.invalid.append({"path": path, "reason": missing.detail})
             return
-        pulling.files_left -= len(found)
-        pulling.bytes_left -= size
-        pulling.pulled.append(_describe_pulled(target, found, size))
+        if any(
+            root.ref == selected.ref or (root.is_folder and selected.ref.startswith(root.ref))
+            for root in workspace.pulled
+        ):
+            pulling.already_local.append(path)
+            return
+        size = sum(file.size for file in selected.files)
+        if pulling.try_count(path, len(selected.files), size):
+            pulling.pulled.append(_describe_pulled_skill(selected, size))
 
 
 def _is_local(target: FileTarget, workspace: Workspace) -> bool:
@@ -270,10 +295,10 @@ def _is_local(target: FileTarget, workspace: Workspace) -> bool:
     return target.spell(wanted) in local if target.exact else target.ref in local
 
 
-def _too_much(found: Sequence[Artifact]) -> str:
-    count = f"more than {MAX_PULL_FILES}" if len(found) > MAX_PULL_FILES else str(len(found))
+def _too_much(count: int) -> str:
+    shown = f"more than {MAX_PULL_FILES}" if count > MAX_PULL_FILES else str(count)
     return (
-        f"it has {count} files; one turn can pull {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MiB in total: "
+        f"it has {shown} files; one turn can pull {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MiB in total: "
         "pull single files or a smaller folder"
     )
 
@@ -284,10 +309,21 @@ def _describe_pulled(target: FileTarget, found: Sequence[Artifact], size: int) -
         return {"ref": target.spell(first.ref), "path": target.place(first.path), "size": size}
     folder = target.folder or ""
     names = [artifact.ref.removeprefix(folder) for artifact in found]
+    return _describe_folder(target.spell_folder(), target.folder_path, names, size)
+
+
+def _describe_pulled_skill(selected: SkillSelection, size: int) -> dict[str, Any]:
+    if not selected.is_folder:
+        return {"ref": selected.ref, "path": selected.path, "size": size}
+    names = [file.path.removeprefix(selected.path) for file in selected.files]
+    return _describe_folder(selected.ref, selected.path, names, size)
+
+
+def _describe_folder(ref: str, path: str, names: Sequence[str], size: int) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "ref": target.spell_folder(),
-        "path": target.folder_path,
-        "file_count": len(found),
+        "ref": ref,
+        "path": path,
+        "file_count": len(names),
         "size": size,
         "files": names[:SHOWN_FILES],
     }

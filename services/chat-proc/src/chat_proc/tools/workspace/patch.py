@@ -82,7 +82,7 @@ class PatchTool:
             check_room(workspace, destination, len(data))
         except Invalid as invalid:
             return ToolOutcome("error", render_result({"path": params.path, "ok": False, "message": invalid.detail}))
-        was_offered = file.artifact.visibility == "external" and params.channel != "internal"
+        was_offered = file.stored.visibility == "external" and params.channel != "internal"
         visibility = "external" if was_offered else choose_visibility(params.channel, params.kind)
         artifact = await save_file(self._objects, call, ProducedFile(destination, data, visibility, "agent"))
         problem = await find_syntax_problem(artifact.filename, data)
@@ -94,7 +94,7 @@ class PatchTool:
         """Load the file. Raises Invalid unless it is a text of a size that can be patched."""
         if file.artifact.size > MAX_WRITTEN_BYTES:
             raise Invalid(f"It has {file.artifact.size} bytes; at most {MAX_WRITTEN_BYTES} can be patched.")
-        data = await self._objects.load(file.artifact.object_key, max_bytes=MAX_WRITTEN_BYTES)
+        data = await self._objects.load(file.stored.object_key, max_bytes=MAX_WRITTEN_BYTES)
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:

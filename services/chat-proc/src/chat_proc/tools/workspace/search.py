@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from chat_proc.attachments.charsets import TextDecoder
 from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.skills.model import SkillFile
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import LocalFile, Selection, select_files
 from chat_proc.workspace.naming import render_result
@@ -182,7 +183,7 @@ class RgTool:
             return
         end = min(file.artifact.size, MAX_FILE_BYTES, MAX_SCANNED_BYTES - search.scanned_bytes)
         try:
-            chunks = [chunk async for chunk in self._objects.load_range(file.artifact.object_key, start=0, end=end)]
+            chunks = await self._load(file, end)
         except EverturnError as error:
             search.unreadable.append(f"{file.path} ({error})")
             return
@@ -195,6 +196,12 @@ class RgTool:
         if end < file.artifact.size:
             search.cut.append(file.path)
         _add_matches(search, file, *found)
+
+    async def _load(self, file: LocalFile, end: int) -> list[bytes]:
+        """The first `end` bytes. Raises NotFound, Unavailable."""
+        if isinstance(file.artifact, SkillFile):
+            return [file.artifact.data[:end]]
+        return [chunk async for chunk in self._objects.load_range(file.artifact.object_key, start=0, end=end)]
 
 
 def _is_full(search: _Search) -> bool:
