@@ -1,5 +1,6 @@
 """Assembles a worker: the only module that chooses drivers, models, tools and sandbox, and logs the reasons."""
 
+import asyncio
 import os
 import secrets
 import socket
@@ -20,7 +21,7 @@ from chat_proc.bundles.library import BundleLibrary
 from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
-from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
+from chat_proc.catalog.tool import Tool, ToolSpec
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -62,12 +63,14 @@ from chat_proc.settings import (
     WorkerSettings,
     load_config,
 )
+from chat_proc.skills.model import NO_SKILLS, Skills
+from chat_proc.skills.reader import PLATFORM_NAMESPACE, SkillSpec, load_platform_skills, read_skills
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS, MemoryReadTool, MemorySearchTool, MemoryWriteTool
-from chat_proc.tools.offered import ToolPorts, offer_tools
+from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
@@ -83,7 +86,6 @@ from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
 from chat_proc.worker.worker import Worker
-from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.cancellation import Stragglers
@@ -207,15 +209,13 @@ async def open_worker(
         programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         ports = build_tool_ports(database, objects, attachments)
-        offered = offer_tools(ports, sandbox, programs, more=more, profiles=profiles)
+        offer = partial(offer_tools, ports, sandbox, programs, more=more, profiles=profiles)
+        offered = offer()
         build = partial(
             build_kit,
             settings,
             config,
             policy=policy,
-            catalog=offered.registry,
-            code=offered.posture,
-            history=offered.history,
             hotset=None if memories is None else Hotset(memories),
             selectable=frozenset(tool.spec.tool_id for tool in (*described, *tools)),
         )
@@ -224,13 +224,15 @@ async def open_worker(
         @asynccontextmanager
         async def open_kit(bundle: Bundle) -> AsyncGenerator[BundleKit]:
             served = await choose_models_of(bundle.manifest, settings, config, models)
-            yield BundleKit(build(served, bundle.manifest), texts, bundle_id=bundle.id, digest=bundle.digest)
+            skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=isinstance(opened, OpenedSandbox))
+            kit = build(served, bundle.manifest, offered=offer(skills=skills) if skills else offered, skills=skills)
+            yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
 
         bundles = BundleLibrary(
             PostgresBundles(database),
             BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle),
             open_kit,
-            BundleKit(build(models, Manifest(id=DEFAULT_BUNDLE)), texts),
+            BundleKit(build(models, Manifest(id=DEFAULT_BUNDLE), offered=offered), texts),
             default_bundle=config.ai.default_bundle,
         )
         stack.push_async_callback(bundles.close)
@@ -406,16 +408,16 @@ def build_kit(
     manifest: Manifest,
     policy: CallPolicy,
     *,
-    catalog: ToolRegistry,
-    code: str,
-    history: WorkspaceHistory,
+    offered: OfferedTools,
     hotset: Hotset | None,
+    skills: Skills = NO_SKILLS,
     selectable: frozenset[str] = frozenset(),
 ) -> TurnKit:
     """The kit of a bundle's turns, which may choose among the `selectable` tools. Raises BadConfig if a model's
     configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
     react = merge_react(config.ai.react, manifest.agent)
+    catalog = offered.registry
     if manifest.user_memory == "off":
         catalog, hotset = catalog.without(USER_MEMORY_TOOLS), None
     decisions = build_decision_limits(settings, catalog.specs)
@@ -435,14 +437,15 @@ def build_kit(
             title_prompt=load_topic("title"),
             catalog=catalog,
             policy=policy,
-            codec=build_codec(codec, catalog.specs, decisions.max_actions),
-            native=build_codec("native", catalog.specs),
+            codec=build_codec(codec, catalog.specs, decisions.max_actions, skills=skills),
+            native=build_codec("native", catalog.specs, skills=skills),
             selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
             selection_model=models.try_model(SELECTION),
             synthesis_model=models.try_model(SYNTHESIS),
-            code=code,
+            code=offered.posture,
             run=RunLimits() if decisions.code_tools else None,
-            history=history,
+            history=offered.history,
+            skills=skills,
             hotset=hotset,
             context=build_context(settings, traits, reply_tokens),
             decisions=decisions,
@@ -457,6 +460,18 @@ def build_kit(
         return kit.instruct(manifest.instructions)
 
     return replace(build_for(model), hinted={role: build_for(models.model(role)) for role in models.hints})
+
+
+def read_bundle_skills(bundle: Bundle, *, has_programs: bool) -> Skills:
+    """The skills of a bundle. The built-in agent has those of the platform, which need programs, unless its properties
+    say otherwise. Raises Invalid."""
+    specs = bundle.manifest.skills
+    if specs is None and not bundle.files and bundle.id == DEFAULT_BUNDLE and has_programs:
+        specs = (SkillSpec(namespace=PLATFORM_NAMESPACE),)
+    skills = read_skills(bundle.files, specs, load_platform_skills())
+    if skills:
+        _log.info("Read the skills of a bundle", bundle_id=bundle.id, skills=[skill.id for skill in skills])
+    return skills
 
 
 def build_texts(config: OperatorConfig) -> OperatorTexts:

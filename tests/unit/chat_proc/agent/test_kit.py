@@ -8,14 +8,24 @@ from turn_harness.programs import build_parts
 
 from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.bootstrap import build_decision_limits, build_kit, build_texts, choose_models, choose_models_of
-from chat_proc.bundles.manifest import BundleProps, Manifest
+from chat_proc.bootstrap import (
+    build_decision_limits,
+    build_kit,
+    build_texts,
+    choose_models,
+    choose_models_of,
+    read_bundle_skills,
+)
+from chat_proc.bundles.bundle import Bundle, read_folder, unpack
+from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest, read_manifest
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.models.port import ModelTraits
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -45,8 +55,10 @@ def build_tool_ports() -> ToolPorts:
     )
 
 
-def make(settings: WorkerSettings, config: OperatorConfig, bundle_id: str = "default") -> TurnKit:
-    tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts())
+def make(
+    settings: WorkerSettings, config: OperatorConfig, bundle_id: str = "default", skills: Skills = NO_SKILLS
+) -> TurnKit:
+    tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts(), skills=skills)
     manifest = Manifest(id=bundle_id).override(config.bundles.get(bundle_id, BundleProps()))
     models = asyncio.run(choose_models(settings, config))
     return build_kit(
@@ -55,10 +67,9 @@ def make(settings: WorkerSettings, config: OperatorConfig, bundle_id: str = "def
         asyncio.run(choose_models_of(manifest, settings, config, models)),
         manifest,
         build_parts().policy,
-        catalog=tools.registry,
-        code=tools.posture,
-        history=tools.history,
+        offered=tools,
         hotset=None,
+        skills=skills,
     )
 
 
@@ -69,6 +80,47 @@ def test_a_turn_of_a_bundle_has_the_rounds_configured_for_it(settings: WorkerSet
 
     assert make(usual, config, "b").limits.rounds == 3
     assert make(usual, config).limits.rounds == make(usual, config, "other").limits.rounds == 9
+
+
+def test_a_bundle_offers_its_skills_in_its_prompts_and_tools(settings: WorkerSettings, tmp_path: Path) -> None:
+    (tmp_path / "desk" / "skills" / "support" / "tone").mkdir(parents=True)
+    (tmp_path / "desk" / "bundle.toml").write_text(
+        'id = "desk"\n[[skills]]\nnamespace = "public"\n[[skills]]\npath = "skills"\n'
+    )
+    skill = "---\nname: tone\ndescription: How to word answers.\n---\nBe brief.\n"
+    (tmp_path / "desk" / "skills" / "support" / "tone" / "SKILL.md").write_text(skill)
+    bundle = read_folder(tmp_path / "desk")
+    skills = read_bundle_skills(bundle, has_programs=False)
+
+    kit = make(settings, OperatorConfig(), "desk", skills)
+
+    assert [skill.id for skill in skills][-1] == "support.tone"
+    for codec in (kit.codec, kit.native, kit.without(["react.plan"]).codec, kit.instruct("Be kind.").codec):
+        assert codec is not None and "\n- sk:support.tone: How to word answers.\n" in codec.system_prompt
+    assert kit.history is not None and kit.history.skills is skills
+    assert unpack(bundle.pack()).manifest.skills == bundle.manifest.skills
+
+
+def test_only_the_built_in_agent_has_the_skills_of_the_platform_unasked() -> None:
+    built_in = Bundle(Manifest(id="default"))
+    without = built_in.override(BundleProps(skills=()))
+
+    assert len(read_bundle_skills(built_in, has_programs=True)) == 3
+    assert not read_bundle_skills(built_in, has_programs=False)
+    assert not read_bundle_skills(without, has_programs=True)
+    assert not read_bundle_skills(Bundle(Manifest(id="desk")), has_programs=True)
+
+
+def test_a_bundle_with_a_bad_skill_or_spec_is_refused_with_its_line() -> None:
+    bad = Bundle(Manifest(id="desk"), {"skills/a/b/SKILL.md": b"---\nname: c\ndescription: x\n---\nDo it."})
+
+    with pytest.raises(Invalid) as refused:
+        read_bundle_skills(bad, has_programs=True)
+    assert refused.value.detail == "skills/a/b/SKILL.md, line 2: the name 'c' must be that of its folder, 'b'."
+    with pytest.raises(BadBundle, match=r"bundle.toml, line 2: skills.0: Give either a path"):
+        read_manifest(b'id = "desk"\n[[skills]]\n')
+    with pytest.raises(BadBundle, match=r"bundle.toml, line 3: skills.0.folder: Unknown key"):
+        read_manifest(b'id = "desk"\n[[skills]]\nfolder = "skills"\n')
 
 
 def test_a_bundle_can_lower_the_limits_of_its_turns_but_not_raise_them(settings: WorkerSettings) -> None:

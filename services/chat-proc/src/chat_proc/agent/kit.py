@@ -16,6 +16,7 @@ from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
+from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
@@ -122,6 +123,7 @@ class TurnKit:
     """The limits of one program; None if none can run."""
     history: WorkspaceHistory | None = None
     """Knows the files of earlier turns; without it ANNOUNCE lists only this turn's."""
+    skills: Skills = NO_SKILLS
     hotset: Hotset | None = None
     """None if memories of persons are switched off."""
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
@@ -157,8 +159,8 @@ class TurnKit:
 
     def _with_prompts(self) -> "TurnKit":
         tools, text = self.catalog.specs, self.instructions
-        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text)
-        native = None if self.native is None else build_codec("native", tools, instructions=text)
+        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text, self.skills)
+        native = None if self.native is None else build_codec("native", tools, 1, text, self.skills)
         return replace(self, codec=codec, native=native)
 
     def synthesizes(self, codec: Codec) -> bool:

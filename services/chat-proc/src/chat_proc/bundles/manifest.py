@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
 from everturn.core.settings import explain_errors
@@ -97,6 +98,8 @@ class BundleProps(Section):
     react: ReactConfig = ReactConfig()
     config: AgentConfig = AgentConfig()
     limits: TurnBudget = TurnBudget()
+    skills: tuple[SkillSpec, ...] | None = Field(default=None, max_length=MAX_SPECS)
+    """None if nothing is said about them, which is not the same as an empty list."""
     user_memory: Literal["on", "off"] | None = None
 
     @property

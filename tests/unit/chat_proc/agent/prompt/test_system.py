@@ -16,6 +16,8 @@ from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.actions import Action, read_action
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
+from chat_proc.skills.model import Skills
+from chat_proc.skills.reader import load_platform_skills
 from chat_proc.tools.code.run_code import RunCodeParams
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
@@ -89,6 +91,48 @@ def test_the_prompt_of_another_codec_is_the_golden_one(codec: CodecName) -> None
         golden.write_text(difference, encoding="utf-8")
 
     assert difference == golden.read_text(encoding="utf-8")
+
+
+def test_the_prompt_with_skills_is_the_golden_one() -> None:
+    """What differs from the prompt without skills, and nothing else."""
+    skills, golden = Skills(load_platform_skills()), GOLDEN.with_name("system_prompt_skills.diff")
+    without, with_skills = build_system_prompt(specs()), build_system_prompt(specs(), skills=skills)
+    compared = difflib.unified_diff(without.splitlines(), with_skills.splitlines(), lineterm="", n=0)
+    difference = "\n".join(compared) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(difference, encoding="utf-8")
+
+    assert difference == golden.read_text(encoding="utf-8")
+
+
+def test_the_same_skills_give_the_same_prompt_in_any_order() -> None:
+    skills = load_platform_skills()
+
+    one, other = Skills(skills), Skills(reversed(skills))
+
+    assert build_system_prompt(specs(), skills=one) == build_system_prompt(specs(), skills=other)
+
+
+@pytest.mark.parametrize("codec", ["channels", "native", "json"])
+def test_skills_are_listed_in_one_section_of_every_codec(codec: CodecName) -> None:
+    skills = Skills(load_platform_skills())
+
+    prompt = build_codec(codec, specs(), skills=skills).system_prompt
+
+    listed = re.findall(r"^- (sk:[a-z.-]+): .+$", prompt, re.MULTILINE)
+    assert listed == ["sk:public.pdf-press", "sk:public.pptx-press", "sk:public.xlsx-press"]
+    assert prompt.count("# Skills\n") == 1
+
+
+def test_skills_are_not_taught_where_they_can_not_be_read_or_used() -> None:
+    skills = Skills(load_platform_skills())
+    unreadable = [spec for spec in specs() if spec.tool_id != "react.read"]
+
+    assert "# Skills" not in build_system_prompt(unreadable, skills=skills)
+    assert "# Skills" not in build_system_prompt(specs())
+    without_programs = build_system_prompt(specs(with_code=False), skills=skills)
+    assert "sk:public.pdf-press" in without_programs
+    assert "WORKDIR" not in without_programs
 
 
 def headings(prompt: str) -> list[str]:

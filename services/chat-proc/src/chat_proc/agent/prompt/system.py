@@ -7,6 +7,8 @@ from typing import Final
 
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.codec import Codec, build_native_names, declare_tools
+from chat_proc.skills.model import NO_SKILLS, SKILLS_FOLDER, Skills, render_catalog
+from chat_proc.workspace.local import PULL_TOOL
 from everturn.models.port import CodecName
 
 _PACKAGE = "chat_proc.agent.prompt"
@@ -28,19 +30,30 @@ _ANSWER_FORM: Final[Mapping[CodecName, str]] = {
 }
 
 
-def build_codec(name: CodecName, tools: Sequence[ToolSpec], max_actions: int = 1, instructions: str = "") -> Codec:
-    """The codec for these tools. `max_actions` is the limit for a reply in channels; `instructions` are those of the
-    operator and of the bundle's author. Raises BadConfig."""
-    prompt = build_system_prompt(tools, max_actions, instructions, codec=name)
+def build_codec(
+    name: CodecName,
+    tools: Sequence[ToolSpec],
+    max_actions: int = 1,
+    instructions: str = "",
+    skills: Skills = NO_SKILLS,
+) -> Codec:
+    """The codec for these tools and skills. `max_actions` is the limit for a reply in channels; `instructions` are
+    those of the operator and of the bundle's author. Raises BadConfig."""
+    prompt = build_system_prompt(tools, max_actions, instructions, skills, codec=name)
     closing = load_topic("closing").replace("{answer_form}", _ANSWER_FORM[name])
     declared = declare_tools(tools) if name == "native" else ()
     return Codec(name, prompt, closing, declared, build_native_names([tool.tool_id for tool in tools]))
 
 
 def build_system_prompt(
-    tools: Sequence[ToolSpec], max_actions: int = 1, instructions: str = "", *, codec: CodecName = "channels"
+    tools: Sequence[ToolSpec],
+    max_actions: int = 1,
+    instructions: str = "",
+    skills: Skills = NO_SKILLS,
+    *,
+    codec: CodecName = "channels",
 ) -> str:
-    """Build the same text for the same tools. It contains nothing of a turn: changing data is in ANNOUNCE.
+    """Build the same text for the same tools and skills. It contains nothing of a turn: changing data is in ANNOUNCE.
 
     `max_actions` is the limit per reply: if it is 1, the prompt does not explain how to combine several. Tools that are
     declared to the model are not described again.
@@ -52,7 +65,7 @@ def build_system_prompt(
     role = add_instructions(topics.pop(0), instructions)
     shows_strategies = codec == "channels" and max_actions > 1
     described = () if codec == "native" else (_render_tools(tools, shows_strategies=shows_strategies),)
-    return "\n\n".join((role, *topics, *described)) + "\n"
+    return "\n\n".join((role, *topics, *_render_skills(tools, skills), *described)) + "\n"
 
 
 def add_instructions(prompt: str, instructions: str) -> str:
@@ -93,6 +106,19 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int, codec: CodecName
     if READ_TOOL in names or any(name.startswith(WEB_TOOLS) for name in names):
         yield "citations"
     yield from ("honesty", "language")
+
+
+def _render_skills(tools: Sequence[ToolSpec], skills: Skills) -> Iterator[str]:
+    """Nothing without skills, or without the tool that reads them."""
+    names = {tool.tool_id for tool in tools}
+    first = next(iter(skills), None)
+    if first is None or READ_TOOL not in names:
+        return
+    topics = ["skills"]
+    if PULL_TOOL in names and any(tool.takes_code for tool in tools):
+        topics.append("skill_files")
+    text = "\n\n".join(map(load_topic, topics)).replace("{skill}", first.folder_ref.rstrip("/"))
+    yield text.replace("{folder}", f"{SKILLS_FOLDER}/{first.id}").replace("{skills}", render_catalog(skills))
 
 
 def _render_tools(tools: Sequence[ToolSpec], *, shows_strategies: bool) -> str:
