@@ -70,17 +70,11 @@ class SkillSpec(BaseModel):
 
 
 class _FrontMatter(BaseModel):
-    """The fields of the standard."""
-
-    model_config = ConfigDict(extra="forbid")
+    """What is read of the fields. The others of the standard, and those of other agents, have no effect here; the model
+    sees them with the rest of the file."""
 
     name: str = Field(min_length=1, max_length=64)
     description: str = Field(min_length=1, max_length=1024)
-    license: str | None = Field(default=None, max_length=500)
-    compatibility: str | None = Field(default=None, min_length=1, max_length=500)
-    metadata: dict[str, str] = Field(default_factory=lambda: {}, max_length=64)
-    allowed_tools: list[str] = Field(default_factory=lambda: [], max_length=100, alias="allowed-tools")
-    """Accepted and shown with the rest of the file, but no call needs it: the operator decides which calls do."""
 
     @field_validator("name")
     @classmethod
@@ -88,11 +82,6 @@ class _FrontMatter(BaseModel):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!a} must consist of a-z, 0-9 and single hyphens between them.")
         return name
-
-    @field_validator("allowed_tools", mode="before")
-    @classmethod
-    def split_tools(cls, tools: object) -> object:
-        return tools.split() if isinstance(tools, str) else tools
 
     @field_validator("description")
     @classmethod
