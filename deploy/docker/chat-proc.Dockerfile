@@ -23,6 +23,7 @@ FROM ${PYTHON_BUILD_IMAGE} AS libraries
 WORKDIR /build
 COPY deploy/docker/select_libraries.py requirements.lock deploy/docker/convert_minilm.py ./
 COPY libs/common/pyproject.toml libs/common/
+COPY libs/sdk/pyproject.toml libs/sdk/
 COPY services/chat-proc/pyproject.toml services/chat-proc/
 RUN python3 -I -m venv --without-pip /opt/everturn \
  && python3 -I select_libraries.py services/chat-proc > libraries.lock \
@@ -38,6 +39,7 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn everturn/
+COPY libs/sdk/src/everturn_sdk everturn_sdk/
 COPY services/chat-proc/src/chat_proc chat_proc/
 RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \
  && mkdir -p "$packages" && cp -r . "$packages" && chmod -R a+rX /opt/everturn \

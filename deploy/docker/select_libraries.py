@@ -11,16 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-COMMON: Final = "everturn"
-"""The one package of ours that services depend on, with extras."""
+OURS: Final = {"everturn": Path("libs/common"), "everturn-sdk": Path("libs/sdk")}
+"""The packages of ours that services depend on, with extras."""
 LOCK: Final = Path("requirements.lock")
-LIBRARY: Final = Path("libs/common")
 _ENTRY: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*(?:\n[ \t].*)*", re.MULTILINE)
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
 
 
 def main(services: Sequence[str]) -> int:
-    wanted = frozenset[str]().union(*(find_wanted(Path(service), LIBRARY) for service in services))
+    wanted = frozenset[str]().union(*(find_wanted(Path(service), OURS) for service in services))
     sys.stdout.write(build_runtime_lock(LOCK.read_text(), wanted))
     return 0
 
@@ -49,12 +48,12 @@ def find_dependents(entry: str) -> frozenset[str]:
     return frozenset(comments.replace("#", " ").split()) - {"via"}
 
 
-def find_wanted(service: Path, common: Path) -> frozenset[str]:
-    """The direct requirements of a service, from its pyproject.toml and through the extras of the common package."""
+def find_wanted(service: Path, ours: Mapping[str, Path]) -> frozenset[str]:
+    """The direct requirements of a service, from its pyproject.toml and through our own packages with their extras."""
     wanted: set[str] = set()
     for name, extras in map(parse_requirement, _load_project(service)["dependencies"]):
-        if name == COMMON:
-            wanted |= _find_extras(_load_project(common), extras)
+        if name in ours:
+            wanted |= _find_extras(_load_project(ours[name]), extras)
         else:
             wanted.add(name)
     return frozenset(wanted)

@@ -22,6 +22,7 @@ VENV, SANDBOX = ROOT / ".venv", ROOT / ".venv-sandbox"
 LOCK, SANDBOX_LOCK = ROOT / "requirements.lock", ROOT / "services" / "executor" / "requirements.lock"
 MEMBERS = (
     "libs/common",
+    "libs/sdk",
     "libs/testing",
     "services/ingress",
     "services/chat-proc",

@@ -17,6 +17,7 @@ COMMON = "libs/common"
 COMPANIONS = {
     "botocore": "boto3",
     "cryptography": "pyjwt",
+    "pydantic-core": "pydantic",
     "referencing": "jsonschema",
     "starlette": "fastapi",
     "urllib3": "boto3",

@@ -17,6 +17,7 @@ from architecture_rules.practices import (
     check_no_code_from_data,
     check_refs,
     check_regular_expressions,
+    check_sdk_imports,
     check_settings,
     check_silent_except,
     check_unfinished,
@@ -30,6 +31,7 @@ CHECKS: list[Check] = [
     check_docstring,
     check_driver_imports,
     check_executor_imports,
+    check_sdk_imports,
     check_log_events,
     check_metrics,
     check_name,
@@ -288,6 +290,21 @@ def test_the_executor_imports_the_standard_library_and_its_wire_format(text: str
 def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
     assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/execution/messages.py") == 1
     assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/events/model.py") == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("libs/sdk/src/everturn_sdk/host.py", "import asyncio, pydantic\nfrom everturn_sdk.tools import tool", 0),
+        ("libs/sdk/src/everturn_sdk/tools.py", "from everturn.core import errors", 1),
+        ("libs/sdk/src/everturn_sdk/tools.py", "import chat_proc", 1),
+        ("libs/sdk/src/everturn_sdk/tools.py", "import httpx", 1),
+        ("services/chat-proc/src/chat_proc/bundles/host/keeper.py", "import pydantic", 1),
+        ("services/chat-proc/src/chat_proc/bundles/host/host.py", "import pydantic", 0),
+    ],
+)
+def test_the_sdk_imports_nothing_of_the_platform(path: str, text: str, found: int):
+    assert count(check_sdk_imports, text, path) == found
 
 
 def test_no_text_has_a_banned_word():

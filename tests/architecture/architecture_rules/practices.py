@@ -17,6 +17,8 @@ EDGES: Mapping[str, frozenset[str]] = {
     "loop of a process": frozenset({"libs/common/src/everturn/core/loops.py:guarded"}),
     "tool call": frozenset(
         {
+            "libs/sdk/src/everturn_sdk/host.py:_begin",
+            "libs/sdk/src/everturn_sdk/host.py:_run",
             "services/chat-proc/src/chat_proc/agent/tool_calls.py:_bounded",
             "services/chat-proc/src/chat_proc/sandbox/supervised.py:_answer",
         }
@@ -29,8 +31,8 @@ EDGES: Mapping[str, frozenset[str]] = {
     ),
 }
 """The four edges at which any exception may end, because they turn it into an answer, and the functions that are one.
-Every loop of a process uses `guarded`; a tool is called by the agent and by a program; a run has an end on our side
-and one inside the sandbox."""
+Every loop of a process uses `guarded`; a tool is called by the agent, by a program and by the host of its bundle, which
+also loads it; a run has an end on our side and one inside the sandbox."""
 
 EDGE_FUNCTIONS = frozenset[str]().union(*EDGES.values())
 
@@ -166,6 +168,23 @@ def check_executor_imports(module: Module) -> Iterator[Violation]:
             top = name.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in own and name not in EXECUTION_FORMATS:
                 yield Violation(module.path, getattr(node, "lineno", 1), f"imports {name}")
+
+
+def check_sdk_imports(module: Module) -> Iterator[Violation]:
+    """The SDK of authors needs pydantic and nothing else, least of all the platform; the parent of its processes runs
+    without libraries."""
+    name = ".".join(module.package_path).removesuffix(".py")
+    if module.package_path[:1] == ("everturn_sdk",):
+        allowed = {"everturn_sdk", "pydantic", "pydantic_core"}
+    elif name == "chat_proc.bundles.host.keeper":
+        allowed = set[str]()
+    else:
+        return
+    for node in module.nodes:
+        for imported in _imported_modules(node):
+            top = imported.partition(".")[0]
+            if top not in sys.stdlib_module_names and top not in allowed:
+                yield Violation(module.path, getattr(node, "lineno", 1), f"imports {imported}")
 
 
 def check_driver_imports(module: Module) -> Iterator[Violation]:

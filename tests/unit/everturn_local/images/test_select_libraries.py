@@ -16,6 +16,8 @@ assert SPEC is not None and SPEC.loader is not None
 script: Any = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(script)
 
+OURS = {name: REPOSITORY / folder for name, folder in script.OURS.items()}
+
 SMALL = """\
 deep==1.0 \\
     --hash=sha256:aa
@@ -83,7 +85,7 @@ def load_lock(service: str) -> str:
 def test_a_service_image_has_its_libraries_and_no_tools_of_ours(service: str):
     names = {line.split("==")[0] for line in load_lock(service).splitlines() if line[:1].isalnum()}
 
-    assert script.find_wanted(REPOSITORY / service, REPOSITORY / "libs" / "common") <= names
+    assert script.find_wanted(REPOSITORY / service, OURS) <= names
     assert names.isdisjoint({"pytest", "ruff", "pyright", "hypothesis", "moto", "playwright", "uv", "torch"})
 
 
@@ -103,4 +105,4 @@ def test_what_is_asked_for_through_the_common_package_is_found(tmp_path: Path):
         '[project]\ndependencies = ["always"]\noptional-dependencies = {one = ["first>=2"], two = ["second"]}\n'
     )
 
-    assert script.find_wanted(service, common) == {"always", "first", "own-thing"}
+    assert script.find_wanted(service, {"everturn": common}) == {"always", "first", "own-thing"}

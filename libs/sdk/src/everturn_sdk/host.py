@@ -1,0 +1,302 @@
+"""The process that runs the code of one bundle: `python -m everturn_sdk.host DESCRIPTOR`.
+
+DESCRIPTOR is the number of the socket to the worker that started it. It loads the bundle, says what its tools are, and
+serves any number of calls at once until the socket closes. Async functions run on its event loop, others in threads.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from everturn_sdk.descriptors import LoadedTools, load_bundle_tools
+from everturn_sdk.protocol import (
+    BEAT_S,
+    INLINE_BYTES,
+    MAX_CONTENT_BYTES,
+    MAX_ERROR_CHARS,
+    SOURCES,
+    TO_HOST,
+    Answer,
+    Beat,
+    Begin,
+    Call,
+    Cancel,
+    Claim,
+    Connection,
+    Described,
+    Ended,
+    Event,
+    Failed,
+    FrameError,
+    Log,
+    Message,
+    PutArtifact,
+    RenderedFile,
+    SourceRow,
+    ToHost,
+)
+from everturn_sdk.settings import use_settings
+from everturn_sdk.tools import BadTool, Rendered, ToolContext, ToolError, ToolFunction, run_coroutine
+
+THREADS = 32
+"""Functions that are not async and run at once; more of them wait."""
+STACK_BYTES = 2 * 1024 * 1024
+"""Of each thread: it counts as memory of the process."""
+
+
+class Host:
+    """Serves the calls of one worker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tools = LoadedTools((), ())
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tool")
+        self._calls: dict[int, RunningCall] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._ended = asyncio.Event()
+        self.connection = Connection(TO_HOST, self._receive, self._close)
+
+    async def run(self) -> None:
+        """Beat until the worker closes the socket."""
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await self._ended.wait()
+            self.connection.send(Beat())
+
+    def _close(self, reason: str) -> None:
+        if reason:
+            print(f"The worker closed the connection: {reason}", file=sys.stderr)  # noqa: T201 - for the log
+        self._ended.set()
+
+    def _receive(self, message: ToHost, content: bytes) -> None:
+        match message:
+            case Begin():
+                self._begin(message)
+            case Call(number=number):
+                self._calls[number] = RunningCall(self, message, content)
+            case Cancel(number=number):
+                if (call := self._calls.get(number)) is not None:
+                    call.cancel()
+            case Answer(number=number):
+                if (call := self._calls.get(number)) is not None:
+                    call.receive(message)
+
+    def _begin(self, begin: Begin) -> None:
+        try:
+            use_settings(begin.settings, begin.secrets)
+            folder = Path(begin.folder)
+            sys.path[:0] = [str(folder.parent), str(folder)]
+            self._tools = load_bundle_tools(folder, begin.package, begin.described)
+            described = self._tools.description.model_dump_json().encode()
+        except BadTool as error:
+            self.connection.send(Failed(error=str(error)[:MAX_ERROR_CHARS]))
+        except BaseException:  # noqa: BLE001 - an author's module can raise anything, also SystemExit
+            self.connection.send(Failed(error=_describe_exception()))
+        else:
+            self.send_content(Described(), described)
+
+    def send_content(self, message: Message, content: bytes) -> None:
+        """Send a content and its message in the background, in the order of these calls."""
+        task = self._loop.create_task(self.connection.send_content(message, content))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    def find_tool(self, tool_id: str) -> ToolFunction | None:
+        return self._tools.functions.get(tool_id)
+
+    async def run_in_thread(self, function: Any, arguments: dict[str, Any]) -> Any:
+        """A cancelled call ends when its function has: the worker replaces a host with functions that don't end."""
+        running = self._threads.submit(contextvars.copy_context().run, function, **arguments)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if running.running():
+                await asyncio.wait({asyncio.wrap_future(running)})
+            raise
+
+    def drop(self, number: int) -> None:
+        self._calls.pop(number, None)
+
+    def call_soon(self, message: Message) -> None:
+        """Send from any thread."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            self.connection.send(message)
+        else:
+            self._loop.call_soon_threadsafe(self.connection.send, message)
+
+    def wait(self, made: Awaitable[Any]) -> Any:
+        return run_coroutine(self._loop, made)
+
+
+class RunningCall:
+    """One call, and the port of its context. It ends with exactly one message."""
+
+    def __init__(self, host: Host, call: Call, content: bytes) -> None:
+        self._host = host
+        self._number = call.number
+        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._next_request = 0
+        self._context = ToolContext(call.context, self)
+        self._task = asyncio.get_running_loop().create_task(self._run(call, content))
+
+    def cancel(self) -> None:
+        self._context.is_cancelled = True
+        self._task.cancel()
+
+    def receive(self, answer: Answer) -> None:
+        waiting = self._requests.pop(answer.request, None)
+        if waiting is None or waiting.done():
+            return
+        if answer.error:
+            waiting.set_exception(ToolError(answer.error))
+        else:
+            waiting.set_result(answer.value)
+
+    def emit(self, event: Literal["progress", "message", "data"], text: str, data: dict[str, Any] | None) -> None:
+        self._host.call_soon(Event(number=self._number, event=event, text=_clean(text), data=data))
+
+    def log(self, text: str) -> None:
+        self._host.call_soon(Log(number=self._number, text=_clean(text)))
+
+    async def claim(self, sources: Sequence[SourceRow]) -> list[int]:
+        number = self._next_request = self._next_request + 1
+        return await self._ask(Claim(number=self._number, request=number), SOURCES.dump_json(tuple(sources)))
+
+    async def put_artifact(
+        self, path: str, content: bytes, description: str, visibility: Literal["internal", "external"]
+    ) -> str:
+        number = self._next_request = self._next_request + 1
+        request = PutArtifact(
+            number=self._number, request=number, path=path, description=description, visibility=visibility
+        )
+        return await self._ask(request, content)
+
+    def wait(self, made: Awaitable[Any]) -> Any:
+        return self._host.wait(made)
+
+    async def _ask(self, request: Claim | PutArtifact, content: bytes) -> Any:
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._requests[request.request] = waiting
+        try:
+            await self._host.connection.send_content(request, content)
+            return await waiting
+        except FrameError as error:
+            raise ToolError(str(error)) from error
+        finally:
+            self._requests.pop(request.request, None)
+
+    async def _run(self, call: Call, content: bytes) -> None:
+        value = b""
+        try:
+            ended, value = await self._serve(call, content)
+        except BaseException:  # noqa: BLE001 - the tool-call edge: an author's function can raise anything
+            # Also if the worker has given up the call: it wants to know when the function has ended.
+            ended = Ended(number=call.number, status="raised", error=_describe_exception())
+        self._host.drop(call.number)
+        self._send(ended, value)
+
+    async def _serve(self, call: Call, content: bytes) -> tuple[Ended, bytes]:
+        number = call.number
+        tool = self._host.find_tool(call.tool_id)
+        if tool is None:
+            return Ended(number=number, status="invalid", error=f"There is no tool {call.tool_id!r}."), b""
+        try:
+            arguments = tool.read_arguments(content or to_json(call.arguments))
+        except ValidationError as error:
+            return Ended(number=number, status="invalid", error=_explain_arguments(error)), b""
+        if tool.context_name is not None:
+            arguments[tool.context_name] = self._context
+        try:
+            if tool.is_async:
+                given = await tool.function(**arguments)
+            else:
+                given = await self._host.run_in_thread(tool.function, arguments)
+        except ToolError as error:
+            return Ended(number=number, status="notice", error=_clean(str(error))[:MAX_ERROR_CHARS]), b""
+        if isinstance(given, Rendered):
+            rendered = RenderedFile(filename=given.filename, mime=given.mime)
+            return Ended(number=number, status="ok", rendered=rendered), to_json(_clean(given.text))
+        return Ended(number=number, status="ok"), self._encode(given)
+
+    def _encode(self, given: object) -> bytes:
+        try:
+            return to_json(given, bytes_mode="base64", inf_nan_mode="null")
+        except UnicodeEncodeError:
+            return to_json(_clean(str(given)))
+        except PydanticSerializationError as error:
+            raise TypeError(f"its result can't be sent as JSON: {error}") from error
+
+    def _send(self, ended: Ended, value: bytes) -> None:
+        if len(value) > MAX_CONTENT_BYTES:
+            text = f"Its result has {len(value)} bytes as JSON; at most {MAX_CONTENT_BYTES} are allowed."
+            ended, value = Ended(number=self._number, status="raised", error=text), b""
+        if len(value) > INLINE_BYTES:
+            self._host.send_content(ended, value)
+        elif value:
+            self._host.connection.send(ended.model_copy(update={"value": from_json(value)}))
+        else:
+            self._host.connection.send(ended)
+
+
+def _clean(text: str) -> str:
+    """The text without lone surrogates, which no JSON can carry."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _describe_exception() -> str:
+    """The exception that is being handled, with the last line of the author's code that raised it."""
+    error = sys.exc_info()[1]
+    if error is None:
+        return "unknown error"
+    text = "".join(traceback.format_exception_only(error)).strip()
+    own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return _clean(f"{text}{place}")[:MAX_ERROR_CHARS]
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith(("<", sys.prefix, sys.base_prefix)) or "everturn_sdk" in filename
+
+
+def _explain_arguments(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    named = "; ".join(f"{'.'.join(str(part)[:80] for part in each['loc'])}: {each['msg']}" for each in problems[:5])
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return _clean(f"{named}{more}")[:MAX_ERROR_CHARS]
+
+
+async def serve(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    host = Host(loop)
+    connected = socket.socket(fileno=descriptor)
+    connected.setblocking(False)
+    await loop.create_connection(lambda: host.connection, sock=connected)
+    await host.run()
+
+
+def main(arguments: Sequence[str]) -> None:
+    threading.stack_size(STACK_BYTES)
+    asyncio.run(serve(int(arguments[0])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    # A thread of a function that never ends must not keep the process alive.
+    os._exit(0)

@@ -1,0 +1,391 @@
+"""What a worker and the host process of a bundle say to each other over their socket.
+
+A frame is a u32 in big endian and so many bytes after it. With its top bit set the bytes are a part of a content: the
+bytes of a file, or JSON that is too long for a message. Otherwise they are one message, as JSON. Parts come before the
+message that owns them, which gives their total length as `content_bytes`; other messages may come between them.
+
+Both ends are of the same release, so an unknown message is an error.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+MAX_MESSAGE_BYTES: Final = 256 * 1024
+"""Size limit of one message: parsing it takes about 2 ms of an event loop."""
+PART_BYTES: Final = 256 * 1024
+MAX_CONTENT_BYTES: Final = 16 * 1024 * 1024
+"""Size limit of one result, one file, or the arguments of one call."""
+INLINE_BYTES: Final = 64 * 1024
+"""Longer JSON is sent as content, which the receiver can parse in a thread."""
+BEAT_S: Final = 0.5
+"""Time between two beats of a host."""
+MAX_EVENTS: Final = 100
+"""Events that one call may send."""
+MAX_TEXT_CHARS: Final = 2_000
+"""Length limit of the text of an event or log line; a longer one is cut."""
+MAX_DATA_BYTES: Final = 8_192
+"""Size limit of the data of an event, as JSON."""
+MAX_ERROR_CHARS: Final = 4_000
+
+_SLICE_FRAMES: Final = 64
+_SLICE_PAUSE_S: Final = 0.01
+"""After so many frames the connection pauses: a host that floods its worker costs it a small part of a processor."""
+_PART_BIT: Final = 0x8000_0000
+_LENGTH: Final = struct.Struct(">I")
+
+Effect = Literal["pure", "idempotent", "irreversible"]
+"""What repeating a call would do: nothing, the same again, or something that can't be undone."""
+Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
+"""The purpose of a tool: finding information, producing something from it, or neither."""
+
+
+class Message(BaseModel):
+    """One message. `content_bytes` is the length of the content that was sent before it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    content_bytes: int = Field(default=0, ge=0, le=MAX_CONTENT_BYTES)
+
+
+class Begin(Message):
+    """The first message of a worker: where the bundle is, and what its functions can read. `package` is the name under
+    which the folder can be imported; `described` are the tables `[[tools]]` of bundle.toml."""
+
+    kind: Literal["begin"] = "begin"
+    package: str
+    folder: str
+    described: tuple[dict[str, Any], ...] = ()
+    settings: dict[str, Any] = {}
+    secrets: dict[str, str] = Field(default={}, repr=False)
+
+
+class CallContext(BaseModel):
+    """For whom and where a call is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    call_id: str
+    tenant: str
+    project: str
+    user_id: str
+    roles: tuple[str, ...]
+    conversation_id: str
+    turn_id: str
+    round: int
+    now: str
+
+
+class Call(Message):
+    """A call to make. Its arguments are the content if they are too long."""
+
+    kind: Literal["call"] = "call"
+    number: int
+    tool_id: str
+    arguments: dict[str, Any] = {}
+    context: CallContext
+
+
+class Cancel(Message):
+    """Nobody waits for this call any more."""
+
+    kind: Literal["cancel"] = "cancel"
+    number: int
+
+
+class Answer(Message):
+    """The answer to a request of a call; `error` says why there is none."""
+
+    kind: Literal["answer"] = "answer"
+    number: int
+    request: int
+    value: Any = None
+    error: str = ""
+
+
+class ToolDescription(BaseModel):
+    """One tool. `parameters` is the JSON schema of its arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool_id: str
+    summary: str
+    guide: str
+    parameters: dict[str, Any]
+    returns: str
+    effect: Effect
+    strategy: Strategy
+    timeout_s: float
+    untrusted: bool
+    in_loop: bool
+    in_programs: bool
+    requires_approval: bool
+    addresses: tuple[str, ...]
+    asks_after_untrusted: bool
+
+
+class McpTools(BaseModel):
+    """One entry of MCP_TOOL_SPECS; the tool `*` means all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    server_id: str
+    alias: str
+    tools: tuple[str, ...] = ("*",)
+
+
+class Described(Message):
+    """The bundle was loaded; its host now takes calls. The rest is the content: a BundleDescription."""
+
+    kind: Literal["described"] = "described"
+
+
+class BundleDescription(BaseModel):
+    """The content of Described."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: tuple[ToolDescription, ...] = ()
+    mcp: tuple[McpTools, ...] = ()
+
+
+class Failed(Message):
+    """The bundle can't be loaded."""
+
+    kind: Literal["failed"] = "failed"
+    error: str
+
+
+class Beat(Message):
+    """The host's event loop runs."""
+
+    kind: Literal["beat"] = "beat"
+
+
+class RenderedFile(BaseModel):
+    """A text for the person that becomes a file; see everturn_sdk.Rendered."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    filename: str
+    mime: str = ""
+
+
+class Ended(Message):
+    """A call ended. `ok` has a value: it is the content, as JSON, if it is too long, and the text of a rendered file.
+    A `notice` is the author's own text for the model. A call with `invalid` arguments was not made. With `raised` it
+    is unknown what the call has done."""
+
+    kind: Literal["ended"] = "ended"
+    number: int
+    status: Literal["ok", "notice", "invalid", "raised"]
+    value: Any = None
+    rendered: RenderedFile | None = None
+    error: str = ""
+
+
+class Event(Message):
+    """Something that the person sees while a call runs."""
+
+    kind: Literal["event"] = "event"
+    number: int
+    event: Literal["progress", "message", "data"]
+    text: str = ""
+    data: dict[str, Any] | None = None
+
+
+class Log(Message):
+    """A line for the operator's log."""
+
+    kind: Literal["log"] = "log"
+    number: int
+    text: str
+
+
+class SourceRow(BaseModel):
+    """A source for the conversation's pool; `url` is a web address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    title: str = ""
+    text: str = ""
+    published_time_iso: str | None = None
+
+
+class Claim(Message):
+    """Adds sources to the conversation; the answer has their numbers. The content is a JSON list of SourceRow."""
+
+    kind: Literal["claim"] = "claim"
+    number: int
+    request: int
+
+
+class PutArtifact(Message):
+    """Stores the content as a file of the turn; the answer is its ref."""
+
+    kind: Literal["put_artifact"] = "put_artifact"
+    number: int
+    request: int
+    path: str
+    description: str = ""
+    visibility: Literal["internal", "external"] = "external"
+
+
+ToHost = Begin | Call | Cancel | Answer
+ToWorker = Described | Failed | Beat | Ended | Event | Log | Claim | PutArtifact
+TO_HOST: Final[TypeAdapter[ToHost]] = TypeAdapter(Annotated[ToHost, Field(discriminator="kind")])
+TO_WORKER: Final[TypeAdapter[ToWorker]] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
+SOURCES: Final[TypeAdapter[tuple[SourceRow, ...]]] = TypeAdapter(tuple[SourceRow, ...])
+
+
+class FrameError(Exception):
+    """What arrived is no frame of this protocol, or what was to be sent is too long for one."""
+
+
+def encode_message(message: Message) -> bytes:
+    """The frame of a message. Raises FrameError if it is too long or no JSON."""
+    try:
+        body = message.model_dump_json().encode()
+    except (ValueError, TypeError) as error:
+        raise FrameError(f"a message can't be written as JSON: {error}") from error
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise FrameError(f"a message has {len(body)} bytes; at most {MAX_MESSAGE_BYTES} are allowed")
+    return _LENGTH.pack(len(body)) + body
+
+
+class Connection(asyncio.Protocol):
+    """One end of the socket. `receive` gets each message with its content, in order, and must not wait; `closed` is
+    called once, with what was wrong or an empty text at the end of the stream."""
+
+    def __init__(
+        self,
+        messages: TypeAdapter[Any],
+        receive: Callable[[Any, bytes], None],
+        closed: Callable[[str], None],
+    ) -> None:
+        self._messages = messages
+        self._receive = receive
+        self._closed = closed
+        self._transport: asyncio.Transport | None = None
+        self._unread = bytearray()
+        self._content = bytearray()
+        self._paused = False
+        self._is_closed = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._sending = asyncio.Lock()
+
+    def send(self, message: Message) -> None:
+        """Queue a message without content. Raises FrameError; after the end of the connection it does nothing."""
+        self._write(encode_message(message))
+
+    async def send_content(self, message: Message, content: bytes) -> None:
+        """Send a content and then the message that owns it. Raises FrameError if it is too long."""
+        if len(content) > MAX_CONTENT_BYTES:
+            raise FrameError(f"{len(content)} bytes can't be sent; at most {MAX_CONTENT_BYTES} are allowed")
+        frame = encode_message(message.model_copy(update={"content_bytes": len(content)}))
+        async with self._sending:
+            for start in range(0, len(content), PART_BYTES):
+                part = content[start : start + PART_BYTES]
+                await self._room.wait()
+                self._write(_LENGTH.pack(_PART_BIT | len(part)) + part)
+            self._write(frame)
+
+    def close(self) -> None:
+        self._end("")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The transports of uvloop are none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A process that was killed resets its connections: that is an end like others.
+        del exc
+        self._end("")
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        if not self._paused:
+            self._read_some()
+
+    def _read_some(self) -> None:
+        self._paused = False
+        try:
+            for _ in range(_SLICE_FRAMES):
+                if self._is_closed or not self._read_frame():
+                    return
+        except (FrameError, ValidationError) as error:
+            self._end(f"what it sent is no message: {_shorten(error)}")
+            return
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+        asyncio.get_running_loop().call_later(_SLICE_PAUSE_S, self._continue)
+
+    def _continue(self) -> None:
+        if not self._is_closed and self._transport is not None:
+            self._transport.resume_reading()
+            self._read_some()
+
+    def _read_frame(self) -> bool:
+        """Handle the next frame; false if it has not arrived as a whole."""
+        if len(self._unread) < _LENGTH.size:
+            return False
+        word: int = _LENGTH.unpack_from(self._unread)[0]
+        is_part, size = bool(word & _PART_BIT), word & ~_PART_BIT
+        limit = PART_BYTES if is_part else MAX_MESSAGE_BYTES
+        if size > limit:
+            raise FrameError(f"a frame of {size} bytes; at most {limit} are allowed")
+        end = _LENGTH.size + size
+        if len(self._unread) < end:
+            return False
+        body = bytes(self._unread[_LENGTH.size : end])
+        del self._unread[:end]
+        if not is_part:
+            message = self._messages.validate_json(body)
+            self._receive(message, self._take_content(message.content_bytes))
+        elif len(self._content) + size > MAX_CONTENT_BYTES:
+            raise FrameError(f"a content of more than {MAX_CONTENT_BYTES} bytes")
+        else:
+            self._content += body
+        return True
+
+    def _take_content(self, size: int) -> bytes:
+        if size == 0:
+            return b""
+        if size != len(self._content):
+            raise FrameError(f"a content of {len(self._content)} bytes instead of {size}")
+        content, self._content = bytes(self._content), bytearray()
+        return content
+
+    def _write(self, frame: bytes) -> None:
+        # uvloop raises an error if its transport is closing, which `connection_lost` reports only later.
+        if not self._is_closed and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def _end(self, reason: str) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._room.set()
+        if self._transport is not None:
+            self._transport.abort()
+        self._closed(reason)
+
+
+def _shorten(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part)[:40] for part in first["loc"][:4])
+        return f"{place}: {first['msg'][:200]}" if place else first["msg"][:200]
+    return str(error)[:200]
