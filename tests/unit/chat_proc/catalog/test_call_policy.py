@@ -1,11 +1,13 @@
 """What the policy reads of a timeline whose beginning is not in memory. Whole turns: test_addresses_in_turns."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
+from chat_proc.bundles.policy import BundlePolicy, PolicyRule
 from chat_proc.catalog.call_policy import (
     MAX_ASKED_ADDRESSES,
     AddressRules,
@@ -35,10 +37,16 @@ from everturn_testing.in_memory_platform import ConversationRow, MemoryPlatform
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 
+
+class AnyParams(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
 ANN = Principal("acme", "main", "ann")
 CONVERSATION = ConversationId("conv_1")
-FETCH = ToolSpec("demo.fetch", "", "", BaseModel, Effect.PURE, addresses=("url", "urls"))
-KEEP = ToolSpec("demo.keep", "", "", BaseModel, Effect.PURE, asks_after_untrusted=True)
+FETCH = ToolSpec("demo.fetch", "", "", AnyParams, Effect.PURE, addresses=("url", "urls"))
+KEEP = ToolSpec("demo.keep", "", "", AnyParams, Effect.PURE, asks_after_untrusted=True)
+NEUTRAL = ToolSpec("demo.neutral", "", "", AnyParams, Effect.PURE)
 SEEN = "https://a.example/seen"
 
 
@@ -127,3 +135,39 @@ async def test_earlier_blocks_that_could_not_be_read_are_read_again() -> None:
         await policy.review(FETCH, {"url": SEEN}, context)
 
     assert await policy.review(FETCH, {"url": SEEN}, context) is None
+
+
+def add_rules(policy: CallPolicy, *rules: tuple[str, str]) -> CallPolicy:
+    return policy.with_rules(
+        BundlePolicy([PolicyRule(tool="*", when=when, then=then, because=f"Because {when}.") for when, then in rules])
+    )
+
+
+async def test_rules_of_a_bundle_add_to_those_of_the_operator() -> None:
+    policy, context = build_context(TYPED, loaded=1)
+    asking = add_rules(policy, ("args.url == 'x'", "deny"), ("True", "ask"))
+
+    assert await asking.review(FETCH, {"url": SEEN}, context) == NeedsApproval("Because True.")
+    both = await asking.review(FETCH, {"url": "https://b.example/"}, context)
+    assert isinstance(both, NeedsApproval)
+    assert both.addresses == ("https://b.example/",)
+    assert both.explanation.startswith("Because True. This address was neither")
+    assert isinstance(await asking.review(FETCH, {"url": "x"}, context), Rejected)
+
+
+async def test_no_rule_of_a_bundle_lifts_one_of_the_operator() -> None:
+    policy, context = build_context(STRANGE, loaded=1)
+    allowing = add_rules(policy, ("True", "allow"))
+    required = replace(KEEP, asks_after_untrusted=False, requires_approval=True)
+
+    assert isinstance(await allowing.review(KEEP, {}, context), NeedsApproval)
+    assert isinstance(await allowing.review(required, {}, context), NeedsApproval)
+    assert isinstance(await allowing.review(FETCH, {"url": "https://b.example/"}, context), NeedsApproval)
+
+
+async def test_a_rule_can_ask_once_the_conversation_has_read_untrusted_text() -> None:
+    strange, strange_place = build_context(STRANGE, NOTE, loaded=1)
+    clean, clean_place = build_context(TYPED, NOTE, loaded=1)
+
+    assert await add_rules(strange, ("untrusted", "ask")).review(NEUTRAL, {}, strange_place) is not None
+    assert await add_rules(clean, ("untrusted", "ask")).review(NEUTRAL, {}, clean_place) is None

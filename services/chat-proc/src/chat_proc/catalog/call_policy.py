@@ -7,7 +7,7 @@ request a call, but can't exempt the call from approval.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 import structlog
 
@@ -86,16 +86,33 @@ class Rejected:
     why: str
 
 
+class CallRules(Protocol):
+    """The rules of a bundle, which add to those of the operator."""
+
+    def needs_taint(self, spec: ToolSpec) -> bool:
+        """Whether a rule for this tool depends on `untrusted`."""
+        ...
+
+    def judge(
+        self, spec: ToolSpec, params: Mapping[str, object], principal: Principal, *, untrusted: bool
+    ) -> NeedsApproval | Rejected | None: ...
+
+
 class CallPolicy:
-    """Holds the operator's rules; all other facts are read from the timeline.
+    """Holds the operator's rules, and those of a bundle; all other facts are read from the timeline.
 
     A call is reviewed twice: when it is decided on, so that the question to a person is part of that commit, and when
     it is made, because earlier calls of the same reply may have read untrusted text since.
     """
 
-    def __init__(self, rules: AddressRules, reader: ConversationReader) -> None:
+    def __init__(self, rules: AddressRules, reader: ConversationReader, of_bundle: CallRules | None = None) -> None:
         self._rules = rules
         self._reader = reader
+        self._of_bundle = of_bundle
+
+    def with_rules(self, of_bundle: CallRules) -> "CallPolicy":
+        """The same policy with the rules of a bundle."""
+        return CallPolicy(self._rules, self._reader, of_bundle)
 
     async def review(
         self, spec: ToolSpec, params: Mapping[str, object], context: CallContext
@@ -103,6 +120,15 @@ class CallPolicy:
         """Return None if the call is allowed. Raises Unavailable if the older part of the timeline can't be read."""
         explanations: list[str] = []
         addresses: tuple[str, ...] = ()
+        is_asked = spec.requires_approval
+        if (rules := self._of_bundle) is not None:
+            untrusted = rules.needs_taint(spec) and await self._has_untrusted_text(context)
+            verdict = rules.judge(spec, params, context.principal, untrusted=untrusted)
+            if isinstance(verdict, Rejected):
+                return verdict
+            if verdict is not None:
+                is_asked = True
+                explanations += [verdict.explanation] if verdict.explanation else []
         if spec.addresses:
             read = await asyncio.to_thread(self._read_addresses, spec, params)
             if isinstance(read, Rejected):
@@ -115,7 +141,7 @@ class CallPolicy:
             explanations += [_explain_addresses(addresses)] if addresses else []
         if spec.asks_after_untrusted and await self._has_untrusted_text(context):
             explanations.append(_AFTER_UNTRUSTED)
-        if explanations or spec.requires_approval:
+        if explanations or is_asked:
             return NeedsApproval(" ".join(explanations), addresses)
         return None
 
