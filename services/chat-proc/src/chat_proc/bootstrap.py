@@ -17,8 +17,11 @@ from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.host.environments import Environments
+from chat_proc.bundles.host.host import HostOptions
 from chat_proc.bundles.library import BundleLibrary
 from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
+from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool, ToolSpec
@@ -68,9 +71,10 @@ from chat_proc.skills.reader import PLATFORM_NAMESPACE, SkillSpec, load_platform
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
+from chat_proc.tools.hosted import check_builtin_tools, open_bundle_tools
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS, MemoryReadTool, MemorySearchTool, MemoryWriteTool
-from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
+from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools, ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
@@ -94,12 +98,12 @@ from everturn.core.errors import Invalid
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import RandomIds
 from everturn.core.lease_timing import LeaseTiming
-from everturn.core.logging import Redactor
+from everturn.core.logging import Redactor, find_url_secrets
 from everturn.core.loops import LOOPS
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.retry import RetryPolicy
-from everturn.core.settings import METRICS_LISTEN, split_address
+from everturn.core.settings import METRICS_LISTEN, load_bundle_secrets, split_address
 from everturn.core.trace_export import open_tracing
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.execution.messages import RunLimits, parse_uid_range
@@ -209,30 +213,42 @@ async def open_worker(
         programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         ports = build_tool_ports(database, objects, attachments)
-        offer = partial(offer_tools, ports, sandbox, programs, more=more, profiles=profiles)
-        offered = offer()
-        build = partial(
-            build_kit,
-            settings,
-            config,
-            policy=policy,
-            hotset=None if memories is None else Hotset(memories),
-            selectable=frozenset(tool.spec.tool_id for tool in (*described, *tools)),
-        )
-        texts = build_texts(config)
+        offer = partial(offer_tools, ports, sandbox, profiles=profiles)
+        offered = offer(programs, more=more)
+        hotset = None if memories is None else Hotset(memories)
+        of_operator = frozenset(tool.spec.tool_id for tool in (*described, *tools))
+        texts, hosts = build_texts(config), build_host_options(settings)
 
         @asynccontextmanager
         async def open_kit(bundle: Bundle) -> AsyncGenerator[BundleKit]:
-            served = await choose_models_of(bundle.manifest, settings, config, models)
+            manifest = bundle.manifest
+            check_builtin_tools(manifest.builtin_tools, of_operator)
+            served = await choose_models_of(manifest, settings, config, models)
             skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=isinstance(opened, OpenedSandbox))
-            kit = build(served, bundle.manifest, offered=offer(skills=skills) if skills else offered, skills=skills)
-            yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
+            own_secrets = await asyncio.to_thread(load_bundle_secrets, settings.secrets_dir, bundle.id)
+            own_policy = policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
+            async with open_bundle_tools(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted:
+                own_programs = replace(programs, policy=own_policy)
+                own = offer(own_programs, more=(*more, *hosted), off=manifest.builtin_tools.off, skills=skills)
+                kit = build_kit(
+                    settings,
+                    config,
+                    served,
+                    manifest,
+                    own_policy,
+                    offered=own,
+                    hotset=hotset,
+                    skills=skills,
+                    selectable=of_operator.union(tool.spec.tool_id for tool in hosted),
+                )
+                yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
 
+        base = Manifest(id=DEFAULT_BUNDLE)
         bundles = BundleLibrary(
             PostgresBundles(database),
             BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle),
             open_kit,
-            BundleKit(build(models, Manifest(id=DEFAULT_BUNDLE), offered=offered), texts),
+            BundleKit(build_kit(settings, config, models, base, policy, offered=offered, hotset=hotset), texts),
             default_bundle=config.ai.default_bundle,
         )
         stack.push_async_callback(bundles.close)
@@ -416,8 +432,7 @@ def build_kit(
     """The kit of a bundle's turns, which may choose among the `selectable` tools. Raises BadConfig if a model's
     configuration can't be used."""
     model, fallback = models.model(DECISION), models.fallback
-    react = merge_react(config.ai.react, manifest.agent)
-    catalog = offered.registry
+    react, catalog = merge_react(config.ai.react, manifest.agent), offered.registry
     if manifest.user_memory == "off":
         catalog, hotset = catalog.without(USER_MEMORY_TOOLS), None
     decisions = build_decision_limits(settings, catalog.specs)
@@ -472,6 +487,19 @@ def read_bundle_skills(bundle: Bundle, *, has_programs: bool) -> Skills:
     if skills:
         _log.info("Read the skills of a bundle", bundle_id=bundle.id, skills=[skill.id for skill in skills])
     return skills
+
+
+def build_host_options(settings: WorkerSettings) -> HostOptions:
+    """How the processes of bundles run here."""
+    uids = parse_uid_range(settings.bundle_uids)
+    variables = settings.pip_variables
+    hidden = Redactor((*settings.secrets, *find_url_secrets(variables.values())))
+    return HostOptions(
+        Environments(settings.bundle_environments, pip_settings=variables, redactor=hidden),
+        memory_max_mib=settings.bundle_memory_max_mib,
+        uids=range(uids.first, uids.last + 1),
+        variables=settings.bundle_variables,
+    )
 
 
 def build_texts(config: OperatorConfig) -> OperatorTexts:

@@ -2,9 +2,10 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -57,6 +58,19 @@ again."""
 LauncherName = Literal["containers", "bubblewrap"]
 """What can start programs. `sandbox/opening.py` says how each is opened, and in which order `auto` tries them."""
 ExecutionMode = Literal["auto", LauncherName, "off"]
+
+
+_NETWORK_VARIABLES: Final = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+)
 
 
 class ExecutionSettings(BaseSettings):
@@ -184,6 +198,24 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         validation_alias="BUNDLES_DIR",
         description="Folder of bundles, each a folder with a bundle.toml (docs/bundles.md). Workers load changes while "
         "they run.",
+    )
+    bundle_environments_dir: Path | None = Field(
+        default=None,
+        validation_alias="BUNDLE_ENVIRONMENTS_DIR",
+        description="Folder for the Python environments of bundles, which workers of one machine and user can share; "
+        "empty uses a folder of temporary files. The processes of bundles read it.",
+    )
+    bundle_memory_max_mib: int = Field(
+        default=4096,
+        ge=256,
+        validation_alias="BUNDLE_MEMORY_MAX_MIB",
+        description="Memory in MiB that a bundle can ask for its process. Without a wish it has 1024.",
+    )
+    bundle_uids: str = Field(
+        default="21000-21999",
+        validation_alias="BUNDLE_UIDS",
+        description="If the worker is root: user ids for the processes of bundles, as first-last; they must not belong "
+        "to accounts, nor overlap with SANDBOX_UIDS.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
@@ -322,6 +354,29 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
             allowed_hosts=_read_hosts(self.web_fetch_allowed_hosts),
             denied_hosts=_read_hosts(self.web_fetch_denied_hosts),
         )
+
+    @property
+    def bundle_environments(self) -> Path:
+        """The folder for the environments of bundles."""
+        return self.bundle_environments_dir or Path(tempfile.gettempdir()) / f"everturn-environments-{os.geteuid()}"
+
+    @property
+    def bundle_variables(self) -> Mapping[str, str]:
+        """Variables for the processes of bundles: how to reach other servers. One with a password stays here."""
+        found = {name: os.environ[name] for name in _NETWORK_VARIABLES if name in os.environ}
+        return {name: value for name, value in found.items() if not find_url_secrets([value])}
+
+    @property
+    def pip_variables(self) -> Mapping[str, str]:
+        """Variables that pip reads, such as the address of its index."""
+        variables = os.environ.items()
+        return {name: value for name, value in variables if name.startswith("PIP_") or name in _NETWORK_VARIABLES}
+
+    @field_validator("bundle_uids")
+    @classmethod
+    def _check_uids(cls, value: str) -> str:
+        parse_uid_range(value)
+        return value
 
     @field_validator("web_fetch_allowed_hosts", "web_fetch_denied_hosts")
     @classmethod

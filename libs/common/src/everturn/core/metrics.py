@@ -202,6 +202,12 @@ SANDBOXES_DISCARDED = Counter(
     "everturn_sandboxes_discarded", "Sandboxes booted ahead and discarded unused, by reason.", ["reason"]
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
+BUNDLE_HOSTS_RUNNING = Gauge("everturn_bundle_hosts_running", "Processes that run the code of bundles.")
+BUNDLE_HOSTS_ENDED = Counter(
+    "everturn_bundle_hosts_ended",
+    "Processes of bundles that ended, by reason: blocked, closed, crashed, protocol, start or stuck.",
+    ["reason"],
+)
 CONVERSATIONS_EXPIRED = Counter(
     "everturn_conversations_expired", "Conversations erased after a period without activity."
 )

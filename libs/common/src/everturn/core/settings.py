@@ -32,6 +32,7 @@ METRICS_LISTEN_MEANING: Final = (
 ADDRESS_PATTERN: Final = r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$"
 """host:port or [host]:port, or empty; see `split_address`."""
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+_BUNDLE_SECRET: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 class BadSecrets(Invalid):
@@ -178,6 +179,19 @@ def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
     for name, value in found.items():
         if value:
             target.setdefault(name, value)
+
+
+def load_bundle_secrets(folder: Path | None, bundle_id: str) -> dict[str, str]:
+    """The secrets of a bundle by name: the files of `bundles/<id>` in the folder SECRETS_DIR. Raises BadSecrets."""
+    if folder is None or not (own := folder / "bundles" / bundle_id).is_dir():
+        return {}
+    try:
+        files = sorted(file for file in own.iterdir() if _BUNDLE_SECRET.fullmatch(file.name) and file.is_file())
+        if len(files) > MAX_SECRETS:
+            raise BadSecrets(f"{own} has {len(files)} files; at most {MAX_SECRETS} are allowed.")
+        return {file.name: _load_secret(file) for file in files}
+    except OSError as error:
+        raise BadSecrets(f"{error.filename or own}: {error.strerror}.") from error
 
 
 def _load_secret(file: Path) -> str:

@@ -1,23 +1,28 @@
 """What the author of a bundle writes in `bundle.toml`, and an operator in the tables of the configuration file that
 override it."""
 
+import json
 import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
+from chat_proc.bundles.host.section import HostSection
+from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
 from everturn.core.settings import explain_errors
+from everturn_sdk.descriptors import ToolsEntry
 
 MAX_ROUNDS: Final = 200
 MAX_INSTRUCTIONS_CHARS: Final = 32_000
 """About 8,000 tokens: a third of the smallest context that a model may have."""
 MAX_MANIFEST_BYTES: Final = 256 * 1024
+MAX_SETTINGS_BYTES: Final = 64 * 1024
 MANIFEST: Final = "bundle.toml"
 INSTRUCTIONS: Final = "instructions.md"
 
@@ -43,6 +48,12 @@ def _check_text(text: str) -> str:
     if _CONTROL.search(text.replace("\r\n", "\n")):
         raise ValueError("It must not contain control characters")
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
+
+
+def _check_settings(settings: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    if len(json.dumps(settings)) > MAX_SETTINGS_BYTES:
+        raise ValueError(f"All settings together may have {MAX_SETTINGS_BYTES} bytes")
+    return settings
 
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_check_line)]
@@ -101,6 +112,11 @@ class BundleProps(Section):
     skills: tuple[SkillSpec, ...] | None = Field(default=None, max_length=MAX_SPECS)
     """None if nothing is said about them, which is not the same as an empty list."""
     user_memory: Literal["on", "off"] | None = None
+    settings: Annotated[Mapping[str, JsonValue], AfterValidator(_check_settings)] = {}
+    host: HostSection = HostSection()
+    tools: tuple[ToolsEntry, ...] = Field(default=(), max_length=100)
+    builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
+    policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
 
     @property
     def agent(self) -> ReactConfig:

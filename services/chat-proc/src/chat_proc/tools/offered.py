@@ -1,7 +1,8 @@
 """Chooses the tools that this worker offers, and describes how programs run; unusable tools are not offered."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
@@ -25,6 +26,34 @@ from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
 from everturn.turns.ports import ConversationReader
+
+BUILTIN_TOOLS: Final = frozenset(
+    {
+        "ctx_tools.fetch_ctx",
+        "exec_tools.execute_code_python",
+        "io_tools.list_files",
+        "io_tools.read_file",
+        "io_tools.show_progress",
+        "memory.read",
+        "memory.search",
+        "memory.write",
+        "react.checkout",
+        "react.hide",
+        "react.memsearch",
+        "react.patch",
+        "react.plan",
+        "react.pull",
+        "react.read",
+        "react.rg",
+        "react.search_files",
+        "react.write",
+        "web_tools.web_fetch",
+        "web_tools.web_search",
+    }
+)
+"""All tools of the platform, also those that this worker's settings don't allow."""
+NEEDED_TOOLS: Final = frozenset({"react.read", "react.hide"})
+"""Tools that no agent can do without: with them it reads long results and makes room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +89,28 @@ def offer_tools(
     *,
     more: Sequence[Tool] = (),
     profiles: Profiles | None = None,
+    off: Collection[str] = (),
     skills: Skills = NO_SKILLS,
 ) -> OfferedTools:
-    """All tools that can work here, in prompt order; `more` are the operator's.
+    """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
+    of a bundle.
 
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
     history = WorkspaceHistory(ports.artifacts, skills)
     reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills)
     read = ReadTool(ports.objects, ports.attachments, reading)
-    in_loop = [tool for tool in more if tool.spec.in_loop]
-    tools = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool(), *in_loop]
+    more = [tool for tool in more if tool.spec.tool_id not in off]
+    built_in = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool()]
+    tools: list[Tool] = [tool for tool in built_in if tool.spec.tool_id not in off]
+    tools += [tool for tool in more if tool.spec.in_loop]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
-    own = (FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading))
-    called = ProgramTools([*more, *own], programs)
-    registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called, profiles)])
+    own = [FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading)]
+    called = ProgramTools([tool for tool in (*more, *own) if tool.spec.tool_id not in off], programs)
+    code = RunCodeTool(sandbox, ports.objects, history, called, profiles)
+    registry = ToolRegistry([*tools, code] if code.spec.tool_id not in off else tools)
     posture = _describe_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
 

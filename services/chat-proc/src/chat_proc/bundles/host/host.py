@@ -1,0 +1,608 @@
+"""The process of a bundle's code, seen from the worker: starting it, calling its tools, and replacing it.
+
+Whatever the code does, a call ends: with its result, or with HostLost when the process has ended, stands still or sends
+what is no message. The next call starts another process.
+"""
+
+import asyncio
+import os
+import re
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Literal, Protocol
+
+import structlog
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
+from chat_proc.bundles.host.processes import KeptProcess, LineBudget, ProcessLimits, choose_uid
+from chat_proc.bundles.host.section import MIB, HostSection
+from everturn.core.cancellation import answered_within, end_tasks
+from everturn.core.errors import EverturnError, Invalid, Unavailable
+from everturn.core.logging import Redactor
+from everturn.core.metrics import BUNDLE_HOSTS_ENDED, BUNDLE_HOSTS_RUNNING
+from everturn_sdk.protocol import (
+    INLINE_BYTES,
+    TO_WORKER,
+    Answer,
+    Begin,
+    BundleDescription,
+    Call,
+    CallContext,
+    Cancel,
+    Claim,
+    Connection,
+    Described,
+    Ended,
+    Event,
+    Failed,
+    FrameError,
+    Log,
+    PutArtifact,
+    ToWorker,
+)
+
+_log = structlog.get_logger(__name__)
+
+START_TIMEOUT_S: Final = 60.0
+"""For starting Python and importing the bundle's modules on a busy machine."""
+BLOCKED_AFTER_S: Final = 5.0
+"""A host whose event loop stands still for so long is replaced."""
+CANCEL_GRACE_S: Final = 5.0
+"""How long a function can run after its call was given up, before its process is replaced."""
+RETIRE_WITHIN_S: Final = 310.0
+"""How long the other calls of a replaced process can take: a little more than the longest time limit of a tool."""
+MAX_CALLS: Final = 64
+"""Calls of one process at once; more of them wait."""
+FIRST_PAUSE_S: Final = 0.5
+MAX_PAUSE_S: Final = 30.0
+"""Before a process is started after the second crash in a row, and the longest pause after more of them."""
+PATIENCE_S: Final = 5.0
+"""A call waits so long for the end of such a pause; otherwise it is not made."""
+STEADY_S: Final = 60.0
+"""A process that ran for so long has ended the row of crashes."""
+MAX_CRASHES_PER_TURN: Final = 3
+MAX_REQUESTS: Final = 16
+"""Sources and files that calls of one process store at once; the SDK sends fewer."""
+_EXIT_WAIT_S: Final = 1.0
+_MAX_COUNTED: Final = 1_000
+"""Pairs of turn and tool whose crashes are counted; older ones are forgotten."""
+_MODULE: Final = "everturn_sdk.host"
+_SIGNALED: Final = 128
+
+
+EndKind = Literal["blocked", "closed", "crashed", "protocol", "start", "stuck"]
+"""Why a process has ended: its loop stood still, its bundle is not used any more, by itself, because of what it sent,
+because it could not start, or because a function did not end."""
+
+
+class HostLost(EverturnError):
+    """The process of this agent's tools ended during the call."""
+
+
+class HostUnavailable(Unavailable):
+    """The process of this agent's tools does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """The operator's part. `memory_max_mib` limits what a bundle can ask for; `uids` are users for processes if the
+    worker is root; `variables` are added to the environment of the processes, such as those of a proxy."""
+
+    environments: Environments
+    memory_max_mib: int = 4096
+    uids: range = range(0)
+    variables: Mapping[str, str] = field(default_factory=lambda: {})
+    folder: Path | None = None
+    """For the unpacked files; None for the folder of temporary files."""
+    blocked_after_s: float = BLOCKED_AFTER_S
+    start_timeout_s: float = START_TIMEOUT_S
+    cancel_grace_s: float = CANCEL_GRACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class BundleCode:
+    """What a host runs. `described` are the tables `[[tools]]`; `settings` and `secrets` are the bundle's own."""
+
+    bundle_id: str
+    digest: str
+    files: Mapping[str, bytes]
+    described: Sequence[Mapping[str, Any]] = ()
+    section: HostSection = field(default_factory=HostSection)
+    settings: Mapping[str, Any] = field(default_factory=lambda: {})
+    secrets: Mapping[str, str] = field(default_factory=lambda: {}, repr=False)
+
+    @property
+    def package(self) -> str:
+        """The name under which its folder can be imported."""
+        name = re.sub(r"\W", "_", self.bundle_id)
+        return name if name.isidentifier() else f"bundle_{name}"
+
+
+class CallHandler(Protocol):
+    """What a running call asks of the worker."""
+
+    def show(self, event: Event) -> None: ...
+    async def claim(self, content: bytes) -> list[int]:
+        """Raises Invalid."""
+        ...
+
+    async def put_artifact(self, request: PutArtifact, content: bytes) -> str:
+        """Raises Invalid, Unavailable."""
+        ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """A call that has not ended. Nobody waits for one that `is_given_up`."""
+
+    handler: CallHandler
+    tool_id: str
+    turn_id: str
+    result: asyncio.Future[tuple[Ended, bytes]]
+    requests: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    is_given_up: bool = False
+
+
+class HostProcess:
+    """One process, from its start to its end."""
+
+    def __init__(self, code: BundleCode, options: HostOptions, limits: ProcessLimits, redactor: Redactor) -> None:
+        self._code = code
+        self._options = options
+        self._limits = limits
+        self._redactor = redactor
+        self._connection = Connection(TO_WORKER, self._receive, self._disconnect)
+        loop = asyncio.get_running_loop()
+        self.described: asyncio.Future[BundleDescription] = loop.create_future()
+        """What it offers; HostUnavailable if it could not be loaded."""
+        self._budget = LineBudget(loop.time())
+        self._heard = asyncio.Event()
+        self._over = asyncio.Event()
+        self._calls: dict[int, _Running] = {}
+        self._last_number = 0
+        self._requests = 0
+        self._free = asyncio.Semaphore(MAX_CALLS)
+        self.end_kind: EndKind | None = None
+        self.end_reason = ""
+        self.is_stuck = False
+        """Whether a function did not end after its call was given up: the process gets no more calls."""
+
+    @property
+    def is_serving(self) -> bool:
+        return self.end_kind is None and not self.is_stuck and not self._over.is_set()
+
+    async def run(self, python: Path, folder: Path, home: Path) -> None:
+        """Run the process until it ends by itself or by `end`. `end_kind` and `end_reason` say why it has ended."""
+        environment = {
+            **self._options.variables,
+            "PATH": f"{python.parent}:{os.defpath}",
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "LANG": "C.UTF-8",
+            "MALLOC_ARENA_MAX": "2",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        shared = find_shared_folders(python)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        kept = KeptProcess(
+            [str(python), "-P", "-m", _MODULE, str(theirs.fileno())],
+            folder=home,
+            environment=environment,
+            limits=self._limits,
+            on_line=self._log_output,
+            descriptor=theirs.fileno(),
+            shown=(*shared, folder.parent, home),
+            readable=(*shared, folder.parent, *_find_files(self._options.variables)),
+            writable=(home,),
+        )
+        try:
+            async with kept:
+                theirs.close()
+                await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
+                self._begin(folder)
+                await self._watch()
+                if self.end_kind is None and await kept.wait(_EXIT_WAIT_S):
+                    self.end("crashed", _explain_status(kept.status))
+                self.end("crashed", "it closed its connection")
+        except OSError as error:
+            self.end("start", f"it could not be started: {error}")
+        finally:
+            theirs.close()
+            self._connection.close()
+            ours.close()
+            self.end("closed", "the worker stops")
+
+    async def call(
+        self, tool_id: str, turn_id: str, arguments: Mapping[str, Any], context: CallContext, handler: CallHandler
+    ) -> tuple[Ended, bytes]:
+        """The end of the call and its content. Raises HostUnavailable if it was not made, and HostLost if it is unknown
+        what it has done."""
+        async with self._free:
+            if not self.is_serving:
+                raise HostUnavailable(self.end_reason)
+            number = self._last_number = self._last_number + 1
+            running = _Running(handler, tool_id, turn_id, asyncio.get_running_loop().create_future())
+            self._calls[number] = running
+            try:
+                await self._send_call(Call(number=number, tool_id=tool_id, context=context), arguments)
+                return await running.result
+            except FrameError as error:
+                self._drop(number)
+                raise Invalid(f"The arguments can't be sent: {error}.") from error
+            except asyncio.CancelledError:
+                self._give_up(number, running)
+                raise
+
+    def end(self, kind: EndKind, reason: str) -> None:
+        """End the process; its calls raise HostLost. Only the first end counts."""
+        if self.end_kind is not None:
+            return
+        self.end_kind, self.end_reason = kind, reason
+        self._over.set()
+        if not self.described.done():
+            self.described.set_exception(HostUnavailable(reason))
+            self.described.exception()  # it may be that nobody waits for it
+        for number, running in list(self._calls.items()):
+            self._drop(number)
+            if not running.result.done() and not running.is_given_up:
+                running.result.set_exception(HostLost(f"The reason: {reason}."))
+
+    async def _send_call(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        encoded = to_json(arguments, bytes_mode="base64")
+        if len(encoded) > INLINE_BYTES:
+            await self._connection.send_content(call, encoded)
+        else:
+            self._connection.send(call.model_copy(update={"arguments": _encode_bytes(arguments)}))
+
+    def _begin(self, folder: Path) -> None:
+        code = self._code
+        begin = Begin(
+            package=code.package,
+            folder=str(folder),
+            described=tuple(dict(each) for each in code.described),
+            settings=dict(code.settings),
+            secrets=dict(code.secrets),
+        )
+        try:
+            self._connection.send(begin)
+        except FrameError as error:
+            self.end("start", f"its settings are too large: {error}")
+
+    async def _watch(self) -> None:
+        """Return when the process is over: it ended by itself, did not start in time, or stands still."""
+        over = asyncio.create_task(self._over.wait())
+        beating = asyncio.create_task(self._wait_for_silence())
+        try:
+            await asyncio.wait({over, beating}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_tasks(over, beating)
+
+    async def _wait_for_silence(self) -> None:
+        limit_s = self._options.start_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.wait({self.described})
+        except TimeoutError:
+            self.end("start", f"it was not ready within {limit_s:g} s")
+            return
+        limit_s = self._options.blocked_after_s
+        try:
+            while True:
+                self._heard.clear()
+                async with answered_within(limit_s):
+                    await self._heard.wait()
+        except TimeoutError:
+            self.end("blocked", f"its event loop stood still for {limit_s:g} s")
+
+    def _disconnect(self, reason: str) -> None:
+        if reason:
+            self.end("protocol", reason)
+        self._over.set()
+
+    def _receive(self, message: ToWorker, content: bytes) -> None:
+        self._heard.set()
+        match message:
+            case Ended(number=number):
+                running = self._drop(number)
+                if running is not None and not running.result.done():
+                    running.result.set_result((message, content))
+                self._end_if_retired()
+            case Event(number=number):
+                if (running := self._find(number)) is not None:
+                    running.handler.show(message)
+            case Log(number=number):
+                if (running := self._calls.get(number)) is not None and self._budget.allows(self._now_s()):
+                    self._log_output(message.text, tool_id=running.tool_id, turn_id=running.turn_id)
+            case Claim(number=number) | PutArtifact(number=number):
+                self._answer_later(number, message, content)
+            case Described():
+                self._describe(content)
+            case Failed():
+                self.end("start", self._redactor.redact(message.error))
+            case _:
+                pass
+
+    def _describe(self, content: bytes) -> None:
+        if self.described.done():
+            return
+        try:
+            self.described.set_result(BundleDescription.model_validate_json(content))
+        except ValidationError as error:
+            self.end("protocol", f"its description is no description: {error.errors()[0]['msg']}")
+
+    def _answer_later(self, number: int, request: Claim | PutArtifact, content: bytes) -> None:
+        running = self._find(number)
+        if running is None:
+            return
+        if self._requests >= MAX_REQUESTS:
+            self.end("protocol", f"it sent more than {MAX_REQUESTS} requests at once")
+            return
+        self._requests += 1
+        task = asyncio.create_task(self._answer(running, request, content))
+        running.requests.add(task)
+        task.add_done_callback(running.requests.discard)
+
+    async def _answer(self, running: _Running, request: Claim | PutArtifact, content: bytes) -> None:
+        value: object = None
+        problem = ""
+        try:
+            if isinstance(request, Claim):
+                value = await running.handler.claim(content)
+            else:
+                value = await running.handler.put_artifact(request, content)
+        except EverturnError as error:
+            problem = str(error)
+        finally:
+            self._requests -= 1
+        self._connection.send(Answer(number=request.number, request=request.request, value=value, error=problem))
+
+    def _find(self, number: int) -> _Running | None:
+        running = self._calls.get(number)
+        return None if running is None or running.is_given_up else running
+
+    def _drop(self, number: int) -> _Running | None:
+        running = self._calls.pop(number, None)
+        for task in () if running is None else tuple(running.requests):
+            task.cancel()
+        return running
+
+    def _give_up(self, number: int, running: _Running) -> None:
+        running.is_given_up = True
+        for task in tuple(running.requests):
+            task.cancel()
+        if number in self._calls:
+            self._connection.send(Cancel(number=number))
+            asyncio.get_running_loop().call_later(self._options.cancel_grace_s, self._check_ended, number)
+
+    def _check_ended(self, number: int) -> None:
+        running = self._calls.get(number)
+        if running is None or self.is_stuck or self.end_kind is not None:
+            return
+        self.is_stuck = True
+        _log.warning(
+            "A tool of a bundle did not end after its call was given up; its process is replaced",
+            bundle_id=self._code.bundle_id,
+            tool_id=running.tool_id,
+            grace_s=self._options.cancel_grace_s,
+        )
+        asyncio.get_running_loop().call_later(RETIRE_WITHIN_S, self._end_stuck)
+        self._end_if_retired()
+
+    def _end_if_retired(self) -> None:
+        if self.is_stuck and all(running.is_given_up for running in self._calls.values()):
+            self._end_stuck()
+
+    def _end_stuck(self) -> None:
+        self.end("stuck", "a tool did not end after its call was given up")
+
+    def _log_output(self, text: str, **context: str) -> None:
+        _log.info(
+            "Output of a bundle",
+            bundle_id=self._code.bundle_id,
+            digest=self._code.digest[:12],
+            text=self._redactor.redact(text),
+            **context,
+        )
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class BundleHost:
+    """Keeps one process for a bundle, started again when it is needed. Opened by `open_bundle_host`."""
+
+    def __init__(
+        self, code: BundleCode, options: HostOptions, python: Path, folder: Path, home: Path, uid: int | None
+    ) -> None:
+        section = code.section
+        self._code = code
+        self._options = options
+        self._places = python, folder, home
+        self._limits = ProcessLimits(
+            memory_bytes=min(section.memory_mib, options.memory_max_mib) * MIB,
+            open_files=section.open_files,
+            processes=section.processes,
+            uid=uid,
+        )
+        self.redactor = Redactor(code.secrets.values())
+        self.description = BundleDescription()
+        self._process: HostProcess | None = None
+        self._running: dict[asyncio.Task[None], HostProcess] = {}
+        self._starting = asyncio.Lock()
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._crashes: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    @property
+    def bundle_id(self) -> str:
+        return self._code.bundle_id
+
+    async def open(self) -> None:
+        """Start the process for the first time. Raises Invalid with the reason if it does not describe itself."""
+        try:
+            process = await self._take()
+        except HostUnavailable as error:
+            raise Invalid(error.detail) from None
+        self.description = process.described.result()
+
+    async def close(self) -> None:
+        for process in self._running.values():
+            process.end("closed", "the bundle is not used any more")
+        if self._running:
+            await asyncio.wait(set(self._running))
+
+    async def call(
+        self,
+        tool_id: str,
+        turn_id: str,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        handler: CallHandler,
+        *,
+        is_repeatable: bool,
+    ) -> tuple[Ended, bytes]:
+        """Make a call, once more if its process was lost and it `is_repeatable`. Raises HostUnavailable if it was not
+        made, and HostLost if it is unknown what it has done."""
+        key = turn_id, tool_id
+        while True:
+            if self._crashes.get(key, 0) >= MAX_CRASHES_PER_TURN:
+                raise HostUnavailable(
+                    f"Calls of {tool_id} have ended it {MAX_CRASHES_PER_TURN} times in this turn, so this turn can't "
+                    "call it any more. Continue without it."
+                )
+            process = await self._take()
+            try:
+                return await process.call(tool_id, turn_id, arguments, context, handler)
+            except HostLost:
+                self._crashes[key] = self._crashes.pop(key, 0) + 1
+                while len(self._crashes) > _MAX_COUNTED:
+                    self._crashes.popitem(last=False)
+                if not is_repeatable:
+                    raise
+                is_repeatable = False
+
+    async def _take(self) -> HostProcess:
+        """The process that serves calls now, started if there is none. Raises HostUnavailable."""
+        if self._process is not None and self._process.is_serving and self._process.described.done():
+            return self._process
+        async with self._starting:
+            if self._process is not None and self._process.is_serving:
+                return self._process
+            # Until the one before has left, it is not known how it ended, and its memory is not free.
+            left = {task for task, process in self._running.items() if not process.is_stuck}
+            if left:
+                await asyncio.wait(left)
+            await self._pause()
+            return await self._start()
+
+    async def _pause(self) -> None:
+        pause_s = self._not_before_s - asyncio.get_running_loop().time()
+        if pause_s > PATIENCE_S:
+            reason = "" if self._process is None else f" The reason: {self._process.end_reason}."
+            raise HostUnavailable(f"It has ended {self._failures} times and starts again in {pause_s:.0f} s.{reason}")
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
+
+    async def _start(self) -> HostProcess:
+        process = HostProcess(self._code, self._options, self._limits, self.redactor)
+        task = asyncio.create_task(process.run(*self._places), name=f"host of {self.bundle_id}")
+        self._running[task] = process
+        self._process = process
+        BUNDLE_HOSTS_RUNNING.inc()
+        began_s = asyncio.get_running_loop().time()
+        task.add_done_callback(lambda done: self._note_end(done, began_s))
+        await asyncio.wait({process.described})
+        described = process.described.result()
+        if self.description not in (BundleDescription(), described):
+            process.end("start", "it describes other tools than when it was started for the first time")
+            raise HostUnavailable(process.end_reason)
+        return process
+
+    def _note_end(self, task: asyncio.Task[None], began_s: float) -> None:
+        process = self._running.pop(task)
+        BUNDLE_HOSTS_RUNNING.dec()
+        kind = process.end_kind or "crashed"
+        BUNDLE_HOSTS_ENDED.labels(kind).inc()
+        if kind == "closed":
+            return
+        now_s = asyncio.get_running_loop().time()
+        if kind != "stuck":
+            self._failures = 1 if now_s - began_s > STEADY_S else self._failures + 1
+        pause_s = 0.0 if self._failures < 2 else min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._failures - 2))
+        self._not_before_s = now_s + pause_s
+        _log.warning(
+            "The process of a bundle has ended",
+            bundle_id=self.bundle_id,
+            digest=self._code.digest[:12],
+            reason=kind,
+            why=process.end_reason,
+            failures=self._failures,
+            pause_s=pause_s,
+        )
+
+
+@asynccontextmanager
+async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGenerator[BundleHost]:
+    """The host of a version of a bundle, which has described itself. Raises Invalid if its libraries can't be installed
+    or its code can't be loaded, with the reason."""
+    python = await options.environments.prepare(code.files.get(REQUIREMENTS, b""))
+    uid = choose_uid(options.uids)
+    # Opened and removed in threads: a bundle has up to 16 MiB of files.
+    root = await asyncio.to_thread(
+        TemporaryDirectory[str], prefix="everturn-bundle-", dir=options.folder, ignore_cleanup_errors=True
+    )
+    try:
+        folder, home = Path(root.name) / "code" / code.package, Path(root.name) / "home"
+        await asyncio.to_thread(_unpack, code.files, folder, home, uid)
+        host = BundleHost(code, options, python, folder, home, uid)
+        try:
+            await host.open()
+            yield host
+        finally:
+            await host.close()
+    finally:
+        await asyncio.to_thread(root.cleanup)
+
+
+def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise Invalid(f"{name!r} is not a path in the bundle.")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    # A regular package, so that a module of the same name elsewhere does not hide it.
+    (folder / "__init__.py").touch()
+    home.mkdir(mode=0o700)
+    if uid is not None:
+        os.chown(home, uid, uid)
+        folder.parents[1].chmod(0o711)
+
+
+def _find_files(variables: Mapping[str, str]) -> list[Path]:
+    """The files that variables name, such as one of certificates."""
+    return [Path(value).resolve() for value in variables.values() if value.startswith("/")]
+
+
+def _encode_bytes(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return from_json(to_json(arguments, bytes_mode="base64"))
+
+
+def _explain_status(status: int | None) -> str:
+    match status:
+        case None:
+            return "it stopped answering"
+        case int() if status > _SIGNALED:
+            return f"it was killed by signal {status - _SIGNALED}"
+        case _:
+            return f"it ended with status {status}"

@@ -1,0 +1,204 @@
+"""Processes with limits that leave nothing behind, and whose output is read whatever its amount."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from chat_proc.bundles.host.section import MIB
+from everturn.core.cancellation import end_tasks
+from everturn.core.subprocesses import END_WITHIN_S, kill_group, wait_for_start
+from everturn.core.transports import CheckedWriter
+
+MAX_LINE_BYTES: Final = 2_000
+"""A longer line is cut."""
+LINES_PER_S: Final = 20.0
+LINES_AT_ONCE: Final = 200
+"""Lines of output that are passed on: so many at once, and then so many per second. The others are only counted."""
+_SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
+    *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf"),
+    *("/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/passwd", "/etc/group"),
+    *("/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/fonts", "/etc/alternatives"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/dev/urandom", "/dev/random", "/dev/zero"),
+)
+"""What programs and libraries read of a system; nothing here is a secret of the platform."""
+_DEVICES: Final = ("/dev/null", "/dev/shm")  # noqa: S108 - semaphores of multiprocessing are there
+_READ_BYTES: Final = 64 * 1024
+_KEEPER: Final = str(Path(__file__).with_name("keeper.py"))
+_END_WITHIN_S: Final = 8.0
+"""The keeper has 5 s to kill everything that it finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """For each process, apart from `processes`, the threads and processes of all together. Without a `uid` they belong
+    to the worker's user."""
+
+    memory_bytes: int = 1024 * MIB
+    file_bytes: int = 512 * MIB
+    open_files: int = 256
+    processes: int = 64
+    uid: int | None = None
+
+
+class LineBudget:
+    """Decides which lines of output are passed on."""
+
+    def __init__(self, now_s: float) -> None:
+        self._left = float(LINES_AT_ONCE)
+        self._at_s = now_s
+        self.dropped = 0
+
+    def allows(self, now_s: float) -> bool:
+        self._left = min(float(LINES_AT_ONCE), self._left + (now_s - self._at_s) * LINES_PER_S)
+        self._at_s = now_s
+        if self._left < 1:
+            self.dropped += 1
+            return False
+        self._left -= 1
+        return True
+
+    def take_dropped(self) -> int:
+        dropped, self.dropped = self.dropped, 0
+        return dropped
+
+
+class KeptProcess:
+    """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
+    lines of its output, `descriptor` is a socket or pipe that it inherits. A
+    process of another user can reach the folders that are `shown`. If there are `readable` folders, it reads only those
+    and the system's, and writes only to those that are `writable`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        limits: ProcessLimits,
+        on_line: Callable[[str], None],
+        descriptor: int = -1,
+        shown: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
+    ) -> None:
+        self._plan = json.dumps(
+            {
+                "command": list(command),
+                "folder": str(folder),
+                "environment": dict(environment),
+                "descriptor": descriptor,
+                "memory_bytes": limits.memory_bytes,
+                "file_bytes": limits.file_bytes,
+                "open_files": limits.open_files,
+                "processes": limits.processes,
+                "uid": limits.uid,
+                "shown": [str(path) for path in shown],
+                "readable": [str(path) for path in (*_SYSTEM, *readable)] if readable else [],
+                "writable": [str(path) for path in (*_DEVICES, *writable)],
+            }
+        ).encode()
+        self._descriptor = descriptor
+        self._on_line = on_line
+        self._process: Process | None = None
+        self._readers: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()
+        self._waiting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "KeptProcess":
+        """Raises OSError if it can't be started."""
+        process = await wait_for_start(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-S",
+                _KEEPER,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={},
+                start_new_session=True,
+                pass_fds=() if self._descriptor < 0 else (self._descriptor,),
+            ),
+            kill_group,
+        )
+        self._process = process
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("The process was started without pipes.")
+        # Not as an argument, which everyone can read: it may have secrets of pip's settings.
+        CheckedWriter(process.stdin).write(self._plan + b"\n")
+        self._readers = [asyncio.create_task(self._read_lines(process.stdout))]
+        self._waiting = asyncio.create_task(self._wait(process))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process, waiting = self._process, self._waiting
+        if process is None or waiting is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            # The keeper kills everything when its input ends.
+            await asyncio.wait({waiting}, timeout=_END_WITHIN_S)
+            # What it printed last is in the pipe, unless another process holds that.
+            await asyncio.wait(self._readers, timeout=END_WITHIN_S)
+        finally:
+            await kill_group(process, has_just_ended=True)
+            await end_tasks(waiting, *self._readers)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, 128 and the number of the signal that killed it, or None if it runs."""
+        return None if self._process is None else self._process.returncode
+
+    async def wait(self, limit_s: float) -> bool:
+        """Wait for the end of the process, at most `limit_s`; whether it has ended."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _wait(self, process: Process) -> None:
+        await process.wait()
+        self._ended.set()
+
+    async def _read_lines(self, stream: asyncio.StreamReader) -> None:
+        loop = asyncio.get_running_loop()
+        budget, rest = LineBudget(loop.time()), b""
+        while data := await stream.read(_READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if budget.allows(loop.time()):
+                    if dropped := budget.take_dropped():
+                        self._on_line(f"({dropped} lines were left out.)")
+                    self._on_line(_decode(line))
+            rest = rest[:MAX_LINE_BYTES]
+        if rest and budget.allows(loop.time()):
+            self._on_line(_decode(rest))
+        if dropped := budget.take_dropped():
+            self._on_line(f"({dropped} lines were left out.)")
+
+
+def _decode(line: bytes) -> str:
+    return line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+
+
+def choose_uid(uids: range) -> int | None:
+    """A user for a process of this worker, if it can change users: the worker's own files are out of its reach."""
+    if os.geteuid() != 0 or not uids:
+        return None
+    return uids[(os.getpid() * 7 + next(_numbers)) % len(uids)]
+
+
+_numbers = iter(range(sys.maxsize))

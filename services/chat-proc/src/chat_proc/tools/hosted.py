@@ -1,0 +1,398 @@
+"""The tools that a bundle's host offers, as tools of the worker's catalog."""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, cast
+
+import structlog
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import from_json
+
+from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.host.host import (
+    BundleCode,
+    BundleHost,
+    HostLost,
+    HostOptions,
+    HostUnavailable,
+    open_bundle_host,
+)
+from chat_proc.bundles.manifest import BadBundle
+from chat_proc.bundles.policy import BuiltinToolsSection
+from chat_proc.catalog.described import APPROVAL_NOTICE, MAX_TIMEOUT_S
+from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
+from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
+from chat_proc.tools.rendered import RenderingTool
+from chat_proc.tools.stored_files import ProducedFile, check_room, read_destination, save_file
+from chat_proc.workspace.local import MAX_DELTA_BYTES, fold_workspace
+from everturn.core.errors import Conflict, Invalid
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.files.objects import Objects
+from everturn.timeline.sources import SourceDraft
+from everturn.turns.model import Effect
+from everturn_sdk.descriptors import DESCRIPTOR
+from everturn_sdk.protocol import (
+    SOURCES,
+    BundleDescription,
+    CallContext,
+    Ended,
+    Event,
+    PutArtifact,
+    ToolDescription,
+)
+from everturn_sdk.tools import is_method_name
+
+_log = structlog.get_logger(__name__)
+
+MAX_TOOLS: Final = 100
+MAX_SUMMARY_CHARS: Final = 300
+MAX_GUIDE_CHARS: Final = 8_000
+MAX_SCHEMA_BYTES: Final = 16 * 1024
+MAX_PARAMETERS: Final = 64
+MAX_SCHEMA_DEPTH: Final = 16
+MAX_SCHEMA_PARTS: Final = 5_000
+MAX_SOURCES: Final = 100
+"""Sources of one claim."""
+_TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}\.[A-Za-z][A-Za-z0-9_]{0,59}")
+_MAX_ID_CHARS: Final = 63
+"""Providers allow names of 64 characters, in which the dot takes two."""
+_PARAMETER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_TYPES: Final[Mapping[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+
+
+@asynccontextmanager
+async def open_bundle_tools(
+    bundle: Bundle,
+    secrets: Mapping[str, str],
+    options: HostOptions,
+    objects: Objects,
+    taken: Collection[str],
+) -> AsyncGenerator[tuple[Tool, ...]]:
+    """The tools of a version of a bundle, whose process runs until the end of the context; none if it has no code.
+    `taken` are the ids of other tools. Raises Invalid with the reason if they can't be offered."""
+    manifest = bundle.manifest
+    if not manifest.tools and DESCRIPTOR not in bundle.files:
+        yield ()
+        return
+    code = BundleCode(
+        bundle.id,
+        bundle.digest,
+        bundle.files,
+        described=[entry.model_dump(mode="json", exclude_unset=True) for entry in manifest.tools],
+        section=manifest.host,
+        settings=manifest.settings,
+        secrets=secrets,
+    )
+    async with open_bundle_host(code, options) as host:
+        # Checking the schemas of a hundred tools takes longer than an event loop may be held.
+        yield await asyncio.to_thread(build_hosted_tools, host, objects, taken)
+
+
+def check_builtin_tools(section: BuiltinToolsSection, others: Collection[str]) -> None:
+    """Raise BadBundle for a tool that does not exist, which may be a typing mistake, or that can't be switched off.
+    `others` are the ids of the operator's tools."""
+    known = BUILTIN_TOOLS.union(others)
+    if unknown := [tool_id for tool_id in (*section.off, *section.ask) if tool_id not in known]:
+        raise BadBundle(f"builtin_tools: There is no tool {unknown[0]!a}. The tools are: {', '.join(sorted(known))}.")
+    if needed := [tool_id for tool_id in section.off if tool_id in NEEDED_TOOLS]:
+        raise BadBundle(f"builtin_tools: {needed[0]} can't be switched off, because every agent needs it.")
+
+
+def build_hosted_tools(host: BundleHost, objects: Objects, taken: Collection[str]) -> tuple[Tool, ...]:
+    """The tools of a bundle. `taken` are the ids of other tools. Raises Invalid with the reason if one can't be
+    offered."""
+    specs = read_specs(host.description, taken)
+    return tuple(RenderingTool(HostedTool(spec, host, objects), objects) for spec in specs)
+
+
+def read_specs(description: BundleDescription, taken: Collection[str]) -> tuple[ToolSpec, ...]:
+    """What a host said about its tools, checked: its code may have said anything. Raises Invalid."""
+    if len(description.tools) > MAX_TOOLS:
+        raise Invalid(f"The bundle has {len(description.tools)} tools; at most {MAX_TOOLS} are allowed.")
+    known = set(taken)
+    specs: list[ToolSpec] = []
+    for tool in description.tools:
+        if tool.tool_id in known:
+            raise Invalid(f"Two tools have the id {tool.tool_id!a}. Choose another alias.")
+        known.add(tool.tool_id)
+        specs.append(_read_spec(tool))
+    return tuple(specs)
+
+
+def _read_spec(tool: ToolDescription) -> ToolSpec:
+    name = tool.tool_id
+    if not _TOOL_ID.fullmatch(name) or len(name) > _MAX_ID_CHARS:
+        raise Invalid(
+            f"{name[:100]!a} is not the id of a tool: alias.function, with at most {_MAX_ID_CHARS} characters."
+        )
+    if len(tool.summary) > MAX_SUMMARY_CHARS:
+        raise Invalid(
+            f"{name}: the first paragraph of its docstring has {len(tool.summary)} characters; at most "
+            f"{MAX_SUMMARY_CHARS} are allowed."
+        )
+    if len(tool.guide) > MAX_GUIDE_CHARS:
+        raise Invalid(f"{name}: its docstring has {len(tool.guide)} characters; at most {MAX_GUIDE_CHARS} are allowed.")
+    if not 0 < tool.timeout_s <= MAX_TIMEOUT_S:
+        raise Invalid(f"{name}: timeout_s is {tool.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}.")
+    check_schema(name, tool.parameters)
+    return ToolSpec(
+        tool_id=name,
+        summary=tool.summary,
+        guide=f"{tool.guide}\n\n{APPROVAL_NOTICE}" if tool.requires_approval else tool.guide,
+        params=build_params(name, tool.parameters),
+        effect=Effect(tool.effect),
+        strategy=tool.strategy,
+        timeout_s=tool.timeout_s,
+        in_loop=tool.in_loop,
+        in_programs=tool.in_programs and not tool.requires_approval,
+        requires_approval=tool.requires_approval,
+        returns=tool.returns[:MAX_SUMMARY_CHARS],
+        untrusted=tool.untrusted,
+        addresses=tool.addresses,
+        asks_after_untrusted=tool.asks_after_untrusted,
+    )
+
+
+def check_schema(name: str, schema: Mapping[str, Any]) -> None:
+    """Raise Invalid unless a model can be given these parameters."""
+    size = len(json.dumps(schema))
+    if size > MAX_SCHEMA_BYTES:
+        raise Invalid(f"{name}: the schema of its parameters has {size} bytes; at most {MAX_SCHEMA_BYTES} are allowed.")
+    properties = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(properties, dict):
+        raise Invalid(f"{name}: the schema of its parameters must be an object with properties.")
+    names = cast("dict[str, Any]", properties)
+    if len(names) > MAX_PARAMETERS:
+        raise Invalid(f"{name}: it has {len(names)} parameters; at most {MAX_PARAMETERS} are allowed.")
+    if wrong := [each for each in names if not _PARAMETER.fullmatch(each) or is_method_name(each)]:
+        raise Invalid(f"{name}: {wrong[0][:80]!a} can't be the name of a parameter.")
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except SchemaError as error:
+        raise Invalid(f"{name}: the schema of its parameters is invalid: {error.message[:200]}") from error
+    _check_references(name, schema)
+
+
+def _check_references(name: str, schema: Mapping[str, Any]) -> None:
+    """No reference to elsewhere, and none to itself: models are given the schema with its types in place of the
+    references, and that must not become too long either."""
+    definitions = cast("Mapping[str, object]", schema.get("$defs", {}))
+    waiting: list[tuple[object, int, frozenset[str]]] = [({**schema, "$defs": {}}, 0, frozenset())]
+    parts = 0
+    while waiting:
+        value, depth, inside = waiting.pop()
+        parts += 1
+        if parts > MAX_SCHEMA_PARTS:
+            raise Invalid(f"{name}: the schema of its parameters has more than {MAX_SCHEMA_PARTS} parts.")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise Invalid(f"{name}: the schema of its parameters is nested more than {MAX_SCHEMA_DEPTH} levels deep.")
+        if isinstance(value, list):
+            waiting += [(item, depth + 1, inside) for item in cast("list[object]", value)]
+        if not isinstance(value, dict):
+            continue
+        fields = cast("dict[str, object]", value)
+        waiting += [(item, depth + 1, inside) for item in fields.values()]
+        if isinstance(reference := fields.get("$ref"), str):
+            target = reference.removeprefix("#/$defs/")
+            if target == reference or target not in definitions:
+                raise Invalid(
+                    f"{name}: the schema of its parameters refers to {reference[:100]!a}, which is not in it."
+                )
+            if target in inside:
+                raise Invalid(f"{name}: the type {target[:100]!a} of its parameters contains itself.")
+            waiting.append((definitions[target], depth + 1, inside | {target}))
+
+
+def build_params(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
+    """A model with the names and the outer types of the parameters. What is inside is checked by the host, because
+    checking an author's schema, such as its patterns, can take any time."""
+    properties = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties", {}))
+    required = set(cast("list[str]", schema.get("required", [])))
+    fields: dict[str, Any] = {
+        field: (_read_type(described), ... if field in required else described.get("default"))
+        for field, described in properties.items()
+    }
+    shown = dict(schema)
+
+    class HostedParams(BaseModel):
+        model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+        @classmethod
+        def model_json_schema(cls, *_arguments: Any, **_options: Any) -> dict[str, Any]:
+            return json.loads(json.dumps(shown))
+
+    try:
+        return create_model(f"{name.replace('.', '_')}_params", __base__=HostedParams, **fields)
+    except (NameError, TypeError, ValueError) as error:
+        raise Invalid(f"{name}: can't use the names of its parameters: {error}") from error
+
+
+def _read_type(described: Mapping[str, Any]) -> Any:
+    if "enum" in described and all(isinstance(each, str) for each in described["enum"]):
+        return Literal[tuple(described["enum"])]
+    kind = described.get("type")
+    return _TYPES.get(kind, Any) if isinstance(kind, str) and described.get("format") is None else Any
+
+
+class HostedTool:
+    """A tool whose function runs in the process of its bundle."""
+
+    def __init__(self, spec: ToolSpec, host: BundleHost, objects: Objects) -> None:
+        self._spec = spec
+        self._host = host
+        self._objects = objects
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        """Raises HostLost, and ToolRaised, if it is unknown what the call has done."""
+        tool_id, effect = self._spec.tool_id, self._spec.effect
+        running = _RunningCall(self._host, call, tool_id, self._objects)
+        try:
+            ended, content = await self._host.call(
+                tool_id,
+                call.context.turn_id,
+                call.params.model_dump(exclude_unset=True),
+                _describe(call),
+                running,
+                is_repeatable=effect is not Effect.IRREVERSIBLE,
+            )
+        except (HostUnavailable, Invalid) as error:
+            return ToolOutcome("error", f"{tool_id} was not called: {self._host.redactor.redact(str(error))}")
+        except HostLost as error:
+            if effect is Effect.IRREVERSIBLE:
+                raise
+            return ToolOutcome("error", f"{tool_id} failed twice: {self._host.redactor.redact(str(error))}")
+        finally:
+            running.close()
+        outcome = await self._read(ended, content)
+        return ToolOutcome(
+            outcome.status,
+            outcome.text,
+            artifacts=tuple(running.artifacts.values()),
+            value=outcome.value,
+            untrusted=self._spec.untrusted,
+        )
+
+    async def _read(self, ended: Ended, content: bytes) -> ToolOutcome:
+        redactor, tool_id = self._host.redactor, self._spec.tool_id
+        match ended.status:
+            case "raised":
+                raise ToolRaised(redactor.redact(ended.error))
+            case "notice":
+                return ToolOutcome("error", redactor.redact(ended.error))
+            case "invalid":
+                return ToolOutcome("error", f"The parameters of {tool_id} are invalid: {redactor.redact(ended.error)}.")
+            case "ok":
+                # A long result is read and searched for secrets in a thread.
+                value = await asyncio.to_thread(self._read_value, content) if content else ended.value
+                value = value if content else redactor.redact_value(value)
+        if ended.rendered is not None:
+            rendered = Rendered(ended.rendered.filename, str(value), ended.rendered.mime)
+            return ToolOutcome("ok", rendered.text, value=rendered)
+        if isinstance(value, str):
+            return ToolOutcome("ok", value, value=value)
+        text = json.dumps(value, ensure_ascii=False)
+        return ToolOutcome("ok", text, value=value)
+
+    def _read_value(self, content: bytes) -> object:
+        try:
+            return self._host.redactor.redact_value(from_json(content))
+        except ValueError as error:
+            raise ToolRaised("its result is not JSON") from error
+
+
+class ToolRaised(Exception):
+    """The function of a tool raised an exception, which the text describes."""
+
+
+class _RunningCall:
+    """What a running call asks of the worker."""
+
+    def __init__(self, host: BundleHost, call: ToolCall, tool_id: str, objects: Objects) -> None:
+        self._redactor = host.redactor
+        self._call = call
+        self._events = ToolEvents(call, tool_id)
+        self._objects = objects
+        self.artifacts: dict[str, Artifact] = {}
+        """The files that the call has stored, by path."""
+
+    def show(self, event: Event) -> None:
+        text = self._redactor.redact(event.text)
+        try:
+            match event.event:
+                case "progress":
+                    self._events.progress(text)
+                case "message":
+                    self._events.message(text)
+                case "data":
+                    self._events.data(cast("dict[str, Any]", self._redactor.redact_value(event.data or {})))
+        except (Conflict, Invalid) as error:
+            # The SDK keeps the limits, so this is code that goes round it.
+            _log.warning("Left out an event of a bundle's tool", call_id=self._call.call_id, error=str(error))
+
+    async def claim(self, content: bytes) -> list[int]:
+        try:
+            rows = await asyncio.to_thread(SOURCES.validate_json, content)
+        except ValidationError as error:
+            raise Invalid(f"The sources can't be read: {error.errors()[0]['msg']}.") from error
+        if len(rows) > MAX_SOURCES:
+            raise Invalid(f"{len(rows)} sources; a claim can have at most {MAX_SOURCES}.")
+        drafts = [
+            SourceDraft(url=row.url, title=row.title, text=row.text, published_time_iso=row.published_time_iso)
+            for row in rows
+        ]
+        return [source.sid for source in self._call.context.pool.claim(drafts)]
+
+    async def put_artifact(self, request: PutArtifact, content: bytes) -> str:
+        context = self._call.context
+        destination = read_destination(request.path, context, default=ArtifactKind.OUTPUT)
+        workspace = fold_workspace(context.blocks, context.turn_id)
+        stored = sum(each.size for path, each in self.artifacts.items() if path != destination.folder_path)
+        check_room(workspace, destination, stored + len(content), max_bytes=MAX_DELTA_BYTES)
+        digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
+        produced = ProducedFile(
+            destination,
+            content,
+            request.visibility,
+            "agent",
+            description=self._redactor.redact(request.description)[:MAX_SUMMARY_CHARS],
+            sha256=digest,
+        )
+        artifact = await save_file(self._objects, self._call, produced)
+        self.artifacts[destination.folder_path] = artifact
+        return artifact.ref
+
+    def close(self) -> None:
+        self._events.close()
+
+
+def _describe(call: ToolCall) -> CallContext:
+    context = call.context
+    return CallContext(
+        call_id=call.call_id,
+        tenant=context.principal.tenant,
+        project=context.principal.project,
+        user_id=context.principal.user_id,
+        roles=tuple(sorted(role.value for role in context.principal.roles)),
+        conversation_id=context.conversation_id,
+        turn_id=context.turn_id,
+        round=context.round,
+        now=context.now,
+    )

@@ -1,0 +1,494 @@
+"""Code of a bundle that crashes, hangs, floods, leaks or attacks: each call ends, the worker keeps its pace, and the
+next call is served."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.event_loop import watch_loop
+from helpers.waiting import wait_until
+from structlog.testing import capture_logs
+
+from chat_proc.bundles.host.host import HostLost
+from chat_proc.bundles.host.section import HostSection
+from chat_proc.tools.hosted import ToolRaised
+from everturn.core.errors import Invalid
+
+pytestmark = pytest.mark.sandbox
+
+TOOLS = '''
+import mmap, signal, subprocess
+
+HOME = os.environ["HOME"]
+
+def count(name: str) -> int:
+    """How often it was called, across processes."""
+    with open(f"{HOME}/{name}", "a+") as file:
+        file.write("x")
+        file.seek(0)
+        return len(file.read())
+
+@tool(effect="pure")
+async def pid() -> int:
+    """The process."""
+    return os.getpid()
+
+@tool(effect="pure")
+async def crash_once() -> int:
+    """Crashes at the first call."""
+    if (number := count("once")) == 1:
+        os._exit(7)
+    return number
+
+@tool(effect="idempotent")
+def crash() -> None:
+    """Crashes."""
+    count("crash")
+    os._exit(7)
+
+@tool()
+def crash_irreversibly() -> None:
+    """Crashes."""
+    count("irreversible")
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@tool(effect="pure")
+def counted(name: str) -> int:
+    """How often a tool was called."""
+    return count(name) - 1
+
+@tool(effect="pure")
+async def wait_then(seconds: float) -> int:
+    """Waits."""
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+@tool(effect="pure")
+async def block() -> None:
+    """Blocks the event loop."""
+    time.sleep(60)
+
+@tool(effect="pure")
+def spin() -> None:
+    """Never returns."""
+    while True:
+        pass
+
+@tool(effect="pure")
+async def refuse_to_end() -> None:
+    """Ignores its cancellation."""
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+@tool(effect="pure")
+def eat(gib: int, shared: bool = False) -> str:
+    """Takes memory."""
+    if shared:
+        held = mmap.mmap(-1, gib << 30)
+    else:
+        held = bytearray(gib << 30)
+    for offset in range(0, len(held), 4096):
+        held[offset] = 1
+    return "ate"
+
+@tool(effect="pure")
+def fork_bomb() -> int:
+    """Forks until it can't."""
+    forks = 0
+    while True:
+        try:
+            if os.fork() == 0:
+                os.setsid()
+                time.sleep(600)
+                os._exit(0)
+            forks += 1
+        except OSError:
+            return forks
+
+@tool(effect="pure")
+def leave_behind() -> list[int]:
+    """Starts processes that hide."""
+    script = "import os, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\nif os.fork(): os._exit(0)\\ntime.sleep(600)"
+    subprocess.run([sys.executable, "-c", script])
+    return [os.getpid(), os.getuid()]
+
+@tool(effect="pure")
+def shout(lines: int, per_s: int = 0) -> str:
+    """Prints."""
+    for number in range(lines):
+        print(f"line {number} " + "x" * 80)
+        if per_s and number % (per_s // 100) == 0:
+            time.sleep(0.01)
+    return "shouted"
+
+@tool(effect="pure")
+def shout_without_end(mib: int) -> str:
+    """Prints one long line."""
+    for _ in range(mib):
+        os.write(1, b"x" * (1 << 20))
+    return "shouted"
+
+@tool(effect="pure")
+def pour(mib: int) -> str:
+    """Returns a lot."""
+    return "x" * (mib << 20)
+
+@tool(effect="pure")
+async def send(data: bytes) -> None:
+    """Writes to the worker's socket."""
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, data)
+        except OSError:
+            continue
+    await asyncio.sleep(60)
+
+def pour_into(descriptor, data):
+    while True:
+        os.write(descriptor, data)
+
+@tool(effect="pure")
+async def flood() -> None:
+    """Sends messages for ever."""
+    from everturn_sdk.protocol import Event, encode_message
+    frame = encode_message(Event(number=1, event="progress", text="again")) * 100
+    for descriptor in range(3, 64):
+        try:
+            os.set_blocking(descriptor, True)
+            threading.Thread(target=pour_into, args=(descriptor, frame), daemon=True).start()
+        except OSError:
+            continue
+    await asyncio.sleep(60)
+
+@tool(effect="pure")
+def leak(where: str, context: ToolContext) -> str:
+    """Shows a secret."""
+    secret = get_secret("b:api_key")
+    match where:
+        case "print":
+            print("key", secret)
+        case "log":
+            context.log("key " + secret)
+        case "progress":
+            context.progress("key " + secret)
+        case "notice":
+            raise ToolError("key " + secret)
+        case "exception":
+            raise ValueError("key " + secret)
+    return "key " + secret
+'''
+
+
+@pytest.fixture
+async def desk(open_host):
+    return await open_host(TOOLS, secrets={"api_key": "sesame-sesame"})
+
+
+async def is_alive(pid: int) -> bool:
+    return await asyncio.to_thread(os.path.exists, f"/proc/{pid}")
+
+
+async def test_a_pure_call_is_made_again_by_another_process(desk):
+    outcome = await desk.call("crash_once")
+
+    assert (outcome.status, outcome.value) == ("ok", 2)
+
+
+async def test_a_repeatable_call_that_crashes_again_is_an_error(desk):
+    outcome = await desk.call("crash")
+
+    assert outcome.status == "error"
+    assert "desk.crash failed twice" in outcome.text
+    assert "it ended with status 7" in outcome.text
+    assert (await desk.call("counted", name="crash")).value == 2
+
+
+async def test_an_irreversible_call_is_not_made_again(desk):
+    with pytest.raises(HostLost, match="killed by signal 11"):
+        await desk.call("crash_irreversibly")
+
+    assert (await desk.call("counted", name="irreversible")).value == 1
+
+
+async def test_calls_beside_a_crash_are_made_again(desk):
+    beside = [asyncio.create_task(desk.call("wait_then", turn_id=f"turn_{n}", seconds=0.5)) for n in range(5)]
+    await asyncio.sleep(0.2)
+    await desk.call("crash_once")
+
+    outcomes = await asyncio.gather(*beside)
+
+    assert {outcome.status for outcome in outcomes} == {"ok"}
+
+
+async def test_three_crashes_stop_a_tool_for_its_turn_only(desk):
+    await desk.call("crash")
+    await desk.call("crash")
+    stopped = await desk.call("crash")
+
+    assert stopped.status == "error"
+    assert stopped.text.startswith("desk.crash was not called: ")
+    assert "ended it 3 times in this turn" in stopped.text
+    assert (await desk.call("counted", name="crash")).value == 3
+    assert (await desk.call("pid")).status == "ok"
+    assert "failed" in (await desk.call("crash", turn_id="turn_2")).text
+
+
+async def test_a_process_that_keeps_crashing_is_started_after_growing_pauses(desk):
+    with capture_logs() as logs:
+        for number in range(3):
+            await desk.call("crash", turn_id=f"turn_{number}")
+        refused = await desk.call("pid")
+
+    pauses = [line["pause_s"] for line in logs if line["event"] == "The process of a bundle has ended"]
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
+    assert refused.status == "error"
+    assert "starts again in" in refused.text
+
+
+async def test_a_blocked_event_loop_is_replaced(open_host):
+    desk = await open_host(TOOLS, blocked_after_s=1.0)
+    before = (await desk.call("pid")).value
+    began_s = time.monotonic()
+
+    outcome = await desk.call("block")
+
+    assert "its event loop stood still for 1 s" in outcome.text
+    assert time.monotonic() - began_s < 10
+    assert (await desk.call("pid")).value != before
+    assert not await is_alive(before)
+
+
+@pytest.mark.parametrize("name", ["spin", "refuse_to_end"])
+async def test_a_tool_that_never_ends_is_replaced_without_harm_to_others(open_host, name):
+    desk = await open_host(TOOLS, cancel_grace_s=0.5)
+    before = (await desk.call("pid")).value
+    beside = asyncio.create_task(desk.call("wait_then", seconds=3))
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await desk.call(name)
+    await asyncio.sleep(1)
+
+    assert (await desk.call("pid")).value != before
+    assert (await beside).value == before
+    await wait_until(lambda: not os.path.exists(f"/proc/{before}"))
+
+
+async def test_a_call_that_ends_when_cancelled_keeps_the_process(desk):
+    before = (await desk.call("pid")).value
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await desk.call("wait_then", seconds=60)
+
+    assert (await desk.call("pid")).value == before
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_memory_over_the_limit_is_refused(desk, shared):
+    with pytest.raises(ToolRaised, match=r"MemoryError|Cannot allocate memory"):
+        await desk.call("eat", gib=5, shared=shared)
+
+    assert (await desk.call("pid")).status == "ok"
+
+
+async def test_the_memory_of_a_bundle_is_its_own_choice_within_the_maximum(open_host):
+    small = await open_host(TOOLS, section=HostSection(memory_mib=4096), memory_max_mib=512)
+    large = await open_host(TOOLS, section=HostSection(memory_mib=2048))
+
+    with pytest.raises(ToolRaised, match="MemoryError"):
+        await small.call("eat", gib=1)
+    assert (await large.call("eat", gib=1)).text == "ate"
+
+
+async def test_a_fork_bomb_ends_at_its_limit_and_is_removed(open_host):
+    desk = await open_host(TOOLS, section=HostSection(processes=100))
+    if os.geteuid() != 0:
+        pytest.skip("the number of processes counts those of this user")
+    _, uid = (await desk.call("leave_behind")).value
+
+    forks = (await desk.call("fork_bomb")).value
+
+    assert 20 < forks < 100
+    await desk.host.close()
+    await wait_until(lambda: count_processes(uid) == 0)
+
+
+async def test_hidden_processes_end_with_the_host(desk):
+    pid, _ = (await desk.call("leave_behind")).value
+    await wait_until(lambda: len(find_children_of_keeper(pid)) == 2)
+    hidden = find_children_of_keeper(pid)
+
+    await desk.host.close()
+
+    await wait_until(lambda: not any(os.path.exists(f"/proc/{each}") for each in hidden))
+
+
+async def test_a_killed_worker_leaves_nothing_behind(environments_folder, tmp_path):
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WORKER, str(environments_folder), str(tmp_path), stdout=subprocess.PIPE
+    )
+    pid = int(await worker.stdout.readline())
+    await wait_until(lambda: len(find_children_of_keeper(pid)) == 2)
+    hidden = find_children_of_keeper(pid)
+
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+
+    await wait_until(lambda: not any(os.path.exists(f"/proc/{each}") for each in hidden))
+
+
+async def test_ten_thousand_lines_a_second_cost_the_worker_little(desk):
+    with capture_logs() as logs:
+        async with watch_loop() as watch:
+            outcome = await desk.call("shout", lines=20_000, per_s=10_000)
+            await asyncio.sleep(0.2)
+
+    assert outcome.text == "shouted"
+    lines = [line["text"] for line in logs if line["event"] == "Output of a bundle"]
+    assert lines[0].startswith("line 0 ")
+    assert 200 <= len(lines) <= 400
+    assert any("lines were left out" in line for line in lines)
+    assert watch.longest_s < 0.05
+
+
+async def test_a_hundred_megabytes_of_output_are_cut(desk):
+    with capture_logs() as logs:
+        assert (await desk.call("shout_without_end", mib=100)).text == "shouted"
+
+    assert sum(len(line.get("text", "")) for line in logs) < 10_000
+
+
+async def test_a_result_of_a_hundred_megabytes_is_an_error(desk):
+    with pytest.raises(ToolRaised, match="at most 16777216 are allowed"):
+        await desk.call("pour", mib=100)
+
+    assert len((await desk.call("pour", mib=15)).text) == 15 << 20
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
+        (b"\xff\xff\xff\xff", "a frame of 2147483647 bytes"),
+        (b"\x00\x00\x00\x02{}", "kind"),
+        (b"\x00\x00\x00\x04oops", "Invalid JSON"),
+        (b'\x00\x00\x00\x1d{"kind":"ended","number":"x"}', "ended.number"),
+        (b'\x00\x00\x00\x26{"kind":"described","content_bytes":9}', "a content of 0 bytes instead of 9"),
+    ],
+)
+async def test_what_is_no_frame_ends_the_process(desk, data, why):
+    before = (await desk.call("pid")).value
+
+    outcome = await desk.call("send", data=data)
+
+    assert outcome.status == "error"
+    assert why in outcome.text
+    assert (await desk.call("pid")).value != before
+
+
+async def test_a_flood_of_messages_leaves_the_worker_its_time(desk):
+    async with watch_loop() as watch:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await desk.call("flood")
+
+    assert watch.longest_s < 0.05
+    assert len(desk.live.tool_events) <= 100
+
+
+@pytest.mark.parametrize("where", ["print", "log"])
+async def test_printed_secrets_are_hidden(desk, where):
+    with capture_logs() as logs:
+        assert (await desk.call("leak", where=where)).text == "key [redacted]"
+        await asyncio.sleep(0.2)
+
+    assert "key [redacted]" in [line.get("text") for line in logs]
+    assert "sesame" not in str(logs)
+
+
+async def test_secrets_in_events_and_errors_are_hidden(desk):
+    await desk.call("leak", where="progress")
+
+    assert desk.live.tool_events == [("progress", "key [redacted]")]
+    assert (await desk.call("leak", where="notice")).text == "key [redacted]"
+    with pytest.raises(ToolRaised, match=r"key \[redacted\]"):
+        await desk.call("leak", where="exception")
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero (desk.py, line 4)"),
+        ("raise SystemExit('bye')", "SystemExit: bye (desk.py, line 4)"),
+        ("os._exit(4)", "it ended with status 4"),
+        (
+            "import nothing_of_this_name",
+            "ModuleNotFoundError: No module named 'nothing_of_this_name' (desk.py, line 4)",
+        ),
+        ("def f(:", "SyntaxError: invalid syntax"),
+        ("print(get_secret('b:none'))", "This agent has no secret 'b:none'"),
+        ("raise ValueError(get_secret('b:api_key'))", "ValueError: [redacted]"),
+        ("while True: pass", "it was not ready within 2 s"),
+        ("b'x' * (8 << 30)", "MemoryError"),
+    ],
+)
+async def test_a_bundle_that_can_not_be_loaded_says_why(open_host, source, why):
+    with pytest.raises(Invalid) as refused:
+        await open_host(source, start_timeout_s=2.0, secrets={"api_key": "sesame-sesame"})
+
+    assert why in refused.value.detail
+
+
+def count_processes(uid: int) -> int:
+    return sum(f"\nUid:\t{uid}\t" in text for text in read_all("status"))
+
+
+def find_children_of_keeper(pid: int) -> list[int]:
+    """The host and the processes that hide from it: all have its keeper as their parent."""
+    parents = {int(text.split()[0]): int(text.rpartition(")")[2].split()[1]) for text in read_all("stat")}
+    return [each for each, parent in parents.items() if parent == parents[pid]]
+
+
+def read_all(name: str) -> list[str]:
+    texts: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            texts.append((folder / name).read_text())
+        except OSError:
+            continue
+    return texts
+
+
+IMPORTS = "import asyncio, os, sys, threading, time\nfrom everturn_sdk import *\n"
+WORKER = f"""
+import asyncio, sys
+from pathlib import Path
+from chat_proc.bundles.host.environments import Environments
+from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
+from everturn_sdk.protocol import CallContext
+
+FILES = {{
+    "tools_descriptor.py": b'TOOLS_SPECS = [{{"ref": "desk.py", "alias": "desk"}}]',
+    "desk.py": {(IMPORTS + TOOLS).encode()!r},
+}}
+
+async def main():
+    options = HostOptions(Environments(Path(sys.argv[1])), uids=range(23_000, 24_000), folder=Path(sys.argv[2]))
+    async with open_bundle_host(BundleCode("desk", "1" * 64, FILES), options) as host:
+        context = CallContext(call_id="c", tenant="t", project="p", user_id="u", roles=(), conversation_id="c",
+                              turn_id="t", round=1, now="")
+        ended, _ = await host.call("desk.leave_behind", "t", {{}}, context, None, is_repeatable=False)
+        print(ended.value[0], flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
