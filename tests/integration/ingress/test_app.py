@@ -56,6 +56,7 @@ STRANGERS = {
 }
 """Strangers that need something of the running server are made by `strangers`."""
 LISTS_OWN = {
+    ("GET", "/bundles/{tenant}/{project}"),
     ("GET", "/conversations/{tenant}/{project}"),
     ("POST", "/conversations/{tenant}/{project}"),
     ("POST", "/conversations/{tenant}/{project}/search"),
@@ -77,6 +78,7 @@ NEEDS_A_WORKER = {
 `conversations/test_turns.py` reads."""
 
 BODIES: dict[tuple[str, str], Any] = {
+    ("GET", "/bundles/{tenant}/{project}"): None,
     ("GET", "/conversations/{tenant}/{project}"): None,
     ("POST", "/conversations/{tenant}/{project}"): {"title": "t"},
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}"): None,

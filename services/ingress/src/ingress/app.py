@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
 
 from everturn import __version__
+from everturn.bundles.registry import BundleListing
 from everturn.conversations.model import Conversations
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, problem
@@ -36,7 +37,7 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import feedback, guests, health, lifecycle, memory, search, web
+from ingress import bundles, feedback, guests, health, lifecycle, memory, search, web
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.limits import build_request_limits
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
@@ -49,6 +50,7 @@ from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.auth.revocation import Recheck
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
+from ingress.bundles import Bundles
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
 from ingress.chat.service import ChatService
@@ -116,6 +118,7 @@ class Parts:
     stream_memory: StreamMemory
     queue: Queue
     web: Bundle | None
+    load_bundles: Callable[[], Awaitable[tuple[BundleListing, ...]]]
     bundle_ids: frozenset[str]
     tracing: Tracing = NO_TRACING
 
@@ -152,6 +155,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         chat.submit_router,
         chat.signal_router,
         attachments.router,
+        bundles.router,
         memory.router,
         search.router,
         sse.router,
@@ -179,6 +183,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.bounds = parts.bounds
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.workers = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
+    app.state.bundles = Bundles(parts.load_bundles, monotonic=parts.clock.monotonic)
     app.state.chat = _build_chat(parts, app.state.workers)
     app.state.request_limits = build_request_limits(
         parts.settings,

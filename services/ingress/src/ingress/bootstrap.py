@@ -10,6 +10,7 @@ from pathlib import Path
 from everturn.accounts.credentials import CredentialAdmin, Credentials
 from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials, PostgresUsageReport
 from everturn.accounts.usage import UsageTotal
+from everturn.bundles.postgres import PostgresBundles
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.core.ids import ConversationId, RandomIds
@@ -120,6 +121,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
+            load_bundles=PostgresBundles(database).load_listed,
             bundle_ids=config.bundle_ids,
             tracing=tracing,
         )

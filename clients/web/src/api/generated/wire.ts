@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 5613e4ff2673a9813e7e2a237429fa8ddadd57d6cb2ea58f47e7137d4da17b88
-// Types d71e04c80214d37c5fa0b7e6240e994c4da01e06d3acf0c20f49b3efae9aacb1
+// Schemas 9def67ac93d873031fefd3d006aa1e14cbacb744c1c92d2c7e5b91f0f1835c8d
+// Types 9a67333903e2c9091faf11a2936c71ed98182abf9afdbb920fc3c91f448c4883
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -211,6 +211,73 @@ export interface components {
              * @description The type of the block.
              */
             readonly type: string;
+        };
+        /**
+         * BundleList
+         * @description All bundles that the caller may use: the default one first, then by title.
+         */
+        readonly BundleList: {
+            /**
+             * Bundles
+             * @description The bundles, the default one first, then by title.
+             */
+            readonly bundles: readonly components["schemas"]["BundleOut"][];
+        };
+        /**
+         * BundleOut
+         * @description An agent that the caller may choose, with its `id` as the `bundle_id` of a conversation or a message.
+         */
+        readonly BundleOut: {
+            /**
+             * Description
+             * @description What it does, in one line; can be empty.
+             * @example Answers questions about orders.
+             */
+            readonly description: string;
+            /**
+             * Error
+             * @description Why its newest content is refused; null without an error, and for callers without one of these roles.
+             * @example null
+             */
+            readonly error?: string;
+            /**
+             * Icon
+             * @description An emoji or a few characters; can be empty.
+             * @example 📦
+             */
+            readonly icon: string;
+            /**
+             * Id
+             * @description The value of `bundle_id`.
+             * @example support
+             */
+            readonly id: string;
+            /**
+             * Is Default
+             * @description Whether it answers messages that name no bundle in conversations that have none.
+             * @example true
+             */
+            readonly is_default: boolean;
+            /**
+             * Is Ready
+             * @description Whether it can run; callers without the role `privileged` or `admin` get only those that can.
+             * @example true
+             */
+            readonly is_ready: boolean;
+            /**
+             * Starters
+             * @description Messages to start a conversation with, which clients suggest.
+             * @example [
+             *       "Where is my order?"
+             *     ]
+             */
+            readonly starters: readonly string[];
+            /**
+             * Title
+             * @description Its name for people.
+             * @example Support
+             */
+            readonly title: string;
         };
         /**
          * ByRnIn
@@ -4121,6 +4188,8 @@ export type ApprovalView = components['schemas']['ApprovalView'];
 export type AttachmentIn = components['schemas']['AttachmentIn'];
 export type BatteryOut = components['schemas']['BatteryOut'];
 export type BlockView = components['schemas']['BlockView'];
+export type BundleList = components['schemas']['BundleList'];
+export type BundleOut = components['schemas']['BundleOut'];
 export type ByRnIn = components['schemas']['ByRnIn'];
 export type CitationView = components['schemas']['CitationView'];
 export type ConversationFeedbackOut = components['schemas']['ConversationFeedbackOut'];

@@ -1,0 +1,105 @@
+"""The agents that people may choose, from what workers publish: their list, and the refusal of others."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, cast
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+
+from everturn.bundles.registry import BundleListing
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal, Role
+from everturn.core.ttl_cache import TtlCache
+from ingress.admission.route import AdmittedRoute
+from ingress.auth.gate import Me
+from ingress.fields import JsonBody
+from ingress.openapi.responses import problems
+
+KEEP_S: Final = 1.0
+"""How old the list can be, in seconds: so long a change can take to have an effect here."""
+LOAD_LIMIT_S: Final = 2.0
+"""How long a request waits for the list."""
+OPERATORS: Final = frozenset({Role.PRIVILEGED, Role.ADMIN})
+"""Roles that also see which bundles can't be used, and why."""
+
+router = APIRouter(prefix="/bundles/{tenant}/{project}", route_class=AdmittedRoute, tags=["bundles"])
+
+
+class BundleOut(JsonBody):
+    """An agent that the caller may choose, with its `id` as the `bundle_id` of a conversation or a message."""
+
+    id: str = Field(examples=["support"])
+    """The value of `bundle_id`."""
+    title: str = Field(examples=["Support"])
+    """Its name for people."""
+    description: str = Field(examples=["Answers questions about orders."])
+    """What it does, in one line; can be empty."""
+    icon: str = Field(examples=["📦"])
+    """An emoji or a few characters; can be empty."""
+    starters: tuple[str, ...] = Field(examples=[["Where is my order?"]])
+    """Messages to start a conversation with, which clients suggest."""
+    is_default: bool = Field(examples=[True])
+    """Whether it answers messages that name no bundle in conversations that have none."""
+    is_ready: bool = Field(examples=[True])
+    """Whether it can run; callers without the role `privileged` or `admin` get only those that can."""
+    error: str | None = Field(examples=[None])
+    """Why its newest content is refused; null without an error, and for callers without one of these roles."""
+
+
+class BundleList(JsonBody):
+    """All bundles that the caller may use: the default one first, then by title."""
+
+    bundles: tuple[BundleOut, ...]
+    """The bundles, the default one first, then by title."""
+
+
+class Bundles:
+    """The bundles of this installation, at most KEEP_S old."""
+
+    def __init__(
+        self, load: Callable[[], Awaitable[tuple[BundleListing, ...]]], *, monotonic: Callable[[], float]
+    ) -> None:
+        self._cache = TtlCache(load, keep_s=KEEP_S, monotonic=monotonic)
+
+    async def load_list(self, principal: Principal) -> BundleList:
+        """What this person may use; operators also see what can't be used. Raises Unavailable."""
+        sees_all = not OPERATORS.isdisjoint(principal.roles)
+        shown = [
+            listing
+            for listing in await self._load()
+            if listing.is_open_to(principal) or (sees_all and not listing.is_ready)
+        ]
+        shown.sort(key=lambda listing: (not listing.is_default, listing.title.casefold(), listing.id))
+        return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
+
+    async def _load(self) -> tuple[BundleListing, ...]:
+        try:
+            async with asyncio.timeout(LOAD_LIMIT_S):
+                return await self._cache.load()
+        except TimeoutError as error:
+            raise Unavailable(f"The list of bundles was not loaded in {LOAD_LIMIT_S:.0f} s.") from error
+
+
+async def load_bundles(request: Request) -> Bundles:
+    """The bundles of this application."""
+    return cast(Bundles, request.app.state.bundles)
+
+
+@router.get("", responses=problems())
+async def list_bundles(me: Me, bundles: Annotated[Bundles, Depends(load_bundles)]) -> BundleList:
+    """The bundles that the caller may use, the default one first."""
+    return await bundles.load_list(me)
+
+
+def _build_view(listing: BundleListing, *, sees_error: bool) -> BundleOut:
+    return BundleOut(
+        id=listing.id,
+        title=listing.title or listing.id,
+        description=listing.description,
+        icon=listing.icon,
+        starters=listing.starters,
+        is_default=listing.is_default,
+        is_ready=listing.is_ready,
+        error=(listing.error or None) if sees_error else None,
+    )
