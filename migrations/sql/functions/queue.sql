@@ -292,6 +292,7 @@ GRANT EXECUTE ON FUNCTION claim_key TO everturn_ingress;
 --   busy          The conversation has an open turn. This does not wait for a turn that is just ending. The row of the
 --                 key was inserted and rolled back, which leaves a dead tuple.
 --   wrong_target  p_target is not a turn of the conversation.
+--   wrong_bundle  p_bundles does not have the bundle of the turn, where `default` stands for none. Null allows any.
 --   full          The queue or a share of it is full. The counts are those of enter_queue, with this turn.
 --   late          It is past p_deadline, until which the stored files are not deleted as orphans.
 --
@@ -306,7 +307,7 @@ CREATE OR REPLACE FUNCTION accept_turn(
     p_conversation text, p_create boolean, p_turn text, p_target text, p_lane text, p_roles text[],
     p_bundle_id text, p_event text, p_request text, p_artifacts json, p_deadline timestamptz,
     p_lanes text[], p_share integer, p_unlocked integer, p_most integer,
-    p_total bigint, p_of_tenant bigint, p_of_tenant_on_lane bigint, p_of_user bigint
+    p_total bigint, p_of_tenant bigint, p_of_tenant_on_lane bigint, p_of_user bigint, p_bundles text[] DEFAULT NULL
 ) RETURNS TABLE (outcome text, receipt text, waiting bigint, of_tenant bigint, of_tenant_on_lane bigint, of_user bigint)
 LANGUAGE plpgsql SECURITY INVOKER AS $$
 DECLARE
@@ -351,6 +352,10 @@ BEGIN
                 RETURNING s.inbox_seq, format('{"id":%s,%s', to_json(s.id), substr(s.payload, 2)) AS event
             )
             SELECT concat_ws(',', string_agg(p.event, ',' ORDER BY p.inbox_seq), p_event) INTO v_events FROM promoted p;
+        END IF;
+        IF COALESCE(v_bundle_id, 'default') <> ALL (p_bundles) THEN
+            outcome := 'wrong_bundle';
+            RAISE SQLSTATE 'EV003';
         END IF;
         IF p_target IS NOT NULL THEN
             PERFORM FROM turn t WHERE t.id = p_target AND t.conversation_id = p_conversation;

@@ -119,7 +119,6 @@ class Parts:
     queue: Queue
     web: Bundle | None
     load_bundles: Callable[[], Awaitable[tuple[BundleListing, ...]]]
-    bundle_ids: frozenset[str]
     tracing: Tracing = NO_TRACING
 
 
@@ -184,7 +183,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.workers = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.bundles = Bundles(parts.load_bundles, monotonic=parts.clock.monotonic)
-    app.state.chat = _build_chat(parts, app.state.workers)
+    app.state.chat = _build_chat(parts, app.state.workers, app.state.bundles)
     app.state.request_limits = build_request_limits(
         parts.settings,
         parts.buckets,
@@ -201,7 +200,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         notifications=parts.notifications,
         queue=parts.queue,
         ids=parts.ids,
-        bundle_ids=parts.bundle_ids,
+        bundles=app.state.bundles,
     )
     app.state.feedback = FeedbackService(parts.feedback, parts.clock)
     app.state.exports = ExportService(parts.exports)
@@ -244,7 +243,7 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     return TtlCache(check, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
 
 
-def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
+def _build_chat(parts: Parts, workers: WorkerPoolWatch, bundles: Bundles) -> ChatService:
     settings = parts.settings
     caps = FileCaps(
         settings.max_image_bytes, settings.max_doc_bytes, settings.max_doc_bytes, parts.bounds.message_files
@@ -266,7 +265,7 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
         clock=parts.clock,
         metrics=parts.metrics,
         event_kinds=settings.taken_events,
-        bundle_ids=parts.bundle_ids,
+        bundles=bundles,
         failpoints=Failpoints(settings.failpoint),
         tracing=parts.tracing,
     )

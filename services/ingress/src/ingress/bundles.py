@@ -2,19 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, Final, cast
 
+import structlog
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from everturn.bundles.registry import BundleListing
+from everturn.bundles.registry import DEFAULT_BUNDLE, BundleListing
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal, Role
 from everturn.core.ttl_cache import TtlCache
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
+from ingress.errors import ProblemError, unknown_bundle
 from ingress.fields import JsonBody
 from ingress.openapi.responses import problems
+
+_log = structlog.get_logger(__name__)
 
 KEEP_S: Final = 1.0
 """How old the list can be, in seconds: so long a change can take to have an effect here."""
@@ -22,6 +27,9 @@ LOAD_LIMIT_S: Final = 2.0
 """How long a request waits for the list."""
 OPERATORS: Final = frozenset({Role.PRIVILEGED, Role.ADMIN})
 """Roles that also see which bundles can't be used, and why."""
+
+MAX_NAMED: Final = 20
+"""How many ids a refusal names; `GET /bundles` lists all."""
 
 router = APIRouter(prefix="/bundles/{tenant}/{project}", route_class=AdmittedRoute, tags=["bundles"])
 
@@ -54,6 +62,38 @@ class BundleList(JsonBody):
     """The bundles, the default one first, then by title."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenBundles:
+    """The values of `bundle_id` that one person can use, with `default` if the default bundle is among them.
+
+    If the registry could not be read, it is only `default`, and `is_complete` is false: a message to the default bundle
+    must not depend on the registry.
+    """
+
+    ids: frozenset[str]
+    is_complete: bool = True
+
+    def check(self, bundle_id: str) -> None:
+        """Raise the refusal of a bundle that is not one of them, for whatever reason."""
+        if bundle_id not in self.ids:
+            raise self._refuse("body.bundle_id is not a bundle that you can use.")
+
+    def refuse_own(self) -> ProblemError | Unavailable:
+        """The refusal of a message or event that names no bundle, because that of its conversation is not one of
+        them."""
+        return self._refuse(
+            "You can't use the bundle of this conversation. Name another in body.bundle_id of a message."
+        )
+
+    def _refuse(self, detail: str) -> ProblemError | Unavailable:
+        if not self.is_complete:
+            return Unavailable("The bundles can't be read.")
+        named = sorted(self.ids)[:MAX_NAMED]
+        more = f" or another of the {len(self.ids)} that GET /bundles lists" if len(self.ids) > MAX_NAMED else ""
+        field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(named)}{more}"}
+        return unknown_bundle(detail, errors=[field])
+
+
 class Bundles:
     """The bundles of this installation, at most KEEP_S old."""
 
@@ -72,6 +112,19 @@ class Bundles:
         ]
         shown.sort(key=lambda listing: (not listing.is_default, listing.title.casefold(), listing.id))
         return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
+
+    async def load_open(self, principal: Principal) -> OpenBundles:
+        """What this person can name as a bundle."""
+        try:
+            listings = await self._load()
+        except Unavailable as error:
+            _log.warning("Could not read the bundles; only the default one is accepted", error=str(error))
+            return OpenBundles(frozenset({DEFAULT_BUNDLE}), is_complete=False)
+        ids = {listing.id for listing in listings if listing.is_open_to(principal)} - {DEFAULT_BUNDLE}
+        # While the default changes, workers that have not restarted yet publish the earlier one.
+        if all(listing.is_open_to(principal) for listing in listings if listing.is_default):
+            ids.add(DEFAULT_BUNDLE)
+        return OpenBundles(frozenset(ids))
 
     async def _load(self) -> tuple[BundleListing, ...]:
         try:

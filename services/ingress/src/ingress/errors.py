@@ -99,6 +99,11 @@ def unprocessable(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> P
     return ProblemError(problem("unprocessable", "The request is invalid", 422, detail), errors=errors)
 
 
+def unknown_bundle(detail: str, *, errors: Sequence[Mapping[str, str]]) -> ProblemError:
+    """422: the caller can't use this bundle, whether it exists or not."""
+    return ProblemError(problem("unknown-bundle", "The bundle is unknown", 422, detail), errors=errors)
+
+
 def too_many(detail: str, *, retry_after_s: int) -> ProblemError:
     """429: this caller has reached a limit."""
     answer = problem("too-many", "Too many requests", 429, detail)

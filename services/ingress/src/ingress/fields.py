@@ -17,8 +17,9 @@ from ingress.errors import ProblemError, absent, malformed, unprocessable
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 """The name of a bundle in request bodies."""
 BUNDLE_HELP = (
-    "A bundle of this server's configuration, or `default`; any other is a 422. Messages that name none use the one "
-    "with which their conversation was created."
+    "A bundle that `GET /bundles` lists, or `default` for the default one; any other is a 422 of type "
+    "`urn:everturn:problem:unknown-bundle`. Messages that name none use the one with which their conversation was "
+    "created, otherwise the default one."
 )
 
 NOT_BLANK = r"\S"
@@ -44,13 +45,6 @@ class JsonBody(ApiModel):
     """Rejects values of another type instead of converting them."""
 
     model_config = ConfigDict(strict=True)
-
-
-def check_bundle_id(bundle_id: str | None, known: frozenset[str]) -> None:
-    """Raises a 422 problem for a bundle that this server does not have; None is accepted."""
-    if bundle_id is not None and bundle_id not in known:
-        field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(sorted(known))}"}
-        raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
 
 
 def is_absent(value: object) -> bool:

@@ -20,8 +20,6 @@ MIN_SECRET_BYTES = 32
 """RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
 MIN_SECRET_SIGNS = 8
 """Minimum number of different characters of a secret; one with fewer is a placeholder, such as a row of zeros."""
-DEFAULT_BUNDLE = "default"
-"""The agent that the environment and the file configure for all bundles."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
@@ -323,13 +321,7 @@ class SharedModels(BaseModel):
 class SharedConfig(BaseModel):
     """The part of the configuration file that the ingress needs; workers check the rest of it."""
 
-    bundles: Mapping[str, object] = {}
     models: SharedModels = SharedModels()
-
-    @property
-    def bundle_ids(self) -> frozenset[str]:
-        """The bundles that clients can name: those of the file, and the default one."""
-        return frozenset({DEFAULT_BUNDLE, *self.bundles})
 
 
 def load_config(path: Path | None) -> SharedConfig:

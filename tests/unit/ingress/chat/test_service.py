@@ -10,6 +10,7 @@ import pytest
 from starlette.datastructures import Headers
 from uploads.checks import AllSound
 
+from everturn.bundles.registry import BUILT_IN, BundleListing
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, SignalId, TurnId
@@ -17,12 +18,13 @@ from everturn.core.work_slots import NoRoom
 from everturn.events.stream import Hint, RedisUse
 from everturn.queue.model import QueueCaps, QueueDepth, QueueFull
 from everturn.timeline.turns import SignalState
-from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, UploadTooLate
+from everturn.turns.inbox import IncomingMessage, KeyBusy, KeyReused, Receipt, UnknownBundle, UploadTooLate
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
+from ingress.bundles import Bundles
 from ingress.chat.schemas import MessageIn, Submission
 from ingress.chat.service import (
     STORED_AT_ONCE_OF_PERSON,
@@ -36,6 +38,7 @@ from ingress.metrics import IngressMetrics
 ME = Principal("t", "p", "me")
 CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")
 RECEIPT = Receipt(ConversationId("conv_1"), TurnId("turn_1"), None, None, ring=True, lane=Lane.REGISTERED)
+CONVERSATION = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 REPLAY = replace(RECEIPT, ring=False, replayed=True)
 
 
@@ -56,6 +59,8 @@ class World:
         self.may_store.set()
         self.clock = FixedClock()
         self.kept: Receipt | Exception | None = None
+        self.bundles: list[BundleListing] | Exception = [BUILT_IN]
+        self.accepted: list[IncomingMessage] = []
         self.store_away = False
         self.sent: list[object] = []
         self.objects: dict[str, bytes] = {}
@@ -75,7 +80,7 @@ class World:
             metrics=metrics,
         )
         self.service = ChatService(
-            bundle_ids=frozenset({"default"}),
+            bundles=Bundles(self.load_listed, monotonic=self.clock.monotonic),
             inbox=world,
             notifications=world,
             gate=self._build_gate(),
@@ -104,7 +109,13 @@ class World:
     async def load_now(self) -> datetime:
         return self.clock.now()
 
-    async def accept_message(self, principal: Principal, *_: object) -> Receipt:
+    async def load_listed(self) -> tuple[BundleListing, ...]:
+        if isinstance(self.bundles, Exception):
+            raise self.bundles
+        return tuple(self.bundles)
+
+    async def accept_message(self, principal: Principal, message: IncomingMessage, _: object) -> Receipt:
+        self.accepted.append(message)
         self.clock.advance(2)
         self.storing.append(principal)
         await self.may_store.wait()
@@ -143,9 +154,9 @@ class World:
             await asyncio.Event().wait()
         return sum(self.objects.pop(key, None) is not None for key in keys)
 
-    async def accept(self, *files: IncomingFile) -> Receipt:
-        submission = Submission(MessageIn(text="hello"), files)
-        return await self.service.accept_message(ME, "new", submission, Headers({"idempotency-key": "k"}))
+    async def accept(self, *files: IncomingFile, conversation: str = "new", bundle_id: str | None = None) -> Receipt:
+        submission = Submission(MessageIn(text="hello", bundle_id=bundle_id), files)
+        return await self.service.accept_message(ME, conversation, submission, Headers({"idempotency-key": "k"}))
 
 
 async def test_an_accepted_message_notifies_and_keeps_its_objects() -> None:
@@ -278,6 +289,65 @@ async def test_concurrent_equal_requests_need_one_place() -> None:
     answers = await asyncio.gather(*(world.accept() for _ in range(5)))
 
     assert sorted(answers, key=lambda answer: answer.replayed) == [RECEIPT, *[REPLAY] * 4]
+
+
+@pytest.mark.parametrize("bundle_id", ["typo", "broken", "gold"])
+async def test_a_bundle_that_a_person_cannot_use_is_refused_before_anything_is_stored(bundle_id: str) -> None:
+    world = World(RECEIPT)
+    gold, broken = BundleListing("gold", "", "", roles=("paid",)), BundleListing("broken", "", "", is_ready=False)
+    world.bundles = [BUILT_IN, BundleListing("desk", "", "Desk"), gold, broken]
+
+    with pytest.raises(ProblemError) as refused:
+        await world.accept(CSV, bundle_id=bundle_id)
+
+    body = refused.value.build_body()
+    assert (body["type"], body["status"]) == ("urn:everturn:problem:unknown-bundle", 422)
+    assert body["errors"] == [{"field": "body.bundle_id", "message": "must be one of default, desk"}]
+    assert (world.objects, world.accepted) == ({}, [])
+
+
+async def test_a_conversation_whose_own_bundle_is_closed_gets_the_same_refusal() -> None:
+    world = World(UnknownBundle())
+    world.bundles = [BUILT_IN, BundleListing("desk", "", "Desk")]
+
+    with pytest.raises(ProblemError) as refused:
+        await world.accept(CSV, conversation=CONVERSATION)
+
+    assert refused.value.kind == "unknown-bundle"
+    assert refused.value.errors == [{"field": "body.bundle_id", "message": "must be one of default, desk"}]
+    assert world.accepted[0].open_bundles == {"default", "desk"}
+    assert world.objects == {}
+
+
+async def test_a_default_bundle_of_some_roles_is_not_open_to_others_without_a_name() -> None:
+    world = World(RECEIPT)
+    world.bundles = [BundleListing("gold", "", "", roles=("paid",), is_default=True), BundleListing("desk", "", "")]
+
+    for bundle_id in (None, "default", "gold"):
+        with pytest.raises(ProblemError) as refused:
+            await world.accept(bundle_id=bundle_id)
+        assert refused.value.errors[0]["message"] == "must be one of desk"
+    assert await world.accept(bundle_id="desk") == RECEIPT
+
+
+async def test_only_the_default_bundle_is_accepted_while_the_registry_cannot_be_read() -> None:
+    world = World(RECEIPT)
+    world.bundles = Unavailable("Postgres")
+
+    assert [await world.accept(), await world.accept(bundle_id="default")] == [RECEIPT, RECEIPT]
+    assert [message.open_bundles for message in world.accepted] == [{"default"}, {"default"}]
+    with pytest.raises(Unavailable):
+        await world.accept(bundle_id="desk")
+    world.outcomes = [UnknownBundle()]
+    with pytest.raises(Unavailable):
+        await world.accept(conversation=CONVERSATION)
+
+
+async def test_an_accepted_request_is_repeated_although_its_bundle_is_gone() -> None:
+    world = World(NotFound("is not asked"))
+    world.kept = REPLAY
+
+    assert await world.accept(bundle_id="gone") == REPLAY
 
 
 def test_a_target_must_be_a_turns_id() -> None:

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 9def67ac93d873031fefd3d006aa1e14cbacb744c1c92d2c7e5b91f0f1835c8d
-// Types 9a67333903e2c9091faf11a2936c71ed98182abf9afdbb920fc3c91f448c4883
+// Schemas 06310126668db9fe1e20ece157aec8be72b2c30a4fee796023929ef9acd18146
+// Types 299739d5f21ca255cee66f8017237312cea67b609bf2e7840c37f379e6217bb7
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -380,7 +380,7 @@ export interface components {
         readonly ConversationIn: {
             /**
              * Bundle Id
-             * @description A bundle of this server's configuration, or `default`; any other is a 422. Messages that name none use the one with which their conversation was created.
+             * @description A bundle that `GET /bundles` lists, or `default` for the default one; any other is a 422 of type `urn:everturn:problem:unknown-bundle`. Messages that name none use the one with which their conversation was created, otherwise the default one.
              */
             readonly bundle_id?: string | null;
             /**

@@ -79,6 +79,10 @@ class UploadTooLate(Unavailable):
     """The files of this message were stored too long ago to be accepted. Send it again."""
 
 
+class UnknownBundle(Invalid):
+    """The bundle of this conversation is not available to this caller."""
+
+
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """A message that passed all checks; its files are already stored.
@@ -89,7 +93,8 @@ class IncomingMessage:
     `create` creates the conversation (the message was sent to `new`). `kind` matters only if a turn is open. If no turn
     is open and the target has ended, the message becomes the next turn, as does a message that arrives just too late.
     `turn_id` and `signal_id` are fresh ids, of which one is used. `trace` and `time_zone` are stored only with a new
-    turn.
+    turn. A new turn has the bundle `bundle_id`, otherwise that of its conversation. It must be one of `open_bundles`,
+    where DEFAULT_BUNDLE stands for none; None allows any.
     """
 
     conversation_id: ConversationId
@@ -103,6 +108,7 @@ class IncomingMessage:
     bundle_id: str | None = None
     trace: str | None = None
     time_zone: str | None = None
+    open_bundles: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class IncomingSignal:
 
     `signal_id` and `turn_id` are fresh ids. Only events need `turn_id`: for the turn that a reactive event opens, and
     for the file paths of an event that waits for a turn. Only answers have an `approval_id`. `trace` is stored with a
-    turn that the event opens.
+    turn that the event opens, and `open_bundles` has the same meaning for it as for that of a message.
     """
 
     signal_id: SignalId
@@ -123,6 +129,7 @@ class IncomingSignal:
     turn_id: TurnId | None = None
     approval_id: ApprovalId | None = None
     trace: str | None = None
+    open_bundles: frozenset[str] | None = None
 
 
 def check_reason(kind: SignalKind, text: str) -> None:
@@ -176,7 +183,8 @@ class Inbox(Protocol):
         transaction, and `Receipt.ring` says whether it has a place within its tenant's share of the queue.
 
         Raises NotFound, KeyReused, KeyBusy (a request with the same key did not commit in 2 s), InboxFull, QueueFull,
-        and Conflict when the target is not the open turn, or not a turn of this conversation.
+        UnknownBundle for a new turn, and Conflict when the target is not the open turn, or not a turn of this
+        conversation.
         """
         ...
 
@@ -197,7 +205,8 @@ class Inbox(Protocol):
         """Insert a signal to the open turn; cancels have a limit of their own. Raises Invalid as `check_reason` does.
 
         With no turn open, a reactive event opens one, and a recorded event waits for the next one. Anything else, and
-        an event with a target, raises Conflict. Raises NotFound, InboxFull, QueueFull, KeyReused, KeyBusy.
+        an event with a target, raises Conflict. Raises NotFound, InboxFull, QueueFull, UnknownBundle, KeyReused,
+        KeyBusy.
 
         The first answer to an approval counts. Repeating it returns the first receipt. A different answer or a late one
         raises Conflict, and an unknown approval NotFound. An answer, a steer and a cancel wake a waiting turn; other

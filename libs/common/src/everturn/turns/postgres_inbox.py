@@ -35,6 +35,7 @@ from everturn.turns.inbox import (
     KeyBusy,
     KeyReused,
     Receipt,
+    UnknownBundle,
     UploadTooLate,
     check_reason,
 )
@@ -63,7 +64,7 @@ _NOW = "SELECT clock_timestamp()"
 _ENTER = "UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq"
 _ACCEPT_TURN = """
 SELECT * FROM accept_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                          $21, $22, $23, $24, $25)
+                          $21, $22, $23, $24, $25, $26)
 """
 _FIND_OPEN = """
 SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
@@ -150,6 +151,7 @@ class _Opening:
     uploads: tuple[Upload, ...]
     create: bool = False
     target_turn_id: TurnId | None = None
+    open_bundles: frozenset[str] | None = None
 
 
 class PostgresInbox:
@@ -306,6 +308,7 @@ class PostgresInbox:
             self._caps.tenant,
             self._caps.tenant_on_lane,
             self._caps.user,
+            None if opening.open_bundles is None else sorted(opening.open_bundles),
         )
         match row["outcome"]:
             case "accepted":
@@ -322,6 +325,8 @@ class PostgresInbox:
                 raise NotFound(conversation_id)
             case "wrong_target":
                 raise Conflict(f"{opening.target_turn_id} is not a turn of this conversation.")
+            case "wrong_bundle":
+                raise UnknownBundle()
             case "late":
                 raise UploadTooLate()
             case "full":
@@ -474,6 +479,7 @@ def _as_opening(principal: Principal, message: IncomingMessage) -> _Opening:
         uploads=message.uploads,
         create=message.create,
         target_turn_id=message.target_turn_id,
+        open_bundles=message.open_bundles,
     )
 
 
@@ -485,7 +491,7 @@ def _try_as_opening(principal: Principal, conversation_id: ConversationId, signa
     scope = UploadScope(principal, conversation_id, turn_id, (event.kind, signal.signal_id))
     opened_by = RequestEvent(signal.signal_id, signal.text, event, build_attachments(signal.uploads, scope))
     request = TurnRequest("", events=(opened_by,), trace=signal.trace)
-    return _Opening(conversation_id, turn_id, request, signal.uploads)
+    return _Opening(conversation_id, turn_id, request, signal.uploads, open_bundles=signal.open_bundles)
 
 
 def _as_signal(message: IncomingMessage) -> IncomingSignal:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
@@ -39,6 +40,7 @@ from everturn.turns.inbox import (
     IncomingSignal,
     KeyReused,
     Receipt,
+    UnknownBundle,
     UploadTooLate,
     check_reason,
 )
@@ -77,6 +79,7 @@ class MemoryInbox:
         else:
             row = self._platform.conversation(principal, message.conversation_id)
         if _is_idle(row):
+            _check_bundle(message.bundle_id or row.bundle_id, message.open_bundles)
             self._check_target(row, message)
             self._platform.conversations[row.id] = row
             receipt = self._open_turn_of_message(row, principal, message)
@@ -167,6 +170,7 @@ class MemoryInbox:
         scope = UploadScope(principal, row.id, incoming.turn_id, (incoming.event.kind, incoming.signal_id))
         attachments = build_attachments(incoming.uploads, scope)
         if incoming.event.reactive:
+            _check_bundle(row.bundle_id, incoming.open_bundles)
             row.artifacts.extend(attachments)
             event = RequestEvent(incoming.signal_id, incoming.text, incoming.event, attachments)
             request = TurnRequest("", (), row.bundle_id, (event,), incoming.trace)
@@ -316,6 +320,11 @@ class MemoryInbox:
 def _check_no_answer(signal: Signal) -> None:
     if signal.approval_id is not None:
         raise Conflict("The answer to an approval can't be changed.")
+
+
+def _check_bundle(bundle_id: str | None, open_bundles: frozenset[str] | None) -> None:
+    if open_bundles is not None and (bundle_id or DEFAULT_BUNDLE) not in open_bundles:
+        raise UnknownBundle()
 
 
 def _is_idle(row: ConversationRow) -> bool:

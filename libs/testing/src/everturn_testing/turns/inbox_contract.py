@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Conflict, Invalid, NotFound
 from everturn.core.identity import Lane
 from everturn.core.ids import SignalId
-from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
+from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import (
     MAX_CONTROL_TEXT_CHARS,
     MAX_OPEN_SIGNALS,
@@ -18,7 +18,9 @@ from everturn.turns.inbox import (
     IdempotencyKey,
     InboxFull,
     IncomingMessage,
+    IncomingSignal,
     KeyReused,
+    UnknownBundle,
     UploadTooLate,
 )
 from everturn_testing.turns.harness import STRANGERS, Harness, closing, turn_of
@@ -70,6 +72,78 @@ class InboxContract:
             bundles.append((await harness.timelines.load_turn(harness.principal, turn_id)).request.bundle_id)
 
         assert bundles == [named, named, "other"]
+
+    @pytest.mark.parametrize(
+        ("own", "named", "open_bundles", "is_accepted"),
+        [
+            (None, None, {"default"}, True),
+            (None, None, {"desk"}, False),
+            ("desk", None, {"default", "desk"}, True),
+            ("desk", None, {"default"}, False),
+            ("desk", "help", {"help"}, True),
+            ("default", None, {"default"}, True),
+            ("desk", None, set[str](), False),
+            ("desk", None, None, True),
+        ],
+    )
+    async def test_a_turn_needs_a_bundle_that_is_open_to_its_person(
+        self, harness: Harness, own: str | None, named: str | None, open_bundles: set[str] | None, is_accepted: bool
+    ) -> None:
+        opened = await self._open_conversation(harness, own)
+        allowed = None if open_bundles is None else frozenset(open_bundles)
+        key = IdempotencyKey("messages", harness.ids.call(), "hash")
+        message = replace(opened, create=False, turn_id=harness.ids.turn(), bundle_id=named, open_bundles=allowed)
+
+        if is_accepted:
+            receipt = await harness.inbox.accept_message(harness.principal, message, key)
+            turn = await harness.timelines.load_turn(harness.principal, turn_of(receipt))
+            assert turn.request.bundle_id == (named or own)
+            # A repeated request gets its answer, also if it would be refused now.
+            refused = replace(message, open_bundles=frozenset[str]())
+            assert (await harness.inbox.accept_message(harness.principal, refused, key)).replayed
+        else:
+            with pytest.raises(UnknownBundle):
+                await harness.inbox.accept_message(harness.principal, message, key)
+            assert await harness.inbox.try_load_receipt(harness.principal, key) is None
+            assert await harness.leases.try_claim(opened.conversation_id) is None
+
+    async def test_an_event_opens_no_turn_of_a_bundle_that_is_not_open(self, harness: Harness) -> None:
+        opened = await self._open_conversation(harness, "desk")
+        event = ExternalEvent("form", {}, reactive=True)
+        signal = IncomingSignal(
+            harness.ids.signal(), SignalKind.EVENT, "", (), None, event, harness.ids.turn(),
+            open_bundles=frozenset({"default"}),
+        )  # fmt: skip
+
+        with pytest.raises(UnknownBundle):
+            await harness.inbox.accept_signal(harness.principal, opened.conversation_id, signal, None)
+        recorded = replace(signal, event=replace(event, reactive=False))
+        waiting = await harness.inbox.accept_signal(harness.principal, opened.conversation_id, recorded, None)
+
+        assert waiting.turn_id is None
+
+    async def test_a_signal_reaches_a_turn_whose_bundle_is_no_longer_open(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        message = IncomingMessage(
+            claim.lease.conversation_id, False, "x", (), harness.ids.turn(), harness.ids.signal(),
+            open_bundles=frozenset[str](),
+        )  # fmt: skip
+
+        receipt = await harness.inbox.accept_message(harness.principal, message, None)
+
+        assert receipt.turn_id == claim.turn_id
+
+    async def _open_conversation(self, harness: Harness, bundle_id: str | None) -> IncomingMessage:
+        """The first message of a conversation with this bundle, whose turn has ended."""
+        first = IncomingMessage(
+            harness.ids.conversation(), True, "x", (), harness.ids.turn(), harness.ids.signal(), bundle_id=bundle_id
+        )
+        await harness.inbox.accept_message(harness.principal, first, None)
+        claim = await harness.claim(first.conversation_id)
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await harness.leases.mark_announced(claim.lease, first.turn_id, claim.cursor)
+        await harness.leases.release(claim.lease, requeue=False)
+        return replace(first, signal_id=harness.ids.signal())
 
     async def test_the_same_key_gets_the_first_answer_and_does_nothing(self, harness: Harness) -> None:
         key = IdempotencyKey("messages", harness.ids.call(), "hash")

@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from structlog.contextvars import bind_contextvars
 
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.cancellation import answered_within
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, Unavailable
@@ -31,14 +32,16 @@ from everturn.turns.inbox import (
     IncomingMessage,
     IncomingSignal,
     Receipt,
+    UnknownBundle,
     UploadTooLate,
 )
 from ingress.admission.idempotency import IdempotencyLocks, build_key, try_read_key, wait_for_concurrent_request
 from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
+from ingress.bundles import Bundles, OpenBundles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import ProblemError, too_large, unprocessable
-from ingress.fields import check_bundle_id, parse_conversation_id
+from ingress.fields import parse_conversation_id
 from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
@@ -70,14 +73,14 @@ class ChatService:
         clock: Clock,
         metrics: IngressMetrics,
         event_kinds: frozenset[str],
-        bundle_ids: frozenset[str],
+        bundles: Bundles,
         failpoints: Failpoints | None = None,
         tracing: Tracing = NO_TRACING,
         store_wait_s: float = STORE_WAIT_S,
     ) -> None:
         self._inbox = inbox
         self._event_kinds = event_kinds
-        self._bundle_ids = bundle_ids
+        self._bundles = bundles
         self._notifications = notifications
         self._gate = gate
         self._intake = intake
@@ -101,12 +104,14 @@ class ChatService:
         """Store a message as a turn, or as a signal for the running turn; `conversation` can be `new`."""
         form = submission.form
         _check_content(form.text, submission.files)
-        check_bundle_id(form.bundle_id, self._bundle_ids)
         target = parse_turn_id(form.target_turn_id)
         key = await _load_key(headers, _route(principal, conversation, "messages"), submission)
 
         async def store(admission: Admission, wait_s: float) -> Receipt:
             conversation_id = self._ids.conversation() if conversation == NEW else parse_conversation_id(conversation)
+            bundles = await self._bundles.load_open(principal)
+            if form.bundle_id is not None or conversation == NEW:
+                bundles.check(form.bundle_id or DEFAULT_BUNDLE)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
                 conversation_id=conversation_id,
@@ -120,9 +125,10 @@ class ChatService:
                 bundle_id=form.bundle_id,
                 time_zone=form.time_zone,
                 trace=self._load_trace(),
+                open_bundles=bundles.ids,
             )
             commit = partial(self._inbox.accept_message, principal, message, key)
-            receipt = await self._accept(principal, admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(principal, admission, saved, commit, bundles, wait_s=wait_s)
             return replace(receipt, file_notices=saved.notices())
 
         return await self._run_admitted(principal, key, store, new_work=True)
@@ -140,8 +146,10 @@ class ChatService:
         event = self._read_event(form)
         target = parse_turn_id(form.target_turn_id)
         key = await _load_key(headers, _route(principal, conversation_id, "signals"), submission)
+        may_open = event is not None and event.reactive
 
         async def store(admission: Admission, wait_s: float) -> Receipt:
+            bundles = await self._bundles.load_open(principal) if may_open else None
             saved = await self._take_files(principal, conversation_id, submission.files)
             signal = IncomingSignal(
                 signal_id=self._ids.signal(),
@@ -153,12 +161,13 @@ class ChatService:
                 turn_id=self._ids.turn(),
                 approval_id=approval_id,
                 trace=self._load_trace(),
+                open_bundles=bundles.ids if bundles else None,
             )
             commit = partial(self._inbox.accept_signal, principal, conversation_id, signal, key)
-            receipt = await self._accept(principal, admission, saved, commit, wait_s=wait_s)
+            receipt = await self._accept(principal, admission, saved, commit, bundles, wait_s=wait_s)
             return replace(receipt, file_notices=saved.notices())
 
-        return await self._run_admitted(principal, key, store, new_work=event is not None and event.reactive)
+        return await self._run_admitted(principal, key, store, new_work=may_open)
 
     async def _run_admitted(
         self,
@@ -228,6 +237,7 @@ class ChatService:
         admission: Admission,
         saved: SavedFiles,
         commit: Callable[[], Awaitable[Receipt]],
+        bundles: OpenBundles | None,
         *,
         wait_s: float,
     ) -> Receipt:
@@ -246,8 +256,10 @@ class ChatService:
             # It is unknown whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("A message failed but may have been stored", objects=saved.keys())
             raise
-        except EverturnError:
+        except EverturnError as error:
             await self._intake.discard(saved)
+            if isinstance(error, UnknownBundle) and bundles is not None:
+                raise bundles.refuse_own() from error
             raise
         if receipt.replayed:
             # The first request stored files of its own.

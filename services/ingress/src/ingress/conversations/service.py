@@ -29,8 +29,8 @@ from everturn.queue.model import Queue, WaitingTurn
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import TurnIndexView, build_turn_index
 from everturn.turns.ports import Turns
+from ingress.bundles import Bundles
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
-from ingress.fields import check_bundle_id
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class ConversationService:
         notifications: Notifications,
         queue: Queue,
         ids: Ids,
-        bundle_ids: frozenset[str],
+        bundles: Bundles,
     ) -> None:
         self._conversations = conversations
         self._turns = turns
@@ -61,7 +61,7 @@ class ConversationService:
         self._notifications = notifications
         self._queue = queue
         self._ids = ids
-        self._bundle_ids = bundle_ids
+        self._bundles = bundles
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
         """One page of the caller's conversations."""
@@ -74,8 +74,9 @@ class ConversationService:
         return ConversationOut(**shown, **_position_of(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
-        """Create a conversation without turns. Raises a 422 problem for an unknown bundle."""
-        check_bundle_id(bundle_id, self._bundle_ids)
+        """Create a conversation without turns. Raises a 422 problem for a bundle that the caller can't use."""
+        if bundle_id is not None:
+            (await self._bundles.load_open(principal)).check(bundle_id)
         return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(
