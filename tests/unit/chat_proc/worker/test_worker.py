@@ -25,6 +25,9 @@ class Part:
             self.calls.append("cancelled")
             raise
 
+    async def wait_published(self) -> None:
+        pass
+
     def drain(self) -> None:
         self.calls.append("drain")
         if self.hands_over:

@@ -4,7 +4,7 @@ it is the newest or a turn uses it."""
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -28,6 +28,8 @@ OPEN_S: Final = 120.0
 """Time limit for opening a version."""
 CLOSE_S: Final = 10.0
 """Time limit for closing a version."""
+FIRST_PUBLISH_S: Final = 5.0
+"""How long a worker that has just started is not ready because its bundles are not published yet."""
 FIRST_LOOK_S: Final = 60.0
 """How long a turn waits for the first look of a worker that has just started."""
 
@@ -90,6 +92,7 @@ class BundleLibrary(Generic[Kit]):
         """The last error of each id, so that it is logged once."""
         self._published: tuple[tuple[BundleListing, ...], float] = ((), -RENEW_S)
         self._has_looked = asyncio.Event()
+        self._has_published = asyncio.Event()
 
     async def start(self) -> None:
         """Check that the bundles can be looked at, and that the default one can be used. Raises Invalid."""
@@ -101,12 +104,23 @@ class BundleLibrary(Generic[Kit]):
 
     async def run(self) -> None:
         """Look and publish until cancelled. A version that opens slowly delays no other."""
+        is_first = True
         while True:
             with guarded("bundles"):
                 await self._look()
+                if is_first and self._adopting:
+                    await asyncio.wait(self._adopting.values(), timeout=self._look_s)
                 await self._try_publish()
+            is_first = False
             await asyncio.sleep(self._look_s)
             await self._close_unused()
+
+    async def wait_published(self) -> None:
+        """Wait until `run` has published, at most FIRST_PUBLISH_S. So clients can name the bundles of a worker that is
+        ready."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_PUBLISH_S):
+                await self._has_published.wait()
 
     async def refresh(self) -> None:
         """Look once, open what has changed, and publish it. Raises Unavailable if the registry does not answer."""
@@ -225,6 +239,7 @@ class BundleLibrary(Generic[Kit]):
         if listings != last or now_s - published_s >= RENEW_S:
             await self._registry.publish(listings)
             self._published = listings, now_s
+            self._has_published.set()
 
     def _list(self, bundle_id: str) -> BundleListing:
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)

@@ -87,6 +87,7 @@ class Worker:
             publishing = tasks.create_task(run_guarded("bundles", self._bundles.run))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
+            await self._bundles.wait_published()
             on_ready()
             await self._stopping.wait()
             _log.info("Worker is draining", deadline_s=self._deadline_s)
