@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -92,15 +93,19 @@ def test_a_failed_start_shows_the_output_of_failing_containers(installation: Own
     assert installation.load_readiness()["status"] == "ready"
 
 
-def test_a_bundle_of_the_operators_file_can_be_named(installation: OwnInstallation):
+def test_running_workers_load_a_bundle_that_the_operator_adds(installation: OwnInstallation):
     token = installation.let_guest_in()
     refused = installation.post_message(token, {"text": "Hello", "bundle_id": "analyst"})
-    (installation.folder / "config" / "everturn.toml").write_text("[bundles.analyst.react]\nmax_iterations = 3\n")
-
-    installation.up()
+    folder = installation.folder / "config" / "bundles" / "analyst"
+    folder.mkdir()
+    (folder / "bundle.toml").write_text('id = "analyst"\n')
 
     assert refused == 422
-    assert installation.post_message(token, {"text": "Hello", "bundle_id": "analyst"}) == 202
+    limit_s = time.monotonic() + 60
+    while (status := installation.post_message(token, {"text": "Hello", "bundle_id": "analyst"})) == 422:
+        assert time.monotonic() < limit_s
+        time.sleep(1)
+    assert status == 202
 
 
 def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):

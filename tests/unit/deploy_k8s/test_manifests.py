@@ -260,6 +260,32 @@ def test_ingress_and_worker_get_the_configuration_that_their_setting_names():
     assert load_shared_config(BASE / path.name) == SharedConfig()
 
 
+def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_folder():
+    pod = deepcopy(find("Deployment")["everturn-worker"])
+    spec = pod["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    folder = {each["name"]: each.get("value") for each in container["env"]}["BUNDLES_DIR"]
+    (mounted,) = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
+    generator, volume = [
+        yaml.safe_load(block)
+        for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+        if "support" in block
+    ]
+
+    assert mounted["readOnly"] is True
+    (own,) = [each for each in spec["volumes"] if each["name"] == mounted["name"]]
+    assert own["emptyDir"]
+    own.clear()
+    own.update(volume[0])
+    for version in VERSIONS:
+        validate(pod, version)
+    (made,), (source,) = generator["configMapGenerator"], own["projected"]["sources"]
+    assert source["configMap"]["name"] == made["name"]
+    assert made["options"] == {"disableNameSuffixHash": True}
+    assert [each["key"] for each in source["configMap"]["items"]] == [Path(file).name for file in made["files"]]
+    assert {Path(each["path"]).parent for each in source["configMap"]["items"]} == {Path("support")}
+
+
 def test_an_ingress_starts_with_these_settings(monkeypatch: pytest.MonkeyPatch):
     secret = find("Secret")["everturn-ingress"]["stringData"] | {"SIGNING_SECRET": "0123456789abcdef" * 4}
     for name, value in (load_env_file(BASE / "settings.env") | secret).items():

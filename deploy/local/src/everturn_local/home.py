@@ -85,6 +85,11 @@ class Home:
         return self.root / "clamd"
 
     @property
+    def bundles(self) -> Path:
+        """Bundles of the operator, who creates the folder; nothing here deletes it."""
+        return self.root / "bundles"
+
+    @property
     def signing_secret_file(self) -> Path:
         """The secret that seals tickets and guest tokens; stored, so that they survive a restart."""
         return self.root / "signing-secret"

@@ -1,14 +1,27 @@
 """What an author writes in a bundle's folder: what is read, what is refused and with which message."""
 
 import os
+import re
+import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from chat_proc.bundles import bundle as bundles
 from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder, unpack
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.manifest import MAX_INSTRUCTIONS_CHARS, BadBundle, BundleProps, Manifest, read_manifest
+from chat_proc.bundles.manifest import (
+    MAX_INSTRUCTIONS_CHARS,
+    BadBundle,
+    BundleProps,
+    Manifest,
+    ModelRoleName,
+    ReactConfig,
+    TurnBudget,
+    read_manifest,
+)
+from chat_proc.settings import OperatorConfig
 
 DESK = """\
 # The agent of the support team.
@@ -160,6 +173,37 @@ def test_links_within_a_bundle_are_followed_as_in_kubernetes(tmp_path: Path) -> 
         (tmp_path / name).symlink_to(f"..data/{name}")
 
     assert read_folder(tmp_path).manifest.instructions == "Hello."
+
+
+def test_the_examples_of_the_guide_are_accepted_and_it_has_every_key(repository: Path) -> None:
+    guide = (repository / "docs" / "bundles.md").read_text()
+    *manifests, config = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+
+    assert [read_manifest(text.encode()).id for text in manifests] == ["support", "analyst"]
+    assert OperatorConfig.model_validate(tomllib.loads(config)).ai.default_bundle == "support"
+    (keys,) = re.findall(r"^\| key \|.*?\n\n", guide, re.MULTILINE | re.DOTALL)
+    for key in (*Manifest.model_fields, *ReactConfig.model_fields, *TurnBudget.model_fields, *get_args(ModelRoleName)):
+        assert f"`{key}`" in keys or f"`[{key}]`" in keys or key == "config", key
+
+
+def test_folders_that_are_links_are_bundles_as_in_kubernetes(tmp_path: Path) -> None:
+    for version in ("..1", "..2"):
+        write(tmp_path / version / "desk", bundle_toml='id = "desk"', instructions_md=f"Version {version}.")
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "desk").symlink_to("..data/desk")
+    folders = BundleFolders(tmp_path, {}, "default")
+
+    first = folders.look()
+    # A ConfigMap changes at once.
+    (tmp_path / "..new").symlink_to("..2")
+    (tmp_path / "..new").rename(tmp_path / "..data")
+    folders.look()
+    second = folders.look()
+
+    assert [found["desk"].bundle and found["desk"].bundle.manifest.instructions for found in (first, second)] == [
+        "Version ..1.",
+        "Version ..2.",
+    ]
 
 
 def test_files_that_are_no_content_of_the_bundle_are_refused(tmp_path: Path) -> None:

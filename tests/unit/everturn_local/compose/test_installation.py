@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from everturn_local.compose.installation import STORE_URL, NoSocket, build_variables, find_socket
-from everturn_local.compose.prepare import prepare
+from everturn_local.compose.prepare import BUNDLES, CONFIG, prepare
 from everturn_local.compose.program import FILE
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
@@ -66,8 +66,14 @@ def test_a_changed_configuration_changes_its_digest(engine: dict[str, str], tmp_
     with_module = load_digest()
     module.write_text("A = 2\n")
 
+    changed = load_digest()
+    (tmp_path / "config" / "bundles" / "desk").mkdir()
+    (tmp_path / "config" / "bundles" / "desk" / "bundle.toml").write_text('id = "desk"\n')
+
     assert first == again
-    assert len({first, with_module, load_digest()}) == 3
+    assert len({first, with_module, changed}) == 3
+    # Workers load it while they run.
+    assert load_digest() == changed
 
 
 def test_services_get_the_configuration_file_that_is_set():
@@ -79,3 +85,5 @@ def test_services_get_the_configuration_file_that_is_set():
         assert mounted.endswith(":/etc/everturn:ro")
         assert service["environment"]["EVERTURN_CONFIG"] == "/etc/everturn/everturn.toml"
         assert service["labels"] == {"everturn.config": "${EVERTURN_CONFIG_DIGEST:-}"}
+    assert services["chat-proc"]["environment"]["BUNDLES_DIR"] == f"/etc/everturn/{Path(BUNDLES).name}"
+    assert Path(BUNDLES).parent == Path(CONFIG).parent

@@ -142,6 +142,7 @@ def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
     prepare(tmp_path, {})
 
     assert [(tmp_path / name).read_text() for name in names] == [f"# {name}\n" for name in names]
+    assert (tmp_path / "config" / "bundles").is_dir()
 
 
 def test_the_variables_name_the_group_of_the_engines_socket(tmp_path: Path):

@@ -68,6 +68,18 @@ def test_only_the_ingress_gets_the_signing_secret_and_antivirus():
     assert theirs.env["SIGNING_SECRET"] == "theirs"
 
 
+def test_workers_load_the_bundles_of_the_home_unless_the_caller_names_others(tmp_path: Path):
+    around, layout = replace(AROUND, home=Home(tmp_path)), Layout("127.0.0.1", [1], 1)
+
+    _, without = build_specs(around, layout)
+    (tmp_path / "bundles").mkdir()
+    ingress, at_home = build_specs(around, layout)
+    _, elsewhere = build_specs(replace(around, env={"BUNDLES_DIR": "/b"}), layout)
+
+    assert "BUNDLES_DIR" not in without.env | ingress.env
+    assert (at_home.env["BUNDLES_DIR"], elsewhere.env["BUNDLES_DIR"]) == (str(tmp_path / "bundles"), "/b")
+
+
 def test_files_lie_in_the_home_unless_the_caller_names_another_store():
     layout = Layout("127.0.0.1", [1], 1)
 

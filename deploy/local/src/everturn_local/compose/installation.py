@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from everturn.core.errors import EverturnError
-from everturn_local.compose.prepare import CONFIG, SECRETS, SETTINGS
+from everturn_local.compose.prepare import BUNDLES, CONFIG, SECRETS, SETTINGS
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
 USUAL_ENGINE: Final = "unix:///var/run/docker.sock"
@@ -38,10 +38,13 @@ class Installation:
         return self.home / CONFIG
 
     def compute_config_digest(self) -> str:
-        """A digest of the configuration folder; the compose program does not detect changes in mounted folders."""
+        """A digest of the configuration folder; the compose program does not detect changes in mounted folders. Without
+        bundles, from which running workers load changes."""
         digest = hashlib.sha256()
-        folder = self.config_file.parent
+        folder, bundles = self.config_file.parent, self.home / BUNDLES
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            if path.is_relative_to(bundles):
+                continue
             with path.open("rb") as file:
                 digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()

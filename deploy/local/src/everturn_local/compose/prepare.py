@@ -30,13 +30,16 @@ DEPLOY: Final = Path(__file__).resolve().parents[4]
 VARIABLES: Final = ".env"
 SETTINGS: Final = "everturn.env"
 CONFIG: Final = "config/everturn.toml"
+BUNDLES: Final = "config/bundles"
+"""Mounted with its parent. Workers don't start without it."""
 SECRETS: Final = "secrets"
 USUAL_SOCKET: Final = "/var/run/docker.sock"
 _NAMED_AFTER_VARIABLE: Final = re.compile(r'^  ([A-Z][A-Z0-9_]*): \{file: "[^"]*/([a-z0-9-]+)"\}$', re.MULTILINE)
 FIRST_CONFIG: Final = """\
-# Models by role, limits by bundle, and your own tools: docs/how-to/configure.md. Ingress and workers read this file
-# as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
-# `make up` recreates the containers when a file in this folder has changed.
+# Models by role, properties of bundles, and your own tools: docs/how-to/configure.md. Ingress and workers read this
+# file as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
+# `make up` recreates the containers when a file in this folder has changed. Bundles are folders in `bundles`, from
+# which running workers load changes: docs/bundles.md.
 """
 
 
@@ -59,11 +62,13 @@ def prepare(home: Path, environment: Mapping[str, str], *, store: bool = False) 
 
 
 def save_first_files(home: Path, socket: Path) -> None:
-    """Create variables, settings and configuration if they don't exist; afterwards the operator owns them."""
+    """Create variables, settings, configuration and the folder of bundles if they don't exist; afterwards the operator
+    owns them."""
     variables = (DEPLOY / ".env.example").read_text()
     if socket.exists():
         variables = re.sub(r"^DOCKER_GROUP=.*$", f"DOCKER_GROUP={socket.stat().st_gid}", variables, flags=re.MULTILINE)
     settings = (DEPLOY / "everturn.env.example").read_text()
+    (home / BUNDLES).mkdir(parents=True, exist_ok=True)
     for name, text in ((VARIABLES, variables), (SETTINGS, settings), (CONFIG, FIRST_CONFIG)):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         if not (home / name).exists():

@@ -99,6 +99,8 @@ def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
         "REDIS_URL": around.redis.worker,
         "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
     }
+    if not around.env.get("BUNDLES_DIR") and around.home.bundles.is_dir():
+        own["BUNDLES_DIR"] = str(around.home.bundles)
     if around.env.get(METRICS_LISTEN):
         own[METRICS_LISTEN] = build_metrics_address(around.env[METRICS_LISTEN], number - 1)
     return _build_spec(around, f"worker-{number}", module="chat_proc", own=own)
