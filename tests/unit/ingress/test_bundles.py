@@ -69,6 +69,14 @@ async def test_a_bundle_called_default_that_is_not_the_default_one_is_not_named(
     registry = Registry(BundleListing("default", "", ""), closed)
 
     assert (await registry.bundles.load_open(ANN)).ids == frozenset()
+    assert (await registry.bundles.load_list(ANN)).bundles == ()
+
+
+def test_the_refusal_of_a_person_who_may_use_no_bundle() -> None:
+    with pytest.raises(ProblemError) as refused:
+        OpenBundles(frozenset()).check("default")
+
+    assert refused.value.errors[0]["message"] == "no bundle is open to you"
 
 
 def test_a_refusal_names_only_the_first_of_many_bundles() -> None:

@@ -79,8 +79,8 @@ class OpenBundles:
             raise self._refuse("body.bundle_id is not a bundle that you can use.")
 
     def refuse_own(self) -> ProblemError | Unavailable:
-        """The refusal of a message or event that names no bundle, because that of its conversation is not one of
-        them."""
+        """The refusal of a message or event that names no bundle: that of its conversation, or the default one, is not
+        one of them."""
         return self._refuse(
             "You can't use the bundle of this conversation. Name another in body.bundle_id of a message."
         )
@@ -88,9 +88,9 @@ class OpenBundles:
     def _refuse(self, detail: str) -> ProblemError | Unavailable:
         if not self.is_complete:
             return Unavailable("The bundles can't be read.")
-        named = sorted(self.ids)[:MAX_NAMED]
+        named = f"must be one of {', '.join(sorted(self.ids)[:MAX_NAMED])}" if self.ids else "no bundle is open to you"
         more = f" or another of the {len(self.ids)} that GET /bundles lists" if len(self.ids) > MAX_NAMED else ""
-        field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(named)}{more}"}
+        field = {"field": "body.bundle_id", "message": named + more}
         return unknown_bundle(detail, errors=[field])
 
 
@@ -105,11 +105,9 @@ class Bundles:
     async def load_list(self, principal: Principal) -> BundleList:
         """What this person may use; operators also see what can't be used. Raises Unavailable."""
         sees_all = not OPERATORS.isdisjoint(principal.roles)
-        shown = [
-            listing
-            for listing in await self._load()
-            if listing.is_open_to(principal) or (sees_all and not listing.is_ready)
-        ]
+        # The id `default` means the default bundle, so another one with this id can't be named.
+        nameable = [each for each in await self._load() if each.is_default or each.id != DEFAULT_BUNDLE]
+        shown = [each for each in nameable if each.is_open_to(principal) or (sees_all and not each.is_ready)]
         shown.sort(key=lambda listing: (not listing.is_default, listing.title.casefold(), listing.id))
         return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
 

@@ -198,3 +198,10 @@ class TestMemoryCaps(QueueCapsContract):
     @pytest.fixture
     def capped(self, memory_harness: Harness, memory_platform: MemoryPlatform) -> Harness:
         return replace(memory_harness, inbox=MemoryInbox(memory_platform, caps=CAPS))
+
+
+async def test_an_ingress_of_the_version_before_can_accept_turns(roles: Roles) -> None:
+    """It passes no bundles."""
+    found = "SELECT pronargs, pronargdefaults FROM pg_proc WHERE proname = 'accept_turn'"
+
+    assert [(row["pronargs"], row["pronargdefaults"]) for row in await roles.superuser.fetch(found)] == [(26, 1)]

@@ -107,6 +107,17 @@ class InboxContract:
             assert await harness.inbox.try_load_receipt(harness.principal, key) is None
             assert await harness.leases.try_claim(opened.conversation_id) is None
 
+    async def test_a_refused_first_message_creates_no_conversation(self, harness: Harness) -> None:
+        first = IncomingMessage(
+            harness.ids.conversation(), True, "x", (), harness.ids.turn(), harness.ids.signal(),
+            open_bundles=frozenset({"desk"}),
+        )  # fmt: skip
+
+        with pytest.raises(UnknownBundle):
+            await harness.inbox.accept_message(harness.principal, first, None)
+        with pytest.raises(NotFound):
+            await harness.inbox.accept_message(harness.principal, replace(first, create=False), None)
+
     async def test_an_event_opens_no_turn_of_a_bundle_that_is_not_open(self, harness: Harness) -> None:
         opened = await self._open_conversation(harness, "desk")
         event = ExternalEvent("form", {}, reactive=True)

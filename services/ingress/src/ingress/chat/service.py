@@ -11,7 +11,6 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from structlog.contextvars import bind_contextvars
 
-from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.cancellation import answered_within
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, Unavailable
@@ -110,8 +109,8 @@ class ChatService:
         async def store(admission: Admission, wait_s: float) -> Receipt:
             conversation_id = self._ids.conversation() if conversation == NEW else parse_conversation_id(conversation)
             bundles = await self._bundles.load_open(principal)
-            if form.bundle_id is not None or conversation == NEW:
-                bundles.check(form.bundle_id or DEFAULT_BUNDLE)
+            if form.bundle_id is not None:
+                bundles.check(form.bundle_id)
             saved = await self._take_files(principal, conversation_id, submission.files)
             message = IncomingMessage(
                 conversation_id=conversation_id,
