@@ -80,6 +80,7 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
 
     assert found.manifest == Manifest(id="mini", instructions="Be brief.")
     assert found.manifest.shown_title == "mini"
+    assert Manifest(id="default").shown_title == "Everturn"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
+from everturn.bundles.registry import BUILT_IN
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
 from everturn.core.settings import explain_errors
@@ -131,8 +132,8 @@ class Manifest(BundleProps):
 
     @property
     def shown_title(self) -> str:
-        """What people see: the title, otherwise the id."""
-        return self.title or self.id
+        """What people see: the title, otherwise the id. The built-in agent has its own."""
+        return self.title or (BUILT_IN.title if self.id == BUILT_IN.id else self.id)
 
     def override(self, props: BundleProps) -> "Manifest":
         """The manifest with what an operator has set; tables are merged key by key."""
