@@ -5,6 +5,7 @@ import { makeKey } from "./http/keys";
 import { type Call, Requests } from "./http/requests";
 import type {
   Accepted,
+  AgentList,
   ConversationList,
   ConversationPatch,
   ConversationView,
@@ -52,6 +53,8 @@ export interface Outgoing {
   readonly files?: readonly File[];
   /** Whether a message to a running turn adds to it or redirects it. */
   readonly kind?: "followup" | "steer" | undefined;
+  /** The agent of the conversation that this message creates; the server's default without it. */
+  readonly bundleId?: string | undefined;
   /** Reuse the key when the same message is sent again, so that it is accepted only once. */
   readonly key: string;
   /** Called with the share of bytes already sent, from 0 to 1. */
@@ -139,9 +142,9 @@ export class EverturnClient {
 
   /** Send a message; the id `new` creates a conversation. While a turn runs, the message becomes a signal to it. */
   async sendMessage(conversationId: string, message: Outgoing): Promise<Accepted> {
-    const { text, kind, files, key, onProgress, abort } = message;
+    const { text, kind, bundleId, files, key, onProgress, abort } = message;
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone as string | undefined;
-    const fields = { text, ...(kind === undefined ? {} : { kind }) };
+    const fields = { text, ...(kind === undefined ? {} : { kind }), ...(bundleId === undefined ? {} : { bundle_id: bundleId }) };
     const call = { path: this.path(conversationId, "messages"), key, abort };
     if (zone === undefined) return this.submit(call, fields, files ?? [], onProgress);
     try {
@@ -213,6 +216,11 @@ export class EverturnClient {
   /** The limits for a message and its files. */
   loadLimits(abort?: AbortSignal): Promise<MessageLimits> {
     return this.requests.send({ method: "GET", path: `/limits/${this.scope}`, abort });
+  }
+
+  /** The agents that the caller may use: the default one first, then by title. */
+  loadAgents(abort?: AbortSignal): Promise<AgentList> {
+    return this.requests.send({ method: "GET", path: `/bundles/${this.scope}`, abort });
   }
 
   /** Whether guests may sign in here. */

@@ -2,7 +2,7 @@
 export * from "./types";
 export { type ClientOptions, EverturnClient, type ListQuery, type Outgoing, type Scope, type Signalled } from "./client";
 export { TIMINGS, type Timings } from "./http/backoff";
-export { InvalidResponse, type FieldError, ProblemError, Unreachable } from "./http/errors";
+export { InvalidResponse, type FieldError, ProblemError, UNKNOWN_AGENT, Unreachable } from "./http/errors";
 export { makeKey } from "./http/keys";
 export { foldEvent, foldEvents } from "./fold/fold";
 export { isOpen } from "./fold/fold";

@@ -16,6 +16,8 @@ export type Phase = wire.ChatPhase;
 export type ToolReport = wire.ChatTool;
 
 export type Accepted = wire.AcceptedOut;
+export type Agent = wire.BundleOut;
+export type AgentList = wire.BundleList;
 export type SentSignal = wire.SignalOut;
 export type Erased = wire.ErasedOut;
 export type Forked = wire.ForkOut;

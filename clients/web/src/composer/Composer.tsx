@@ -1,12 +1,16 @@
 /**
  * The message field: Enter sends, Shift+Enter adds a line, Escape stops the turn. On touch screens Enter adds a line.
  */
-import { useCallback, useEffect, useRef, useState } from "react";
-import type { ClipboardEvent, JSX } from "react";
+import { useCallback, useEffect, useImperativeHandle, useRef, useState } from "react";
+import type { ClipboardEvent, JSX, Ref } from "react";
 
+import { isBeginning } from "../agents/agents";
 import type { Accepted } from "../api";
 import { useSession } from "../session/context";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
 import { isTouch, submitByEnter } from "../ui/enterKey";
+import { saveUnsentFiles } from "../session/unsentFiles";
+import { AgentGone } from "./AgentGone";
 import { checkLength } from "./attachments";
 import { AttachmentTray } from "./AttachmentTray";
 import { ComposerButtons } from "./ComposerButtons";
@@ -19,9 +23,20 @@ import { useAttachments, useLimits } from "./useAttachments";
 import { useSending } from "./useSending";
 import type { Draft } from "./useSending";
 
+export interface ComposerHandle {
+  focus: () => void;
+  /** Send a starter. One that is only a beginning, or that a draft is in the way of, is put into the field instead. */
+  start: (starter: string) => void;
+}
+
 interface ComposerProps {
+  ref?: Ref<ComposerHandle>;
   /** `new` creates a conversation. */
   conversationId: string;
+  /** The agent of a new conversation; undefined for the server's default. */
+  bundleId?: string | undefined;
+  /** Named in the empty field. */
+  agentTitle?: string | undefined;
   /** Whether a turn is running; messages then go to it. */
   isBusy: boolean;
   isStopping: boolean;
@@ -29,17 +44,21 @@ interface ComposerProps {
   inserted?: Insertion | null;
   onAccepted: (accepted: Accepted, draft: Draft) => void;
   onStop: () => void;
+  /** Open the page for a new conversation; undefined on that page. */
+  onNew?: () => void;
 }
 
-export function Composer({ conversationId, isBusy, isStopping, inserted = null, onAccepted, onStop }: ComposerProps): JSX.Element {
-  const { scope } = useSession();
+export function Composer(props: ComposerProps): JSX.Element {
+  const { ref, conversationId, bundleId, agentTitle, isBusy, isStopping, inserted = null, onAccepted, onStop, onNew } = props;
+  const { scope, unsentFiles } = useSession();
   const [text, setText] = useState(() => loadDraft(sessionStorage, scope, conversationId));
   const limits = useLimits();
   const attachments = useAttachments(conversationId, limits);
   const sending = useSending(conversationId, onAccepted);
   const field = useRef<HTMLTextAreaElement>(null);
   const tooLong = checkLength(text, limits);
-  const canSend = (text.trim() !== "" || attachments.items.length > 0) && !sending.isSending && tooLong === "";
+  const maySend = (written: string): boolean => (written.trim() !== "" || attachments.items.length > 0) && !sending.isSending && checkLength(written, limits) === "";
+  const canSend = maySend(text);
   useEffect(() => { saveDraft(sessionStorage, scope, conversationId, text); }, [scope, conversationId, text]);
   useEffect(() => { field.current?.focus({ preventScroll: true }); }, []);
   const [lastInserted, setLastInserted] = useState(inserted);
@@ -56,18 +75,35 @@ export function Composer({ conversationId, isBusy, isStopping, inserted = null, 
   const { refuse } = attachments;
   useEffect(() => { refuse(sending.refusals); }, [sending.refusals, refuse]);
 
-  const submit = async (kind?: "followup" | "steer"): Promise<void> => {
-    if (!canSend) return;
+  const submit = async (kind?: "followup" | "steer", written = text): Promise<void> => {
+    if (!maySend(written)) return;
     const sent = attachments.items;
     const files = sent.map((item) => item.file);
-    if (await sending.send({ text, files, ...(kind === undefined ? {} : { kind }) })) {
-      setText((now) => removeSent(now, text));
+    const draft = { text: written, files, ...(kind === undefined ? {} : { kind }), ...(bundleId === undefined ? {} : { bundleId }) };
+    if (await sending.send(draft)) {
+      setText((now) => removeSent(now, written));
       // The page may switch to the new conversation before this is rendered.
       saveDraft(sessionStorage, scope, conversationId, "");
       // Files that were dropped or pasted meanwhile belong to the next message.
       attachments.remove(sent);
     }
     field.current?.focus({ preventScroll: true });
+  };
+  const focus = (): void => { field.current?.focus({ preventScroll: true }); };
+  const start = (starter: string): void => {
+    if (sending.isSending) return;
+    setText(insertText(text, starter));
+    if (text.trim() === "" && !isBeginning(starter)) void submit(undefined, starter);
+    focus();
+  };
+  useImperativeHandle(ref, () => ({ focus, start }));
+  const moveToNew = (): void => {
+    const files = attachments.items.map((item) => item.file);
+    saveDraft(sessionStorage, scope, "new", insertText(loadDraft(sessionStorage, scope, "new"), text));
+    saveUnsentFiles(unsentFiles, "new", [...(unsentFiles.get("new") ?? []), ...files]);
+    setText("");
+    attachments.remove(attachments.items);
+    onNew?.();
   };
   const { add } = attachments;
   const { forgetProblem } = sending;
@@ -76,10 +112,11 @@ export function Composer({ conversationId, isBusy, isStopping, inserted = null, 
     add(files);
     field.current?.focus({ preventScroll: true });
   }, [add, forgetProblem]);
-  const problem = [tooLong, sending.problem, attachments.problem].find((each) => each !== "") ?? "";
+  const problem = [tooLong, sending.isAgentGone ? "" : sending.problem, attachments.problem].find((each) => each !== "") ?? "";
   return (
     <form className={styles.composer} aria-label="Message" onSubmit={(event) => { event.preventDefault(); void submit(isBusy ? "followup" : undefined); }}>
       <DropZone onDrop={attach} />
+      {sending.isAgentGone && <AgentGone onMove={onNew === undefined ? undefined : moveToNew} />}
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <div className={styles.box}>
         <AttachmentTray items={attachments.items} isSending={sending.isSending} progress={sending.progress} onRemove={(item) => { attachments.remove([item]); }} />
@@ -87,7 +124,7 @@ export function Composer({ conversationId, isBusy, isStopping, inserted = null, 
           ref={field}
           className={styles.field}
           aria-label="Your message"
-          placeholder={isBusy ? "Add to this while it works…" : "Ask anything…"}
+          placeholder={isBusy ? "Add to this while it works…" : agentTitle === undefined ? "Ask anything…" : `Ask \u2068${escapeDirectionControls(agentTitle)}\u2069…`}
           dir="auto"
           data-composer
           enterKeyHint={isTouch() ? "enter" : "send"}

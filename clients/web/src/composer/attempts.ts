@@ -8,6 +8,7 @@ import { loadDraft, saveDraft } from "./drafts";
 export interface Attempt {
   readonly text: string;
   readonly kind?: "followup" | "steer";
+  readonly bundleId?: string;
   readonly key: string;
 }
 

@@ -1,7 +1,9 @@
 /** Sends a message. Text and files stay in place until the server has accepted them. */
+import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 
-import { Unreachable, makeKey } from "../api";
+import { AGENTS_KEY } from "../agents/useAgents";
+import { ProblemError, UNKNOWN_AGENT, Unreachable, makeKey } from "../api";
 import type { Accepted, Scope } from "../api";
 import { useSession } from "../session/context";
 import { useAnnounce } from "../ui/announcer";
@@ -17,6 +19,8 @@ export interface Draft {
   text: string;
   files: readonly File[];
   kind?: "followup" | "steer";
+  /** The agent of a new conversation; the server's default without it. */
+  bundleId?: string;
 }
 
 export interface Sending {
@@ -25,6 +29,8 @@ export interface Sending {
   /** The share of bytes already sent, 0 to 1. */
   progress: number;
   problem: string;
+  /** Whether the last attempt was rejected because its agent no longer exists or may not be used. */
+  isAgentGone: boolean;
   /** The files that were rejected in the last attempt. */
   refusals: Refusals;
   /** Whether it was accepted; if not, `problem` has the reason. */
@@ -35,10 +41,12 @@ export interface Sending {
 
 export function useSending(conversationId: string, onAccepted: (accepted: Accepted, draft: Draft) => void): Sending {
   const { backend, scope } = useSession();
+  const queries = useQueryClient();
   const announce = useAnnounce();
   const [progress, setProgress] = useState<number | null>(null);
   const [problem, setProblem] = useState("");
   const [isLost, setLost] = useState(false);
+  const [isAgentGone, setAgentGone] = useState(false);
   const [refusals, setRefusals] = useState(NO_REFUSALS);
   const attempt = useRef<Tried | null>(null);
   const abort = useRef<AbortController | null>(null);
@@ -49,6 +57,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       setProgress(0);
       setProblem("");
       setLost(false);
+      setAgentGone(false);
       setRefusals(NO_REFUSALS);
       // The same message, sent again after an unclear failure, has the same key and is accepted only once.
       const known = attempt.current ?? loadBefore(scope, conversationId);
@@ -66,13 +75,17 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         setRefusals(findRefusals(error, draft.files));
         setProblem(abort.current.signal.aborted ? "Not sent." : describeFailedLoad(error));
         setLost(!abort.current.signal.aborted && error instanceof Unreachable);
+        if (error instanceof ProblemError && error.type === UNKNOWN_AGENT) {
+          setAgentGone(true);
+          void queries.invalidateQueries({ queryKey: AGENTS_KEY });
+        }
         return false;
       } finally {
         abort.current = null;
         setProgress(null);
       }
     },
-    [backend, scope, conversationId, onAccepted, announce],
+    [backend, queries, scope, conversationId, onAccepted, announce],
   );
   const forgetProblem = useCallback(() => {
     setProblem("");
@@ -84,6 +97,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     isSending: progress !== null,
     progress: progress ?? 0,
     problem,
+    isAgentGone,
     refusals,
     send,
     abort: useCallback(() => { abort.current?.abort(); }, []),
@@ -110,11 +124,11 @@ function loadBefore(scope: Scope, conversationId: string): Tried | null {
 /** Files do not survive a reload, so a message with files is not the same afterwards. */
 function keep(scope: Scope, conversationId: string, tried: Tried | null): void {
   const isCached = tried !== null && tried.draft.files.length === 0;
-  const { text, kind } = tried?.draft ?? { text: "" };
-  saveAttempt(sessionStorage, scope, conversationId, isCached ? { text, key: tried.key, ...(kind === undefined ? {} : { kind }) } : null);
+  const { text, kind, bundleId } = tried?.draft ?? { text: "" };
+  saveAttempt(sessionStorage, scope, conversationId, isCached ? { text, key: tried.key, ...(kind === undefined ? {} : { kind }), ...(bundleId === undefined ? {} : { bundleId }) } : null);
 }
 
 function isSame(first: Draft, second: Draft): boolean {
   const hasSameFiles = first.files.length === second.files.length && first.files.every((file, at) => file === second.files[at]);
-  return first.text === second.text && first.kind === second.kind && hasSameFiles;
+  return first.text === second.text && first.kind === second.kind && first.bundleId === second.bundleId && hasSameFiles;
 }

@@ -2,8 +2,11 @@ import { render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 
+import { buildAgent } from "../testing/builders";
 import { LIMITS } from "../testing/harness";
 import { App } from "./App";
+
+const AGENTS = [buildAgent({ id: "everturn", title: "Everturn", is_default: true }), buildAgent({ title: "Support", icon: "🛟" })];
 
 /** A server with one key and one conversation. */
 const answer = (address: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
@@ -11,12 +14,14 @@ const answer = (address: RequestInfo | URL, init?: RequestInit): Promise<Respons
   const problem = { type: "urn:everturn:problem:unauthorized", title: "Unauthorized", status: 401, detail: "No credential." };
   const item = { conversation_id: "conv_1", title: "Sales", state: "waiting", archived: false, created_at: "", last_activity_at: "2026-03-01T10:00:00Z" };
   if (typeof address === "string" && address.startsWith("/limits/") && isKnown) return Promise.resolve(Response.json(LIMITS));
+  if (typeof address === "string" && address.startsWith("/bundles/") && isKnown) return Promise.resolve(Response.json({ bundles: AGENTS }));
   const isSearch = typeof address === "string" && address.endsWith("/search");
   const body = isKnown ? { items: isSearch ? [] : [item], next_cursor: null } : problem;
   return Promise.resolve(new Response(JSON.stringify(body), { status: isKnown ? 200 : 401, headers: { "content-type": "application/json" } }));
 };
 
 beforeEach(() => {
+  localStorage.clear();
   sessionStorage.clear();
   window.location.hash = "";
   vi.stubGlobal("fetch", answer);
@@ -109,6 +114,28 @@ test("a new conversation does not open if the user has moved on meanwhile", asyn
   await waitFor(() => { expect(JSON.stringify(sessionStorage)).not.toContain("hello"); });
 
   expect(window.location.hash).toBe("#/conv_1");
+});
+
+test("a message to an agent that is gone moves to a new conversation", async () => {
+  sessionStorage.setItem("everturn.credential.default/default", "evk_good");
+  const gone = { type: "urn:everturn:problem:unknown-bundle", title: "Unknown bundle", status: 422, detail: "There is no bundle legal." };
+  vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) => {
+    if (typeof address !== "string" || !address.endsWith("/conv_1/messages")) return answer(address, init);
+    return Promise.resolve(new Response(JSON.stringify(gone), { status: 422, headers: { "content-type": "application/problem+json" } }));
+  });
+  window.location.hash = "#/conv_1";
+  render(<App />);
+  await userEvent.type(await screen.findByLabelText("Your message"), "Is this allowed?{Enter}");
+
+  expect(await screen.findByRole("alert")).toHaveTextContent("The agent of this conversation is no longer available.");
+  await userEvent.upload(screen.getByLabelText("Files to attach"), new File(["a,b"], "data.csv"));
+  await userEvent.click(screen.getByRole("button", { name: "Move the message to a new conversation" }));
+
+  expect(await screen.findByRole("radio", { name: "Everturn" })).toBeChecked();
+  expect(screen.getByLabelText("Your message")).toHaveValue("Is this allowed?");
+  expect(screen.getByRole("list", { name: "Files to send" })).toHaveTextContent("data.csv");
+  window.location.hash = "#/conv_1";
+  await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
 });
 
 test("\"New conversation\" focuses the message field", async () => {

@@ -1,6 +1,6 @@
 /** Complete test values; a test overrides only the fields that it is about. */
 import { TURN_DEFAULTS } from "../api/generated/wire";
-import type { ConversationView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
+import type { Agent, ConversationView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
 
 export function buildConversation(changes: Partial<ConversationView> = {}): ConversationView {
   return { conversation_id: "conv_1", title: "", state: "idle", archived: false, created_at: "", last_activity_at: "", ...changes };
@@ -45,4 +45,8 @@ export function buildFile(changes: Partial<FileView> = {}): FileView {
     verdict: "clean",
     ...changes,
   };
+}
+
+export function buildAgent(changes: Partial<Agent> = {}): Agent {
+  return { id: "support", title: "Support", description: "", icon: "", starters: [], is_default: false, is_ready: true, ...changes };
 }

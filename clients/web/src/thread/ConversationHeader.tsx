@@ -1,12 +1,22 @@
-/** The name of the conversation. */
+/** The name of the conversation and, if there is a choice of agents, its agent. */
 import type { JSX } from "react";
 
+import { AgentLabel } from "../agents/AgentLabel";
+import type { ConversationView } from "../api";
 import styles from "./thread.module.css";
 
-export function ConversationHeader({ name, isAbsent }: { name: string; isAbsent: boolean }): JSX.Element {
+interface ConversationHeaderProps {
+  name: string;
+  /** Undefined while it is not loaded. */
+  conversation: ConversationView | undefined;
+  isAbsent: boolean;
+}
+
+export function ConversationHeader({ name, conversation, isAbsent }: ConversationHeaderProps): JSX.Element {
   return (
     <header className={styles.header}>
       <h1 dir="auto">{isAbsent ? "Conversation not found" : name}</h1>
+      {conversation && <AgentLabel id={conversation.bundle_id} />}
     </header>
   );
 }

@@ -83,7 +83,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
             <EditsContext value={edits}>
               <SidePanel turns={turns} conversationId={conversationId}>
                 <div className={styles.screen}>
-                  <ConversationHeader name={name} isAbsent={isAbsent} />
+                  <ConversationHeader name={name} conversation={conversation} isAbsent={isAbsent} />
                   {isAbsent && <Missing onNew={onNew} />}
                   {live.state === null ? !isAbsent && <div className={styles.thread} aria-busy /> : (
                     <Thread key={opened.key} {...{ turns, pending, olderProblem, loadOlder, sentCount }} openedTurnId={opened.turnId} hasOlder={live.state.next_cursor !== undefined} />
@@ -97,6 +97,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
                     inserted={moved}
                     onAccepted={onAccepted}
                     onStop={stopping.stop}
+                    onNew={onNew}
                   />
                 </div>
               </SidePanel>

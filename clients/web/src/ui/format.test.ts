@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { ProblemError } from "../api";
+import { ProblemError, UNKNOWN_AGENT } from "../api";
 import { describeError, formatAge, formatBytes, formatCount, formatDuration, formatName, formatTimeLeft, oneLine } from "./format";
 
 test.each([
@@ -53,6 +53,7 @@ test("a rejection shows the text about its field, else its detail", () => {
 
   expect(describeError(new ProblemError({ ...problem, errors: [{ field: "files", message: "The file 'a' was rejected." }] }))).toBe("The file 'a' was rejected.");
   expect(describeError(new ProblemError(problem))).toBe("The detail.");
+  expect(describeError(new ProblemError({ ...problem, type: UNKNOWN_AGENT, errors: [{ field: "body.bundle_id", message: "must be one of default" }] }))).toBe("The agent of this conversation is no longer available.");
   expect(describeError("odd")).toBe("Something went wrong.");
 });
 

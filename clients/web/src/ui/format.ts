@@ -1,5 +1,5 @@
 /** Formats figures and errors for the user. */
-import { ProblemError } from "../api";
+import { ProblemError, UNKNOWN_AGENT } from "../api";
 
 const UNITS = ["bytes", "kB", "MB", "GB"] as const;
 
@@ -60,6 +60,8 @@ export function oneLine(text: string, limit = 120): string {
 /** What went wrong, in the server's text: the message about a field is the most precise, then the detail. */
 export function describeError(error: unknown): string {
   if (error instanceof ProblemError) {
+    // The server names the bundles that a program could choose instead.
+    if (error.type === UNKNOWN_AGENT) return "The agent of this conversation is no longer available.";
     const fields = error.fields.map((field) => field.message).filter((message) => message !== "");
     if (fields.length > 0) return fields.join(" ");
     if (error.detail !== "") return error.detail;

@@ -1,6 +1,9 @@
 // Errors of the API client. Every message is a sentence for the user.
 import type { ProblemDetails } from "../types";
 
+/** The type of the problem that the agent does not exist, or may not be used by the caller. */
+export const UNKNOWN_AGENT = "urn:everturn:problem:unknown-bundle";
+
 export interface FieldError {
   readonly field: string;
   readonly message: string;
