@@ -54,6 +54,12 @@ file = {file!r}
 [tools.tools.wait]
 effect = "pure"
 timeout_s = 300
+
+[bundles.support]
+title = "Support"
+description = "Answers questions about orders and returns."
+icon = "🛟"
+starters = ["script:plain, where is my order?", "Write a reply to:"]
 """
 
 expect.set_options(timeout=SEEN_LIMIT_MS)
