@@ -1,6 +1,9 @@
 """The agent's settings in real processes: models by role, a fallback, rounds by bundle, several actions in a reply."""
 
+import asyncio
 import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest_asyncio
 from helpers.forks import ForkingSpawn
 from helpers.homes import copy_home
 
+from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -57,6 +61,7 @@ async def configured(tmp_path_factory: pytest.TempPathFactory, make_harness: Any
     titles.write_text(script("", "A title from the small model"))
     config.write_text(
         f'[models.roles]\ndecision = "scripted:{decisions}"\ntitle = "scripted:{titles}"\n'
+        '[bundles.short]\ntitle = "Short work"\nstarters = ["Begin"]\n'
         "[bundles.short.config.react]\nmax_iterations = 1\n"
     )
     env = {
@@ -67,8 +72,19 @@ async def configured(tmp_path_factory: pytest.TempPathFactory, make_harness: Any
     }
     async with Platform(home, ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         opened = make_harness(platform)
+        for client in opened.clients:
+            await wait_for_bundles(client, 2)
         yield opened
         await opened.quit()
+
+
+async def wait_for_bundles(client: EverturnClient, count: int) -> None:
+    """A worker publishes its bundles some seconds after its start, and each ingress reads them once a second."""
+    found = 0
+    async with asyncio.timeout(30):
+        while found < count:
+            await asyncio.sleep(0.2)
+            found = len(await client.list_agents())
 
 
 async def run(harness: Any, text: str, bundle_id: str | None = None) -> Any:
@@ -118,6 +134,29 @@ async def test_a_bundle_has_rounds_of_its_own(configured: Any) -> None:
     assert limited.error.type.endswith("no-closing-answer")
     assert limited.files == ()
     assert (free.outcome, free.answer, len(free.files)) == ("completed", "As far as I got.", 1)
+
+
+async def everturn(harness: Any, *arguments: str) -> tuple[int, str]:
+    """Run the command line on the first ingress; its exit code, and what it prints."""
+    command = (sys.executable, "-m", "everturn_client.cli", "--url", harness.platform.urls[0], *arguments)
+    running = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, stdin=DEVNULL)
+    printed, _ = await asyncio.wait_for(running.communicate(), 60)
+    return running.returncode or 0, printed.decode()
+
+
+async def test_an_agent_is_listed_and_chosen_for_a_conversation(configured: Any) -> None:
+    client = configured.clients[0]
+
+    own, short = await client.list_agents()
+    listed = await everturn(configured, "agents")
+    begun = await everturn(configured, "chat", "--agent", "short", "limited work")
+    (latest,) = (await client.list_conversations(limit=1)).items
+    refused = await everturn(configured, "chat", "--agent", "shrot", "Hi")
+
+    assert (own.id, own.is_default, short.title, short.starters) == ("default", True, "Short work", ("Begin",))
+    assert listed == (0, "* default  default\n  short    Short work\n")
+    assert (begun[0], latest.bundle_id) == (1, "short"), begun
+    assert refused[0] == 2 and "There is no agent shrot that you can use" in refused[1]
 
 
 async def test_the_fallback_answers_when_the_deciding_model_is_down(configured: Any) -> None:

@@ -51,6 +51,10 @@ class SmallServer:
     """Later turns leave no room in it for those of the scenario."""
     fetched_turns: int | None = None
     """How many turns a page of `fetch` has; all by default."""
+    agents: list[dict[str, object]] = field(default_factory=list)
+    """What `GET /bundles` lists."""
+    bundle_id: str | None = None
+    """The agent of the conversation."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     is_closing: bool = False
 
@@ -170,6 +174,7 @@ class SmallServer:
         if request.method == "GET" and request.url.path == BASE:
             self.queries.append(request.url.query)
             return JSONResponse({"items": [view], "next_cursor": None})
+        view["bundle_id"] = self.bundle_id
         if self.is_deleted:
             return build_problem(404)
         if request.method == "DELETE":
@@ -177,6 +182,10 @@ class SmallServer:
         if request.method in ("POST", "PATCH"):
             view.update(json.loads(await request.body()))
         return JSONResponse(view, status_code=201 if request.method == "POST" else 200)
+
+    async def bundles(self, request: Request) -> Response:
+        await self.record(request)
+        return JSONResponse({"bundles": self.agents})
 
     async def fork(self, request: Request) -> Response:
         await self.record(request)
@@ -227,6 +236,7 @@ class SmallServer:
                 Route(f"{BASE}/{{c}}/events", self.events),
                 Route(f"{BASE}/{{c}}/fork", self.fork, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/export", self.export),
+                Route("/bundles/default/default", self.bundles),
                 Route(f"{BASE}/search", self.search, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/turns/{{t}}/feedback", self.feedback, methods=["POST"]),
                 Route(f"{BASE}/{{c}}", self.conversations, methods=["GET", "PATCH", "DELETE"]),

@@ -15,6 +15,7 @@ from everturn.events.turn_view import build_state
 from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_client import (
+    Agent,
     Connections,
     Event,
     EverturnClient,
@@ -54,6 +55,20 @@ async def test_conversations_are_created_listed_read_renamed_and_erased(
     assert (created.title, renamed.title, read.title) == ("Sales", "Numbers", "")
     assert [item.conversation_id for item in listed.items] == [conversation_id]
     assert (erased.rows, erased.objects) == ({"turn": 1}, 2)
+
+
+async def test_agents_are_listed_and_ignore_what_only_a_newer_server_says(
+    client: EverturnClient, server: "SmallServer"
+) -> None:
+    server.agents = [
+        {"id": "desk", "title": "Desk", "starters": ["Hi"], "is_default": True, "is_ready": True, "colour": "red"},
+        {"id": "sales", "title": "Sales", "is_ready": False, "error": "It has no id."},
+    ]
+
+    desk, sales = await client.list_agents()
+
+    assert desk == Agent(id="desk", title="Desk", starters=("Hi",), is_default=True)
+    assert (sales.is_default, sales.is_ready, sales.error) == (False, False, "It has no id.")
 
 
 async def test_a_retried_message_is_sent_as_json_and_accepted_once(

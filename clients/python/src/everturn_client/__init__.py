@@ -3,6 +3,7 @@
 from everturn_client.answers import (
     Accepted,
     AcceptedSignal,
+    Agent,
     ConversationPage,
     Erased,
     Fork,
@@ -18,6 +19,7 @@ from everturn_client.requests import Connections
 __all__ = [
     "Accepted",
     "AcceptedSignal",
+    "Agent",
     "BadAnswer",
     "BadInput",
     "Connections",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from email.message import Message
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import unquote
@@ -9,6 +10,7 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.conversations.model import ConversationView
 from everturn.core.errors import Problem
 from everturn.events.views import SignalView
@@ -76,6 +78,37 @@ class ConversationNow(ConversationView):
     turn_id: str | None = None
     position: int | None = None
     position_more: bool | None = None
+
+
+class Agent(Answer):
+    """An agent that this person may use; `starters` are messages to begin with.
+
+    `error` says to administrators why the newest content of its bundle is refused. Only they are given an agent that is
+    not ready, which has no content that works.
+    """
+
+    id: str
+    title: str
+    description: str = ""
+    icon: str = ""
+    starters: tuple[str, ...] = ()
+    is_default: bool = False
+    is_ready: bool = True
+    error: str | None = None
+
+
+class AgentList(Answer):
+    """The agents of a tenant and project."""
+
+    bundles: tuple[Agent, ...]
+
+
+def try_find_agent(agents: Sequence[Agent], bundle_id: str | None) -> Agent | None:
+    """The agent with this id; for None and `default` the one that answers if none is chosen."""
+    found = next((agent for agent in agents if agent.id == bundle_id), None)
+    if found or bundle_id not in (None, DEFAULT_BUNDLE):
+        return found
+    return next((agent for agent in agents if agent.is_default), None)
 
 
 class ConversationPage(Answer):

@@ -65,6 +65,10 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
 
     _add_conversations(partial(commands.add_parser, parents=[shared]))
 
+    agents = commands.add_parser("agents", parents=[shared], help="list the agents that you can chat with")
+    agents.description = "List the agents that you can chat with; * marks the one that answers if you choose none."
+    agents.add_argument("--json", action="store_true", dest="as_json", help="print the agents as JSON")
+
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
     models = commands.add_parser("models", help="check or list models (only where the platform is installed)")
@@ -138,6 +142,9 @@ def _add_chat(chat: argparse.ArgumentParser) -> None:
         "text", nargs="?", help="the message; if omitted, opens a prompt in a terminal, otherwise sends standard input"
     )
     chat.add_argument("--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)")
+    chat.add_argument(
+        "--agent", metavar="ID", help="start the conversation with this agent, which `everturn agents` lists"
+    )
     place = chat.add_mutually_exclusive_group()
     place.add_argument("--conversation", metavar="ID", help="continue this conversation")
     place.add_argument(

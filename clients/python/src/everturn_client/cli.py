@@ -15,9 +15,11 @@ from typing import TextIO, cast
 
 import httpx2
 
+from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import TurnView
+from everturn_client.answers import try_find_agent
 from everturn_client.arguments import build_command_prefix, build_parser, check_encoding, parse_arguments
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient
@@ -25,6 +27,7 @@ from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable,
 from everturn_client.settings import ClientSettings, load_settings
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
+    run_agents,
     run_answer,
     run_archive,
     run_delete,
@@ -43,6 +46,7 @@ from everturn_client.terminal.last_conversation import LastConversations
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.prompt import Prompt
 from everturn_client.terminal.screen import OutputClosed, Piece, Screen
+from everturn_client.terminal.wording import one_line
 
 DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 2, 3, 4, 130, 141
 """The last two are the codes that a shell reports for a program ended by SIGINT or SIGPIPE."""
@@ -157,6 +161,8 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 await run_answer(
                     client, screen, conversation, arguments.approval, kind=arguments.kind, reason=arguments.reason
                 )
+            case "agents":
+                await run_agents(client, screen, as_json=arguments.as_json)
             case "list":
                 await run_list(
                     client, screen, limit=arguments.limit, title=arguments.title, archived=arguments.archived
@@ -212,6 +218,7 @@ async def _run_chat(
     is_prompt = arguments.text is None and sys.stdin.isatty()
     keyboard = None if is_prompt or arguments.as_json else _try_find_keyboard()
     options = ChatOptions(
+        agent=arguments.agent,
         show_thinking=not arguments.no_thinking,
         as_json=arguments.as_json,
         download_dir=arguments.download,
@@ -220,6 +227,8 @@ async def _run_chat(
         time_zone=time_zone,
     )
     conversation = arguments.conversation or (await _check_last(client, memory) if arguments.go_on else NEW)
+    if arguments.agent:
+        await _check_agent(client, arguments.agent, conversation)
     chat = Chat(client, screen, options, conversation_id=conversation, memory=memory)
     if is_prompt:
         if arguments.as_json or arguments.files:
@@ -278,6 +287,23 @@ async def _check_last(client: EverturnClient, memory: LastConversations) -> str:
             "another with --conversation; `everturn list` lists them."
         ) from error
     return last
+
+
+async def _check_agent(client: EverturnClient, bundle_id: str, conversation_id: str) -> None:
+    """Raises BadUsage if there is no such agent for this person, or if the conversation has another one."""
+    agents = [agent for agent in await client.list_agents() if agent.is_ready]
+    agent = try_find_agent(agents, bundle_id)
+    if agent is None:
+        ids = ", ".join(agent.id for agent in agents) or "none"
+        raise BadUsage(f"There is no agent {one_line(bundle_id)} that you can use. Those that you can use: {ids}.")
+    if conversation_id == NEW:
+        return
+    own = (await client.get_conversation(conversation_id)).bundle_id
+    if try_find_agent(agents, own) != agent:
+        raise BadUsage(
+            f"The conversation {conversation_id} has the agent {own or DEFAULT_BUNDLE} and keeps it. Leave out --agent "
+            "to continue it, or leave out the conversation to start one with another agent."
+        )
 
 
 def _describe(error: Exception) -> str:

@@ -22,6 +22,8 @@ from everturn.events.views import StateView, TurnView
 from everturn_client.answers import (
     Accepted,
     AcceptedSignal,
+    Agent,
+    AgentList,
     ConversationNow,
     ConversationPage,
     Erased,
@@ -114,6 +116,10 @@ class EverturnClient:
     async def aclose(self) -> None:
         """Close all connections."""
         await self.requests.aclose()
+
+    async def list_agents(self) -> tuple[Agent, ...]:
+        """The agents that this user may use, the default one first. `id` is the `bundle_id` of the other methods."""
+        return parse_answer(AgentList, await self.requests.send("GET", f"/bundles/{self._scope}")).bundles
 
     async def create_conversation(self, title: str = "", *, bundle_id: str | None = None) -> ConversationView:
         """Create a conversation. `send_message` to "new" does so too."""

@@ -265,6 +265,47 @@ async def end_approval(server: "SmallServer", scenario: ApprovalScenario, call_i
     await server.publish()
 
 
+AGENTS: list[dict[str, object]] = [
+    {"id": "desk", "title": "Desk", "is_default": True},
+    {"id": "sales", "title": "Sales"},
+    {"id": "broken", "title": "Broken", "is_ready": False, "error": "It has no id."},
+]
+
+
+@pytest.mark.parametrize("agent", ["slaes", "broken"])
+async def test_an_agent_that_cannot_be_used_is_refused_with_the_others(
+    server: "SmallServer", everturn: "Everturn", agent: str
+) -> None:
+    server.agents = AGENTS
+
+    code, _, err = await everturn.run("chat", "Hi", "--agent", agent)
+
+    assert code == 2
+    assert f"There is no agent {agent} that you can use. Those that you can use: desk, sales." in err
+    assert not server.sent("/messages")
+
+
+@pytest.mark.parametrize(
+    ("own", "chosen", "goes_on"),
+    [(None, "default", True), (None, "desk", True), ("sales", "sales", True), (None, "sales", False)],
+)
+async def test_an_existing_conversation_keeps_its_agent(
+    server: "SmallServer", everturn: "Everturn", own: str | None, chosen: str, goes_on: bool
+) -> None:
+    server.agents, server.bundle_id = AGENTS, own
+    server.scenario.start_turn("Hi")
+    publish_end(server.scenario)
+    conversation_id = server.scenario.conversation.id
+
+    code, _, err = await everturn.run("chat", "Hi", "--agent", chosen, "--conversation", conversation_id)
+
+    if goes_on:
+        assert (code, "bundle_id" in json.loads(await server.wait_for("POST", "/messages"))) == (0, False)
+    else:
+        assert (code, server.sent("/messages")) == (2, [])
+        assert f"The conversation {conversation_id} has the agent default and keeps it. Leave out --agent" in err
+
+
 async def test_without_a_terminal_the_approval_commands_are_printed(
     server: "SmallServer", everturn: "Everturn"
 ) -> None:

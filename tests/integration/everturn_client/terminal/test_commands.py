@@ -32,6 +32,32 @@ async def test_conversations_are_listed(server: "SmallServer", everturn: "Evertu
     assert empty[1].endswith(" (new)\n")
 
 
+async def test_agents_are_listed_as_a_table_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
+    none = await everturn.run("agents")
+    server.agents = [
+        {"id": "desk", "title": "Support desk", "description": "Opens\ntickets.", "is_default": True},
+        {"id": "it", "title": "IT", "is_ready": True, "error": "bundle.toml, line 3: icons: Unknown key."},
+        {"id": "sales", "title": "sales", "is_ready": False, "error": "The folder sales has no bundle.toml."},
+    ]
+
+    code, out, _ = await everturn.run("agents")
+    as_json = await everturn.run("agents", "--json")
+
+    assert (code, out) == (
+        0,
+        "* desk   Support desk  Opens tickets.\n"
+        "  it     IT\n"
+        "    Its newest content is refused: bundle.toml, line 3: icons: Unknown key.\n"
+        "  sales  sales\n"
+        "    It can't be used: The folder sales has no bundle.toml.\n",
+    )
+    assert [(agent["id"], agent["is_default"]) for agent in json.loads(as_json[1])][1:] == [
+        ("it", False),
+        ("sales", False),
+    ]
+    assert (none[0], none[1]) == (0, "") and "There is no agent" in none[2]
+
+
 async def test_files_name_a_conversation_without_a_title(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:

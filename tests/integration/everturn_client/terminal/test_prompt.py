@@ -5,6 +5,8 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import make_artifact
@@ -51,6 +53,35 @@ async def test_text_typed_while_a_turn_runs_reaches_the_turn(
     assert "Nothing is running." in err
     assert "There are no files." in err
     assert f"sales.csv (9 bytes)   everturn --url {server.url} download art_sales.csv" in err
+
+
+DESK = {"id": "desk", "title": "Desk", "starters": ["Open a ticket", "Which are open?"]}
+SALES = {"id": "sales", "title": "Sales", "starters": ["What sold?"], "is_default": True}
+
+
+@pytest.mark.parametrize(("chosen", "bundle_id"), [(["--agent", "desk"], "desk"), ([], None)])
+async def test_a_new_conversation_begins_with_a_starter_of_its_agent(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int], chosen: list[str], bundle_id: str | None
+) -> None:
+    server.agents = [SALES, DESK]
+    server.scenario.start_turn("Hi")
+    running = await everturn.start("chat", *chosen, stdin=keyboard[1])
+    assert running.stderr
+
+    beginning = (await asyncio.wait_for(running.stderr.readuntil(b"\n> "), 20)).decode()
+    server.submit_faults = [422]
+    os.write(keyboard[0], b"3\n1\n")
+    sent = json.loads(await server.wait_for("POST", "/messages", count=2))
+    server.is_signal = True
+    os.write(keyboard[0], b"1\n")
+    followup = json.loads(await server.wait_for("POST", "/messages", count=3))
+    os.write(keyboard[0], b"/quit\n")
+    await asyncio.wait_for(running.communicate(), 20)
+
+    starters = ["Open a ticket", "Which are open?"] if bundle_id else ["What sold?"]
+    assert [line[5:] for line in beginning.splitlines() if line.startswith("  ")] == starters
+    assert (sent["text"], sent.get("bundle_id")) == (starters[0], bundle_id)
+    assert (followup["text"], followup.get("bundle_id")) == ("1", None)
 
 
 async def test_a_rejected_message_does_not_end_the_prompt(

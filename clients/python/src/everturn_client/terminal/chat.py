@@ -48,9 +48,10 @@ class ChatOptions:
     """How turns are shown. `command` calls this program with the options that name server and user.
 
     With `answers_here` a person reads questions here and can answer them; otherwise the commands for answering are
-    printed.
+    printed. `agent` answers a new conversation; an existing one keeps its agent.
     """
 
+    agent: str | None = None
     show_thinking: bool = True
     as_json: bool = False
     download_dir: Path | None = None
@@ -107,14 +108,15 @@ class Chat:
         return turn
 
     async def _send(self, text: str, files: Sequence[Path]) -> Accepted:
-        zone = self._options.time_zone
+        zone, to = self._options.time_zone, self.conversation_id
+        bundle = self._options.agent if to == NEW else None
         try:
-            return await self._client.send_message(self.conversation_id, text, files=files, time_zone=zone)
+            return await self._client.send_message(to, text, files=files, bundle_id=bundle, time_zone=zone)
         except ProblemError as error:
             # A zone that only one of the two machines knows must not block a message, nor must an older server.
             if zone is None or not any(field.startswith("body.time_zone") for field in error.fields):
                 raise
-        return await self._client.send_message(self.conversation_id, text, files=files)
+        return await self._client.send_message(to, text, files=files, bundle_id=bundle)
 
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
         """Send a message and remember the conversation. Prints its queue position, if it has to wait."""
@@ -257,6 +259,11 @@ class Chat:
             elif line.strip():
                 self.say("Type y to allow it, or n with an optional reason to deny it.")
         return True
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that was chosen for a new conversation."""
+        return self._options.agent
 
     @property
     def _answer_command(self) -> str:

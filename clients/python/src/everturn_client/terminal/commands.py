@@ -1,6 +1,7 @@
 """All commands except chat."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TextIO
@@ -11,7 +12,14 @@ from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import ProblemError
 from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_client.terminal.wording import one_line, render_conversation, render_file, render_hits, render_name
+from everturn_client.terminal.wording import (
+    one_line,
+    render_agents,
+    render_conversation,
+    render_file,
+    render_hits,
+    render_name,
+)
 
 MAX_LISTED = 1000
 MAX_HITS = 50
@@ -19,6 +27,17 @@ MAX_HITS = 50
 MAX_OPENINGS = 20
 """How many untitled conversations a list reads to show their first message instead. Only conversations whose first turn
 has not ended have no title, so there are few."""
+
+
+async def run_agents(client: EverturnClient, screen: Screen, *, as_json: bool) -> None:
+    """List the agents, the default one first."""
+    agents = await client.list_agents()
+    if as_json:
+        screen.write_raw(json.dumps([agent.model_dump() for agent in agents], ensure_ascii=False).encode())
+    elif agents:
+        screen.write([Piece("output", render_agents(agents) + "\n")])
+    else:
+        screen.say("There is no agent that you can use.")
 
 
 async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title: str, archived: bool) -> None:

@@ -7,11 +7,12 @@ from typing import assert_never
 from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import SignalView, TurnView
+from everturn_client.answers import try_find_agent
 from everturn_client.client import EverturnClient
 from everturn_client.terminal.chat import NEW, Answer, Chat, try_parse_answer
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.screen import Piece, Screen
-from everturn_client.terminal.wording import render_file
+from everturn_client.terminal.wording import one_line, render_file, render_starters
 
 HELP = (
     "Type a message; if the agent is working, it is added to the running turn. Answer an approval request with y or n. "
@@ -93,6 +94,7 @@ class Prompt:
         self._lines = lines
         self._command = command
         self._next_turn: str | None = None
+        self._starters: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Read and process lines until /quit or the end of input."""
@@ -100,16 +102,19 @@ class Prompt:
         running = await self._find_running()
         if running and not await self._run_turns(running):
             return
+        reading = asyncio.ensure_future(self._lines.next())
+        if self._chat.conversation_id == NEW:
+            await self._show_starters(until=reading)
         while True:
             self._screen.write([Piece("info", "> ")])
-            typed = parse_line(await self._lines.next())
+            typed = parse_line(await reading)
             match typed:
                 case None:
-                    continue
+                    pass
                 case Quit():
                     return
                 case Say(text=text):
-                    if not await self._run_message(text):
+                    if not await self._run_message(self._find_starter(text) or text):
                         return
                 case ListFiles():
                     await self._list_files()
@@ -119,6 +124,31 @@ class Prompt:
                     self._screen.say("Nothing is running.")
                 case _:
                     assert_never(typed)
+            reading = asyncio.ensure_future(self._lines.next())
+
+    async def _show_starters(self, *, until: asyncio.Future[str | None]) -> None:
+        """Show what the agent proposes to begin with, unless the person types something first."""
+        listing = asyncio.ensure_future(self._client.list_agents())
+        await asyncio.wait({listing, until}, return_when=asyncio.FIRST_COMPLETED)
+        if not listing.done():
+            listing.cancel()
+            return
+        try:
+            agent = try_find_agent(listing.result(), self._chat.agent)
+        except EverturnError as error:
+            self._screen.say(str(error), "bad")
+            return
+        if agent and agent.starters:
+            self._starters = agent.starters
+            self._screen.say(render_starters(agent.starters))
+
+    def _find_starter(self, text: str) -> str | None:
+        """The proposal with this number, which a new conversation can begin with."""
+        if self._chat.conversation_id != NEW or text not in map(str, range(1, len(self._starters) + 1)):
+            return None
+        starter = self._starters[int(text) - 1]
+        self._screen.say(f"> {one_line(starter)}")
+        return starter
 
     async def _run_message(self, text: str) -> bool:
         """Send a message and run its turn, and the turns of its followups. False when the person left."""

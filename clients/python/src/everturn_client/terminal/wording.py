@@ -16,7 +16,7 @@ from everturn.events.views import (
     TurnView,
 )
 from everturn.timeline.plans import PlanSnapshot, StepStatus
-from everturn_client.answers import SearchHit
+from everturn_client.answers import Agent, SearchHit
 from everturn_client.terminal.markdown import show_unseen
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
@@ -227,6 +227,27 @@ def render_conversation(conversation: ConversationView, state: StateView | None 
     activity = conversation.last_activity_at[:16].replace("T", " ")
     name = render_name(conversation, state)
     return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {name}"
+
+
+def render_agents(agents: Sequence[Agent]) -> str:
+    """A line for each: `*` for the default one, id, title and description. Then why its newest content is refused."""
+    names = [one_line(agent.title) for agent in agents]
+    id_width, title_width = (max(map(len, texts), default=0) for texts in ([agent.id for agent in agents], names))
+    lines: list[str] = []
+    for agent, name in zip(agents, names, strict=True):
+        mark = "*" if agent.is_default else " "
+        about = one_line(agent.description)
+        lines.append(f"{mark} {agent.id:{id_width}}  {name:{title_width}}  {about}".rstrip())
+        if agent.error:
+            state = "Its newest content is refused" if agent.is_ready else "It can't be used"
+            lines.append(f"    {state}: {agent.error}")
+    return "\n".join(lines)
+
+
+def render_starters(starters: Sequence[str]) -> str:
+    """Messages to begin with, numbered."""
+    lines = [f"  {number}. {one_line(starter)}" for number, starter in enumerate(starters, 1)]
+    return "\n".join(["To begin with one of these messages, type its number:", *lines])
 
 
 def render_name(conversation: ConversationView, state: StateView | None) -> str:
