@@ -162,6 +162,17 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, f"everturn {version('everturn-client')}\n")
 
 
+def test_an_agent_is_made_and_checked_where_the_platform_is_installed(tmp_path: Path) -> None:
+    made = run("bundle", "new", "support", "--dir", str(tmp_path), state=tmp_path)
+    checked = run("bundle", "check", str(tmp_path / "support"), state=tmp_path)
+    (tmp_path / "support" / "bundle.toml").unlink()
+    refused = run("bundle", "check", str(tmp_path / "support"), state=tmp_path)
+
+    assert (made.returncode, checked.returncode, refused.returncode) == (0, 0, 1)
+    assert f"run: everturn bundle check {tmp_path / 'support'}" in made.stdout
+    assert checked.stdout == "support can be used.\n"
+
+
 def test_help_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -71,6 +71,16 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
 
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
+    bundle = commands.add_parser(
+        "bundle", help="make, check or run an agent of your own (only where the platform is installed)"
+    )
+    bundle.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="`new NAME`, `check [FOLDER]` or `run [FOLDER]`; `everturn bundle --help` says more",
+    )
+
     models = commands.add_parser("models", help="check or list models (only where the platform is installed)")
     models.add_argument(
         "words",

@@ -4,14 +4,13 @@ import argparse
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import TextIO, cast
+from typing import NoReturn, TextIO, cast
 
 import httpx2
 
@@ -58,6 +57,8 @@ START_SERVER = (
 
 PLATFORM = "everturn_local"
 """The package that starts a platform on this machine."""
+PLATFORM_COMMANDS = {"models": "docs/models.md", "bundle": "docs/build-an-agent.md"}
+"""Its commands, with the page about each."""
 
 
 class BadUsage(EverturnError):
@@ -87,14 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             screen.end_answer()
 
 
-def _run_models(words: Sequence[str]) -> int:
-    """Run the platform's command: it needs the keys and the configuration of a worker, which no server hands out."""
+def _run_platform(command: str, words: Sequence[str]) -> NoReturn:
+    """Become a command of the platform, with its exit status and its signals. It needs the keys and the configuration
+    of a worker, which no server hands out."""
     if find_spec(PLATFORM) is None:
         raise BadUsage(
             "This command needs the Everturn platform, which is not installed here. Run it where a worker runs: see "
-            "docs/models.md."
+            f"{PLATFORM_COMMANDS[command]}."
         )
-    return subprocess.run([sys.executable, "-m", PLATFORM, "models", *words], check=False).returncode
+    os.execv(sys.executable, [sys.executable, "-m", PLATFORM, command, *words])  # noqa: S606 - our own program
 
 
 def _run_command(
@@ -104,8 +106,8 @@ def _run_command(
         if arguments.command is None:
             screen.write([Piece("output", parser.format_help())])
             return DONE
-        if arguments.command == "models":
-            return _run_models(arguments.words)
+        if arguments.command in PLATFORM_COMMANDS:
+            _run_platform(arguments.command, arguments.words)
         return asyncio.run(_run(arguments, settings, screen))
     except OutputClosed:
         _discard_output()

@@ -5,6 +5,7 @@ import asyncio
 import sys
 
 from everturn.core.errors import EverturnError
+from everturn_local.bundle import run_bundle
 from everturn_local.compose.commands import READY_LIMIT_S, run_down, run_logs, run_up
 from everturn_local.compose.images import SERVICES, run_images
 from everturn_local.doctor import run_doctor
@@ -22,7 +23,7 @@ from everturn_local.settings import (
 )
 from everturn_local.web.choice import open_web_client
 
-COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "models", "web", "clean")
+COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "models", "bundle", "web", "clean")
 MAX_PRINTED = 20
 """Limit for the names of files that `clean` did not delete."""
 
@@ -37,13 +38,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--images", choices=tuple(SERVICES), default="all", help="images: which ones to build")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # Everything after these is for the ingress or the worker, even if it begins with a dash.
-    is_passed_on = arguments[:1] in (["operate"], ["models"])
+    is_passed_on = arguments[:1] in (["operate"], ["models"], ["bundle"])
     chosen = parser.parse_args(arguments[:1] if is_passed_on else arguments)
     try:
         settings = load_settings()
         match chosen.command:
             case "run":
-                return asyncio.run(run_platform(settings))
+                return asyncio.run(run_platform(settings, load_run_environment()))
             case "images":
                 return run_images(load_compose_environment(), only=chosen.images, report=show_progress)
             case "up" | "down" | "logs":
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> int:
                 return run_operate(settings, arguments[1:], environment=load_run_environment())
             case "models":
                 return run_models(arguments[1:], environment=load_run_environment())
+            case "bundle":
+                return run_bundle(arguments[1:], settings, environment=load_run_environment())
             case "web":
                 return asyncio.run(run_web(chosen.only))
             case _:

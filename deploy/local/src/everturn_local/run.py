@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from everturn.core.errors import EverturnError
@@ -14,7 +14,7 @@ from everturn_local.images.choice import choose_containers
 from everturn_local.ports import is_port_free
 from everturn_local.readiness import POLL_S, Readiness, load_readiness, reach_url
 from everturn_local.servers.clamd import choose_clamd
-from everturn_local.settings import LocalSettings, load_run_environment
+from everturn_local.settings import LocalSettings
 from everturn_local.supervision.logs import ErrorWatch
 from everturn_local.supervision.platform import Platform
 from everturn_local.supervision.service import STOP_LIMIT_S
@@ -29,15 +29,16 @@ class PortInUse(EverturnError):
     """The port is in use by another program."""
 
 
-async def run_platform(settings: LocalSettings) -> int:
-    """Run until SIGINT or SIGTERM; returns the exit code. A second signal during the stop ends everything at once."""
+async def run_platform(settings: LocalSettings, environment: Mapping[str, str]) -> int:
+    """Run with these variables until SIGINT or SIGTERM; returns the exit code. A second signal during the stop ends
+    everything at once."""
     # In this order: a second run on the same home would find the port used by the first one, and must report that
     # instead.
     check_unused(Home(settings.everturn_home.absolute()))
     check_port(settings)
     started = time.monotonic()
     signals = StopSignals()
-    environment, home = load_run_environment(), Home(settings.everturn_home.absolute())
+    home = Home(settings.everturn_home.absolute())
     containers = await asyncio.to_thread(choose_containers, environment, home.broker_socket)
     clamd = choose_clamd(environment)
     web = await signals.try_result(choose_web(environment, report=show_progress))

@@ -1,5 +1,5 @@
 """`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers, with
-`models` it checks or lists the models that it would use."""
+`models` it checks or lists the models that it would use, with `bundle` it makes or checks a bundle."""
 
 import argparse
 import asyncio
@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from chat_proc.bootstrap import choose_checked_model, choose_execution, choose_models, open_worker
 from chat_proc.bounds import BOUNDS, Bounds
+from chat_proc.bundle_check.command import parse_arguments as parse_bundle_arguments
+from chat_proc.bundle_check.command import run_bundle
 from chat_proc.model_check.command import parse_arguments, print_models, run_check
 from chat_proc.selftest.command import run_command
 from chat_proc.settings import ExecutionSettings, ModelSettings, WorkerSettings, load_config
@@ -74,6 +76,10 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
             except KeyboardInterrupt:
                 sys.stderr.write("Interrupted.\n")
                 return STOPPED
+        if list(arguments[:1]) == ["bundle"]:
+            refused = "bundle"
+            configure_logging("error", "json")
+            return run_bundle(parse_bundle_arguments(arguments[1:]))
         if list(arguments[:1]) == ["battery"]:
             configure_logging("error", "json")
             choice = choose_execution(ExecutionSettings())

@@ -6,6 +6,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
@@ -32,11 +33,31 @@ CodecSetting = Literal["channels", "native", "json", "auto"]
 ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning"]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 
+_TOML_LINE: Final = re.compile(r"at line (\d{1,9}), ")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, or likely wrong, with a bundle. `file` is relative and empty for the whole folder; `line` counts
+    from 1; `key` is a place in the manifest, such as `react.codec`. `message` has no full stop."""
+
+    message: str
+    file: str = ""
+    line: int | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}, line {self.line}"
+        return f"{': '.join(part for part in (place, self.key, self.message) if part)}."
 
 
 class BadBundle(Invalid):
     """The content of a bundle can't be used; the message says where and why."""
+
+    def __init__(self, *problems: Problem | str) -> None:
+        self.problems = tuple(Problem(each.rstrip(".")) if isinstance(each, str) else each for each in problems)
+        super().__init__(" ".join(map(str, problems)))
 
 
 def _check_line(text: str) -> str:
@@ -159,7 +180,9 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadBundle(f"{MANIFEST}: {error}.") from error
+        place = _TOML_LINE.search(str(error))
+        line = int(place[1]) if place else None
+        raise BadBundle(Problem(_TOML_LINE.sub("at ", str(error)), MANIFEST, line)) from error
     if instructions is not None:
         if "instructions" in table:
             raise BadBundle(f"Write the instructions either in {INSTRUCTIONS} or in {MANIFEST}, not in both.")
@@ -170,7 +193,7 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
     try:
         return Manifest.model_validate(table)
     except ValidationError as error:
-        raise BadBundle(_explain(text, error)) from error
+        raise BadBundle(*_explain(text, error)) from error
 
 
 def _decode(name: str, data: bytes, max_bytes: int) -> str:
@@ -180,20 +203,21 @@ def _decode(name: str, data: bytes, max_bytes: int) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise BadBundle(f"{name}, line {line}: The text is not valid UTF-8.") from error
+        raise BadBundle(Problem("The text is not valid UTF-8", name, line)) from error
 
 
-def _explain(text: str, error: ValidationError) -> str:
+def _explain(text: str, error: ValidationError) -> list[Problem]:
     places = [problem["loc"] for problem in error.errors(include_input=False, include_url=False)]
-    lines: list[str] = []
-    for place, message in zip(places, explain_errors(error), strict=True):
-        line = _find_line(text, [part for part in place if isinstance(part, str)])
+    problems: list[Problem] = []
+    for place, explained in zip(places, explain_errors(error), strict=True):
+        line = find_line(text, [part for part in place if isinstance(part, str)])
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
-        lines.append(f"{file}{'' if line is None else f', line {line}'}: {message}.")
-    return " ".join(lines)
+        key, _, message = explained.partition(": ") if place else ("", "", explained)
+        problems.append(Problem(message, file, line, key))
+    return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-def _find_line(text: str, place: Sequence[str]) -> int | None:
+def find_line(text: str, place: Sequence[str]) -> int | None:
     """The line of the longest beginning of this place that the text has as a table or a key."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()

@@ -1,0 +1,47 @@
+"""`everturn bundle`: makes and checks the bundle of an author, and runs the platform with it."""
+
+import argparse
+import asyncio
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from everturn_local.models import run_worker_command
+from everturn_local.run import run_platform, show_progress
+from everturn_local.settings import LocalSettings
+
+
+def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment: Mapping[str, str]) -> int:
+    """Run a command and return its exit status; all but `run` are commands of the worker."""
+    if list(arguments[:1]) != ["run"]:
+        return run_worker_command(["bundle", *(arguments or ["--help"])], environment)
+    parser = argparse.ArgumentParser(
+        prog="everturn bundle run",
+        description="Run the platform on this machine, as `make run` does, with this bundle alone. Changes of its "
+        "files are loaded while it runs.",
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="default: the current folder")
+    folder = parser.parse_args(arguments[1:]).folder.resolve()
+    if status := run_worker_command(["bundle", "check", str(folder)], environment):
+        return status
+    with tempfile.TemporaryDirectory(prefix="everturn-bundle-") as private:
+        chosen = choose_bundle(folder, Path(private), environment)
+        return asyncio.run(run_platform(settings, {**environment, **chosen}))
+
+
+def choose_bundle(folder: Path, private: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make a checked bundle the only one, and the default one unless the operator's own file
+    decides that. `private` is an empty folder that must exist as long as the platform runs."""
+    bundle_id = str(tomllib.loads((folder / "bundle.toml").read_text(encoding="utf-8-sig"))["id"])
+    bundles = private / "bundles"
+    bundles.mkdir()
+    (bundles / bundle_id).symlink_to(folder, target_is_directory=True)
+    chosen = {"BUNDLES_DIR": str(bundles)}
+    if environment.get("EVERTURN_CONFIG"):
+        show_progress(f"EVERTURN_CONFIG decides which agent answers by default; choose {bundle_id} for a conversation")
+        return chosen
+    config = private / "everturn.toml"
+    config.write_text(f'[ai]\ndefault_bundle = "{bundle_id}"\n', encoding="utf-8")
+    show_progress(f"{bundle_id} answers by default; changes in {folder} are loaded a few seconds after you save them")
+    return {**chosen, "EVERTURN_CONFIG": str(config)}

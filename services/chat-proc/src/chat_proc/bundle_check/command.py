@@ -1,0 +1,162 @@
+"""The commands `bundle new` and `bundle check` of an author."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from chat_proc.bundles.bundle import Bundle, read_folder
+from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
+from chat_proc.models.providers import BadModelSetting, read_choice
+from chat_proc.settings import ModelSettings, load_config
+from chat_proc.skills.reader import load_platform_skills, read_skills
+from everturn.core.errors import Invalid
+
+HAS_PROBLEMS: Final = 1
+_PACKAGE: Final = "chat_proc.bundle_check"
+
+
+class NotCreated(Invalid):
+    """The bundle was not created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in a folder. Workers refuse it for its `problems`; `warnings` are legal but likely wrong."""
+
+    bundle: Bundle | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse what follows `bundle`. Exits with 2 if it is invalid."""
+    parser = argparse.ArgumentParser(
+        prog="everturn bundle",
+        description="Make and check an agent of your own. A bundle is the folder that makes an agent.",
+        epilog="`everturn bundle run [FOLDER]` runs a platform with a bundle, where Everturn is installed with `make`.",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    new = commands.add_parser("new", help="write a folder with an example to edit")
+    new.add_argument("name", metavar="NAME", help="the id of the agent and the name of its folder, such as support")
+    new.add_argument("--dir", type=Path, default=Path(), help="where to make the folder (default: the current folder)")
+    check = commands.add_parser(
+        "check",
+        help="say what is wrong with a bundle",
+        description="Read a bundle as a worker does, and print everything that is wrong with it. Exit status: 0 if a "
+        "worker accepts it, also with warnings; 1 if not; 2 if an argument or a setting is invalid.",
+    )
+    check.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
+    )
+    check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
+    return parser.parse_args(arguments)
+
+
+def run_bundle(given: argparse.Namespace) -> int:
+    """Run a command and return its exit status. Raises Invalid."""
+    if given.action == "new":
+        folder = save_new(given.name, given.dir)
+        sys.stdout.write(
+            f"Created {folder / MANIFEST} and {folder / INSTRUCTIONS} with an example. Replace it with your own texts, "
+            f"then run: everturn bundle check {folder}\n"
+        )
+        return 0
+    folder = given.folder.resolve()
+    checked = check_folder(folder)
+    sys.stdout.write((_build_json if given.as_json else _render)(folder, checked) + "\n")
+    return HAS_PROBLEMS if checked.problems else 0
+
+
+def save_new(name: str, parent: Path) -> Path:
+    """Write the folder of a new bundle; nothing else is changed. Raises NotCreated."""
+    try:
+        TypeAdapter(BundleId).validate_python(name)
+    except ValidationError as error:
+        raise NotCreated(
+            f"{name!a} can't be the id of an agent. Use 1 to 128 letters without accents, digits, ., _, @ and -, "
+            "beginning with a letter or a digit."
+        ) from error
+    folder = parent / name
+    title = name.replace("-", " ").replace("_", " ").capitalize()[:80]
+    template = files(_PACKAGE).joinpath("template")
+    try:
+        folder.mkdir()
+        for file in (MANIFEST, INSTRUCTIONS):
+            text = template.joinpath(file).read_text(encoding="utf-8")
+            (folder / file).write_text(text.replace("TITLE", title).replace("NAME", name), encoding="utf-8")
+    except FileExistsError as error:
+        raise NotCreated(f"{folder} already exists. Choose another name, or remove it first.") from error
+    except OSError as error:
+        raise NotCreated(f"{error.filename or folder}: {error.strerror}.") from error
+    return folder
+
+
+def check_folder(folder: Path) -> Checked:
+    """Read a bundle as a worker does. Raises BadConfig and ValidationError if the bundle names models and the settings
+    of this environment can't be used."""
+    try:
+        bundle = read_folder(folder)
+        read_skills(bundle.files, bundle.manifest.skills, load_platform_skills())
+    except BadBundle as error:
+        return Checked(None, error.problems)
+    except Invalid as error:
+        return Checked(None, (Problem(error.detail.rstrip(".")),))
+    text = (folder / MANIFEST).read_text(encoding="utf-8-sig")
+    about = bundle.manifest
+    warnings: list[Problem] = []
+    if about.title is None:
+        warnings.append(Problem(f"People see the id, {about.id}. Set a title", MANIFEST, None, "title"))
+    if not about.instructions:
+        warnings.append(Problem("They are empty, so the agent knows nothing of its task", INSTRUCTIONS))
+    if not about.starters:
+        line = find_line(text, ["starters"])
+        warnings.append(Problem("People see no messages to begin with. Set one or more", MANIFEST, line, "starters"))
+    return Checked(bundle, (), (*warnings, *_check_models(bundle, text)))
+
+
+def _check_models(bundle: Bundle, text: str) -> list[Problem]:
+    """The models that this environment has no provider or key for. A worker with the same would refuse the bundle; the
+    author's need not have it."""
+    if not bundle.manifest.models:
+        return []
+    settings = ModelSettings()
+    endpoints = load_config(settings.config).models.endpoints
+    problems: list[Problem] = []
+    for role, name in bundle.manifest.models.items():
+        try:
+            read_choice(f"models.{role}", name, settings.model_environment, endpoints)
+        except BadModelSetting as error:
+            why = error.detail.removeprefix(f"models.{role}").lstrip(": ").rstrip(".")
+            message = f"A worker with the variables of this terminal would refuse the bundle: {name} {why}"
+            problems.append(Problem(message, MANIFEST, find_line(text, ["models", role]), f"models.{role}"))
+    return problems
+
+
+def _render(folder: Path, checked: Checked) -> str:
+    lines = [f"error: {problem}" for problem in checked.problems]
+    lines += [f"warning: {warning}" for warning in checked.warnings]
+    if checked.bundle is None:
+        count = len(checked.problems)
+        lines.append(f"{folder.name} can't be used: {count} {'error' if count == 1 else 'errors'}.")
+    else:
+        lines.append(f"{checked.bundle.id} can be used.")
+    return "\n".join(lines)
+
+
+def _build_json(folder: Path, checked: Checked) -> str:
+    bundle = checked.bundle
+    result = {
+        "folder": str(folder),
+        "id": bundle and bundle.id,
+        "digest": bundle and bundle.digest,
+        "errors": [asdict(problem) for problem in checked.problems],
+        "warnings": [asdict(warning) for warning in checked.warnings],
+    }
+    return json.dumps(result, ensure_ascii=False)

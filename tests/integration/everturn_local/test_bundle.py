@@ -1,0 +1,70 @@
+"""`everturn bundle run`: which bundle the platform is started with."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from everturn_local.bundle import choose_bundle, run_bundle
+from everturn_local.settings import LocalSettings
+
+ENVIRONMENT = {"PATH": os.defpath}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "a folder"
+    made.mkdir()
+    (made / "bundle.toml").write_text('id = "support"\n')
+    return made
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    made = tmp_path / "private"
+    made.mkdir()
+    return made
+
+
+def test_the_bundle_is_the_only_one_and_answers_by_default(
+    folder: Path, private: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = choose_bundle(folder, private, {})
+
+    bundles = Path(chosen["BUNDLES_DIR"])
+    assert [path.resolve() for path in bundles.iterdir()] == [folder]
+    assert tomllib.loads(Path(chosen["EVERTURN_CONFIG"]).read_text()) == {"ai": {"default_bundle": "support"}}
+    assert f"support answers by default; changes in {folder} are loaded" in capsys.readouterr().out
+
+
+def test_the_configuration_of_an_operator_is_kept(
+    folder: Path, private: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = choose_bundle(folder, private, {"EVERTURN_CONFIG": "/etc/everturn.toml", "BUNDLES_DIR": "/bundles"})
+
+    assert list(chosen) == ["BUNDLES_DIR"]
+    assert "choose support for a conversation" in capsys.readouterr().out
+
+
+def test_a_bundle_that_cannot_be_used_starts_nothing(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bundle.toml").write_text("ids = 1")
+    settings = LocalSettings(everturn_home=tmp_path / "home")
+
+    assert run_bundle(["run", str(folder)], settings, environment=ENVIRONMENT) == 1
+
+    assert "error: bundle.toml, line 1: ids: Unknown key." in capfd.readouterr().out
+    assert not settings.everturn_home.exists()
+
+
+def test_all_other_commands_are_those_of_the_worker(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    settings = LocalSettings(everturn_home=tmp_path / "home")
+
+    assert run_bundle([], settings, environment=ENVIRONMENT) == 0
+    assert run_bundle(["new", "a b", "--dir", str(tmp_path)], settings, environment=ENVIRONMENT) == 2
+
+    printed = capfd.readouterr()
+    assert "new" in printed.out and "check" in printed.out
+    assert "bundle: The bundle was not created. 'a b' can't be the id of an agent." in printed.err
