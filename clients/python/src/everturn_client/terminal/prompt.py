@@ -132,6 +132,7 @@ class Prompt:
         await asyncio.wait({listing, until}, return_when=asyncio.FIRST_COMPLETED)
         if not listing.done():
             listing.cancel()
+            await asyncio.gather(listing, return_exceptions=True)
             return
         try:
             agent = try_find_agent(listing.result(), self._chat.agent)
