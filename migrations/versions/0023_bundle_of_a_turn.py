@@ -5,7 +5,7 @@ version passes no bundles, which allows any.
 from alembic import op
 from scripts import save_functions
 
-revision = "0026"
+revision = "0023"
 down_revision = "0022"
 
 
