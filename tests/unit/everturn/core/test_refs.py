@@ -37,6 +37,7 @@ FAMILIES = [
     ("ws:turn_01.conv.working.summary", refs.WorkingSummaryRef(TURN)),
     ("sk:public.pdf-press/SKILL.md", refs.SkillRef("public", "pdf-press", "SKILL.md")),
     ("sk:help_desk.refunds/scripts/a b.py", refs.SkillRef("help_desk", "refunds", "scripts/a b.py")),
+    ("ks:docs/architecture.md", refs.KnowledgeRef("docs/architecture.md")),
 ]
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="/\\")
 ANY_TEXT = st.text(CHARACTERS, min_size=1, max_size=20)
@@ -96,6 +97,25 @@ def test_any_file_ref_is_parsed_to_its_path(turn: str, path: str, conversation: 
     for family in (refs.FileRef, refs.OutputRef, refs.LogRef):
         ref = family(f"turn_{turn}", path, conversation=owner)
         assert refs.parse_ref(str(ref)) == ref
+
+
+@given(path=PATHS, lines=st.tuples(st.integers(1, 999), st.integers(0, 99) | st.none()) | st.none())
+def test_any_document_and_its_lines_are_parsed(path: str, lines: tuple[int, int | None] | None) -> None:
+    first, more = lines or (None, None)
+
+    ref = refs.KnowledgeRef(path, first, None if first is None or more is None else first + more)
+
+    assert refs.parse_ref(str(ref)) == ref
+
+
+def test_lines_of_a_document_can_be_named_in_two_ways() -> None:
+    wanted = refs.KnowledgeRef("docs/c#.md", 10, 40)
+
+    assert refs.parse_ref("ks:docs/c#.md#L10-L40") == refs.parse_ref("ks:docs/c#.md#L10-40") == wanted
+    with pytest.raises(Invalid, match="last line"):
+        refs.parse_ref("ks:a.md#L3-L2")
+    with pytest.raises(Invalid):
+        refs.parse_ref("ks:../a.md")
 
 
 @given(turn=IDS, kind=st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True), message=IDS, name=PARTS)

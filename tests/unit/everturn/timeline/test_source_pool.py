@@ -66,6 +66,15 @@ def test_a_known_source_keeps_its_better_fields() -> None:
     assert merged == Merged(before.rows, ())
 
 
+def test_a_document_is_one_source_whatever_lines_are_named() -> None:
+    drafts = [SourceDraft("A", f"ks:docs/a.md{lines}", "file") for lines in ("", "#L3", "#L10-L40")]
+
+    one, two, three = merge_sources({}, drafts).rows
+
+    assert one.sid == two.sid == three.sid
+    assert (one.key, one.is_evidence) == ("knowledge:ks:docs/a.md", True)
+
+
 def test_a_file_is_a_source_by_its_ref() -> None:
     image = SourceDraft("plan.png", "fi:turn_1.files/plan.png", "file", mime="image/png")
 

@@ -14,9 +14,10 @@ from everturn.timeline.sources import Citation, Source, build_citations, try_sou
         ("https://a.example/\nx", "", False, False),
         (" https://a.example", "", False, False),
         ("", "", False, False),
+        ("ks:docs/a.md", "", False, True),
     ],
 )
-def test_only_web_addresses_that_are_no_images_are_evidence(url: str, mime: str, *, web: bool, evidence: bool) -> None:
+def test_documents_and_pages_are_evidence(url: str, mime: str, *, web: bool, evidence: bool) -> None:
     source = Source(1, "t", url, mime=mime)
 
     assert (source.web_url is not None, source.is_evidence) == (web, evidence)

@@ -34,8 +34,11 @@ _PATTERNS = dict.fromkeys(("call", "plan", "message_id"), _NAME) | {
     "path": r".+",
     "namespace": r"[a-z0-9][a-z0-9_-]{0,63}",
     "skill": r"[a-z0-9][a-z0-9-]{0,63}",
+    "document": r".+?",
     "n": _NUMBER,
     "round": _NUMBER,
+    "first": r"[1-9][0-9]{0,8}",
+    "last": r"[1-9][0-9]{0,8}",
     "sids": r"[0-9, -]{1,1000}",
 }
 """The pattern of each field of a ref. `check_path` also checks paths and names."""
@@ -283,10 +286,29 @@ class SkillRef(_Ref):
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class KnowledgeRef(_Ref):
+    """A document of the agent's knowledge, which belongs to no conversation; whole, or its lines `first` to `last`."""
+
+    form = "ks:{document}{lines}"
+    document: str
+    first: int | None = None
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        _Ref.__post_init__(self)
+        if self.last is not None and (self.first is None or self.last < self.first):
+            raise Invalid("The last line of a ks: ref must not be before its first line.")
+
+    def __str__(self) -> str:
+        first = "" if self.first is None else f"#L{self.first}"
+        return f"ks:{self.document}{first}{'' if self.last is None else f'-L{self.last}'}"
+
+
 Ref = (
     PromptRef | CompletionRef | ExternalRef | NotesRef | PlanRef | PlanLatestRef | PlanAckRef
     | TurnIndexRef | NamedArtifactRef | RoundRef | CallRef | ResultRef | FileRef | OutputRef | AttachmentRef
-    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef | SkillRef
+    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef | SkillRef | KnowledgeRef
 )  # fmt: skip
 
 
@@ -298,28 +320,31 @@ def parse_ref(text: str) -> Ref:
     for pattern, family in _FAMILIES:
         if match := pattern.fullmatch(text):
             return family(**{name: _read_field(name, value) for name, value in match.groupdict().items() if value})
-    known = [family.form.replace("{owner}", "") for _, family in _FAMILIES if family.form.startswith(f"{scheme}:")]
+    forms = [family.form.replace("{owner}", "").replace("{lines}", "#L10-L40") for _, family in _FAMILIES]
+    known = [form for form in forms if form.startswith(f"{scheme}:")]
     if not known:
-        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws: or sk:.")
+        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws:, sk: or ks:.")
     raise Invalid(f"{_shown(text)} is not a ref. The {scheme}: refs are " + ", ".join(known) + ".")
 
 
 def _compiled(form: str) -> re.Pattern[str]:
     escaped = re.escape(form).replace(r"\{owner\}", rf"(?:(?P<conversation>{_PATTERNS['conversation']})\.)?")
     escaped = escaped.replace(r"\{suffix\}", rf"(?:\.(?P<n>{_NUMBER}))?")
+    lines = rf"(?:#L(?P<first>{_PATTERNS['first']})(?:-L?(?P<last>{_PATTERNS['last']}))?)?"
+    escaped = escaped.replace(r"\{lines\}", lines)
     return re.compile(re.sub(r"\\{(\w+)\\}", lambda m: f"(?P<{m[1]}>{_PATTERNS[m[1]]})", escaped), re.DOTALL)
 
 
 def _read_field(name: str, value: str) -> str | int | tuple[int, ...]:
     if name == "sids":
         return _read_sids(value)
-    return int(value) if name in ("n", "round") else value
+    return int(value) if name in ("n", "round", "first", "last") else value
 
 
 def _check_field(name: str, value: str) -> None:
     if not _FIELDS[name].fullmatch(value):
         raise Invalid(f"{_shown(value)} can't be the {name.replace('_', ' ')} of a ref.")
-    if name in ("name", "path"):
+    if name in ("name", "path", "document"):
         check_path(value)
 
 
@@ -371,6 +396,11 @@ log_ref = _spelled(LogRef)
 range_summary_ref = _spelled(RangeSummaryRef)
 working_summary_ref = _spelled(WorkingSummaryRef)
 skill_ref = _spelled(SkillRef)
+
+
+def knowledge_ref(document: str, first: int | None = None, last: int | None = None) -> str:
+    """The ref of a document of the agent's knowledge, or of some of its lines."""
+    return str(KnowledgeRef(document, first, last))
 
 
 def sources_ref(sids: Iterable[int]) -> str:

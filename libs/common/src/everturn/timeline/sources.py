@@ -10,7 +10,7 @@ from urllib.parse import urlunsplit
 from pydantic import BaseModel, ConfigDict
 
 from everturn.core.errors import Invalid
-from everturn.core.refs import parse_ref
+from everturn.core.refs import KnowledgeRef, knowledge_ref, parse_ref
 from everturn.core.urls import split_url
 
 SourceType = Literal["web", "file", "attachment", "manual"]
@@ -83,8 +83,8 @@ class Source:
 
     @property
     def is_evidence(self) -> bool:
-        """Whether an answer can cite it: a web address that is not an image."""
-        return self.web_url is not None and not self.is_image
+        """Whether an answer can cite it: a document of the agent's knowledge, or a web address that is not an image."""
+        return (self.web_url is not None or self.url.startswith("ks:")) and not self.is_image
 
 
 class Citation(BaseModel):
@@ -156,13 +156,16 @@ def _source_type(value: object) -> SourceType:
 
 
 def source_key(address: str) -> str:
-    """The key of a web address, or of a file by its `fi:` ref. Raises Invalid for anything else.
+    """The key of a web address, of a file by its `fi:` ref, or of a document of the agent's knowledge by its `ks:` ref.
+    Raises Invalid for anything else.
 
     Two spellings of one address have one key: it ignores case of scheme and host, the default port, unnecessary
     escapes, the fragment and tracking parameters. Other ports, numeric addresses and all other differences count.
     """
     if address.startswith("fi:"):
         return _bounded(f"file:{parse_ref(address)}")
+    if address.startswith("ks:") and isinstance(ref := parse_ref(address), KnowledgeRef):
+        return _bounded(f"knowledge:{knowledge_ref(ref.document)}")
     return _bounded(normalize_url(address))
 
 
@@ -200,8 +203,8 @@ class PoolFull(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class SourceDraft:
-    """A source that a tool found, before it has a number. `url` is a web address or the `fi:` ref of a file; `text` is
-    the full text."""
+    """A source that a tool found, before it has a number. `url` is a web address, the `fi:` ref of a file, or the
+    `ks:` ref of a document; `text` is the full text."""
 
     title: str
     url: str

@@ -105,8 +105,9 @@ class CitationReplacer:
 
     def _render_source(self, source: Source) -> str:
         url = source.web_url
-        if url is not None:
+        if source.is_evidence:
             self._evidence.add(source.sid)
+        if url is not None:
             url = _URL_UNSAFE.sub(_percent_encode, url)
         title = " ".join(source.title.split())[:MAX_TITLE_CHARS] or source.url or f"source {source.sid}"
         return _html_link(source.sid, title, url) if self._output == "html" else _markdown_link(title, url)
