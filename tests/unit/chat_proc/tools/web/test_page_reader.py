@@ -1,4 +1,12 @@
-from chat_proc.tools.web.page_reader import Answer, read_html
+import io
+from typing import Any
+
+import docx
+import pytest
+from uploads.zips import Member, build_zip
+
+from chat_proc.tools.web.page_reader import Answer, read_docx, read_html
+from everturn.core.errors import Invalid
 
 PARAGRAPHS = "".join(
     f"<p>Paragraph {n}: the moon pulls at the sea, and the sea answers twice a day with a tide.</p>" for n in range(8)
@@ -27,3 +35,30 @@ def test_a_page_without_text_is_empty() -> None:
 
 def test_bytes_that_are_no_page_are_empty() -> None:
     assert read(b"\x00\xff\xfe")["text"] == ""
+
+
+def test_a_document_of_word_becomes_markdown() -> None:
+    document: Any = docx.Document()
+    document.core_properties.title = "Refunds"
+    document.add_heading("Refunds", 0)
+    document.add_heading("Limits", 2)
+    document.add_paragraph("A refund takes nine days.")
+    table = document.add_table(rows=1, cols=2)
+    table.rows[0].cells[0].text, table.rows[0].cells[1].text = "days", "9"
+    written = io.BytesIO()
+    document.save(written)
+
+    page = read_docx({}, written.getvalue())
+
+    assert page["title"] == "Refunds"
+    assert page["text"] == "# Refunds\n\n## Limits\n\nA refund takes nine days.\n\n| days | 9 |"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK", b"no archive", build_zip([Member("word/document.xml", b"<x>")])],
+    ids=["empty", "cut", "text", "parts"],
+)
+def test_a_damaged_document_of_word_is_refused(data: bytes) -> None:
+    with pytest.raises(Invalid, match="damaged"):
+        read_docx({}, data)

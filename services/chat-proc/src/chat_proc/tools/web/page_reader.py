@@ -9,12 +9,16 @@ import logging
 import re
 import sys
 import time
+import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urljoin
 
+import docx
 import pypdf
 import trafilatura
+from docx.opc.exceptions import OpcError
+from docx.table import Table
 from pypdf.errors import PyPdfError
 
 from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
@@ -105,7 +109,38 @@ def read_pdf(fields: Mapping[str, Any], data: bytes) -> Answer:
     return {**_answer(title, text, None, cut=len(texts) < pages, links=links), "pages": pages}
 
 
-_READERS = {"html": read_html, "text": read_text, "pdf": read_pdf}
+def read_docx(fields: Mapping[str, Any], data: bytes) -> Answer:
+    """The paragraphs as Markdown: headings, and tables with a line for each row."""
+    try:
+        document: Any = docx.Document(io.BytesIO(data))
+        title = str(document.core_properties.title or "")
+        texts: list[str] = []
+        chars = 0
+        for part in document.iter_inner_content():
+            if chars > MAX_TEXT_CHARS:
+                break
+            texts.append(_render_table(part) if isinstance(part, Table) else _render_paragraph(part))
+            chars += len(texts[-1])
+    except (OpcError, zipfile.BadZipFile, SyntaxError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise Invalid("The document is damaged.") from error
+    text = "\n\n".join(text for text in texts if text)
+    return _answer(title, text, None, cut=False, links=[(url, "") for url in sorted(find_written_urls(text))])
+
+
+def _render_paragraph(paragraph: Any) -> str:
+    text, style = paragraph.text.strip(), str(paragraph.style.name)
+    level = style.removeprefix("Heading ")
+    if text and (style == "Title" or (level != style and level.isdigit())):
+        return f"{'#' * min(6, 1 if style == 'Title' else int(level))} {text}"
+    return text
+
+
+def _render_table(table: Any) -> str:
+    rows = ([" ".join(cell.text.split()) for cell in row.cells] for row in table.rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+_READERS = {"html": read_html, "text": read_text, "pdf": read_pdf, "docx": read_docx}
 
 
 def _answer(title: str, text: str, published: str | None, *, cut: bool, links: Iterable[tuple[str, str]]) -> Answer:
@@ -178,6 +213,12 @@ def preload() -> None:
     writer.write(blank)
     read_page({**html, "form": "pdf"}, blank.getvalue())
     read_page({**html, "form": "text"}, "http://\u00fc.example/".encode())
+    written = io.BytesIO()
+    sample: Any = docx.Document()
+    sample.add_heading("A")
+    sample.add_table(rows=1, cols=1)
+    sample.save(written)
+    read_page({**html, "form": "docx"}, written.getvalue())
 
 
 def main() -> None:

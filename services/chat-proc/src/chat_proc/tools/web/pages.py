@@ -20,6 +20,9 @@ PROCESSES = 2
 _READER = (sys.executable, "-I", "-m", "chat_proc.tools.web.page_reader")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _PDF = "application/pdf"
+_DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+_WHOLE = {_PDF: "PDF", _DOCX: "document"}
+"""Types that can't be read in part."""
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 _NOT_FOR_PAGES = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7"})
 """Encodings of names and of programs: no page uses them, some take minutes or yield lone surrogates."""
@@ -57,8 +60,8 @@ class PageReader:
 
     async def read(self, fetched: Fetched) -> Page:
         """Raises Invalid if the page can't be read, Unavailable if it can't be read now."""
-        if fetched.mime == _PDF and fetched.cut:
-            raise Invalid(f"The PDF is larger than {len(fetched.body) // 2**20} MiB.")
+        if fetched.cut and (kind := _WHOLE.get(fetched.mime)):
+            raise Invalid(f"The {kind} is larger than {len(fetched.body) // 2**20} MiB.")
         charset = fetched.charset if fetched.charset and _knows(fetched.charset) else None
         asked = {"form": _form_of(fetched.mime), "charset": charset, "url": fetched.url}
         result = await self._processes.request(asked, fetched.body)
@@ -66,6 +69,11 @@ class PageReader:
             took = f"It takes more than {LIMITS.cpu_s:g} s to read." if result.ended == "time" else "It can't be read."
             raise Invalid(took)
         return _build_page(fetched, await asyncio.to_thread(_read_answer, result.answer))
+
+    async def convert(self, mime: str, data: bytes) -> tuple[str, str]:
+        """The title and the text of a file that is no page. Raises Invalid if it can't be read, Unavailable."""
+        page = await self.read(Fetched("http://file.invalid/", mime, None, data, cut=False))
+        return page.title if page.title != "file.invalid" else "", page.text
 
     async def close(self) -> None:
         await self._processes.close()
@@ -81,9 +89,11 @@ def _form_of(mime: str) -> str:
         return "html"
     if mime == _PDF:
         return "pdf"
+    if mime == _DOCX:
+        return "docx"
     if is_readable_text(mime):
         return "text"
-    raise Invalid(f"Its type {mime} is not supported; text, HTML, JSON and PDF are.")
+    raise Invalid(f"Its type {mime} is not supported; text, HTML, JSON, PDF and DOCX are.")
 
 
 def _read_answer(answer: bytes) -> dict[str, Any]:
