@@ -98,6 +98,8 @@ TABLES = (
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
 """Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
+KNOWLEDGE_TABLES = ("knowledge_space", "knowledge_document", "knowledge_passage")
+"""Documents of bundles belong to no tenant: no service has rights on them (see knowledge/test_store.py)."""
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
 LONG = timedelta(days=400)
@@ -432,7 +434,7 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
         " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'"
     )
 
-    tables = {*TABLES, *CREDENTIAL_TABLES, "retention_limit", "usage_total", "bundle"}
+    tables = {*TABLES, *CREDENTIAL_TABLES, *KNOWLEDGE_TABLES, "retention_limit", "usage_total", "bundle"}
     assert {row["relname"] for row in rows if row["forced"]} == {row["relname"] for row in rows} == tables
 
 
