@@ -28,6 +28,7 @@ from chat_proc.catalog.tool import Tool, ToolSpec
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
 from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.knowledge.spaces import KnowledgePorts, open_knowledge
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.model_check.report import explain_small_context
@@ -111,6 +112,7 @@ from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts
+from everturn.knowledge.postgres_store import PostgresKnowledgeStore
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
 from everturn.memory.embedder import Embedder
@@ -227,9 +229,18 @@ async def open_worker(
             skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=isinstance(opened, OpenedSandbox))
             own_secrets = await asyncio.to_thread(load_bundle_secrets, settings.secrets_dir, bundle.id)
             own_policy = policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
-            async with open_bundle_tools(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted:
-                own_programs = replace(programs, policy=own_policy)
-                own = offer(own_programs, more=(*more, *hosted), off=manifest.builtin_tools.off, skills=skills)
+            folder = folders.find_folder(bundle.id)
+            async with (
+                open_bundle_tools(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted,
+                open_knowledge(bundle.id, manifest.knowledge, folder, knowledge) as known,
+            ):
+                own = offer(
+                    replace(programs, policy=own_policy),
+                    more=(*more, *hosted),
+                    off=manifest.builtin_tools.off,
+                    skills=skills,
+                    knowledge=known,
+                )
                 kit = build_kit(
                     settings,
                     config,
@@ -243,10 +254,12 @@ async def open_worker(
                 )
                 yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
 
+        folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)
+        knowledge = KnowledgePorts(PostgresKnowledgeStore(database), embedder, reader, settings.git_rules)
         base = Manifest(id=DEFAULT_BUNDLE)
         bundles = BundleLibrary(
             PostgresBundles(database),
-            BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle),
+            folders,
             open_kit,
             BundleKit(build_kit(settings, config, models, base, policy, offered=offered, hotset=hotset), texts),
             default_bundle=config.ai.default_bundle,

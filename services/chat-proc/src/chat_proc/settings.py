@@ -30,6 +30,7 @@ from chat_proc.bundles.manifest import (
 )
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
+from chat_proc.knowledge.git import GitRules, read_git_rules
 from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
@@ -217,6 +218,12 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="If the worker is root: user ids for the processes of bundles, as first-last; they must not belong "
         "to accounts, nor overlap with SANDBOX_UIDS.",
     )
+    knowledge_git_hosts: str = Field(
+        default="github.com,gitlab.com,codeberg.org,bitbucket.org",
+        validation_alias="KNOWLEDGE_GIT_HOSTS",
+        description="Hosts from which the knowledge of bundles is fetched with git: host or host:port, separated by "
+        "commas. file: allows repositories on the worker's machine.",
+    )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
     )
@@ -356,6 +363,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         )
 
     @property
+    def git_rules(self) -> GitRules:
+        """Which repositories knowledge may come from; with the proxy and the certificates of this process."""
+        return read_git_rules(self.knowledge_git_hosts, os.environ)
+
+    @property
     def bundle_environments(self) -> Path:
         """The folder for the environments of bundles."""
         return self.bundle_environments_dir or Path(tempfile.gettempdir()) / f"everturn-environments-{os.geteuid()}"
@@ -371,6 +383,12 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         """Variables that pip reads, such as the address of its index."""
         variables = os.environ.items()
         return {name: value for name, value in variables if name.startswith("PIP_") or name in _NETWORK_VARIABLES}
+
+    @field_validator("knowledge_git_hosts")
+    @classmethod
+    def _check_git_hosts(cls, value: str) -> str:
+        read_git_rules(value, {})
+        return value
 
     @field_validator("bundle_uids")
     @classmethod

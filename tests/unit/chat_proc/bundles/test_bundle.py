@@ -106,6 +106,17 @@ def test_a_wrong_manifest_is_refused_with_its_line(toml: str, message: str) -> N
     assert refused.value.detail.startswith(message)
 
 
+def test_the_knowledge_of_a_bundle_is_one_table_or_several() -> None:
+    one = read_manifest(b'id = "a"\n[knowledge]\nrepo = "https://github.com/a/b.git"\ndocs_root = "docs"\n')
+    two = read_manifest(b'id = "a"\n[[knowledge]]\nname = "one"\n[[knowledge]]\nname = "two"\n')
+
+    assert [space.roots for space in one.knowledge] == [{"docs": "docs"}]
+    assert [space.name for space in two.knowledge] == ["one", "two"]
+    assert Manifest.model_validate_json(one.write()) == one
+    with pytest.raises(BadBundle, match=r"bundle\.toml, line 3: knowledge\.0\.docs_root: The path '\.\./x' must be"):
+        read_manifest(b'id = "a"\n[knowledge]\ndocs_root = "../x"\n')
+
+
 def test_all_problems_of_a_manifest_are_named_at_once() -> None:
     with pytest.raises(BadBundle) as refused:
         read_manifest(b'id = "a"\nicons = "x"\n[limits]\ntokens = 0\n')

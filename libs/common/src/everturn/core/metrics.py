@@ -195,6 +195,18 @@ TURNS_INDEXED = Counter(
     "everturn_turns_indexed", "Ended turns that memory search has processed, by outcome.", ["outcome"]
 )
 SNIPPETS_INDEXED = Counter("everturn_snippets_indexed", "Snippets added to the memory search index.")
+KNOWLEDGE_BUILD_SECONDS = Histogram(
+    "everturn_knowledge_build_seconds",
+    "Duration of the builds of knowledge spaces, by outcome: built or failed.",
+    ["outcome"],
+    buckets=_WORK_S,
+)
+KNOWLEDGE_DOCUMENTS = Counter(
+    "everturn_knowledge_documents",
+    "Documents of the knowledge spaces that this worker built, by outcome: indexed, copied from the version before, or"
+    " skipped.",
+    ["outcome"],
+)
 SANDBOXES_TAKEN = Counter(
     "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold, or warm (booted ahead).", ["kind"]
 )

@@ -59,6 +59,13 @@ class BundleFolders:
                 found[bundle_id] = self._override(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
         return found
 
+    def find_folder(self, bundle_id: str) -> Path | None:
+        """Where the newest content of this bundle was read; None if it has no folder here."""
+        for name, folder in self._folders.items():
+            if self._folder is not None and folder.found.bundle is not None and folder.found.bundle.id == bundle_id:
+                return self._folder / name
+        return None
+
     def _override(self, bundle_id: str, found: Found) -> Found:
         props = self._props.get(bundle_id)
         if found.bundle is None or props is None:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
+from chat_proc.knowledge.config import KnowledgeSpaces
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.bundles.registry import BUILT_IN
 from everturn.core.errors import Invalid
@@ -139,6 +140,7 @@ class BundleProps(Section):
     tools: tuple[ToolsEntry, ...] = Field(default=(), max_length=100)
     builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
     policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
+    knowledge: KnowledgeSpaces = ()
 
     @property
     def agent(self) -> ReactConfig:

@@ -6,6 +6,7 @@ from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
+from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
@@ -15,6 +16,7 @@ from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.io import ListFilesTool, ReadFileTool, ShowProgressTool
+from chat_proc.tools.knowledge.search_knowledge import SearchKnowledgeTool
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.patch import PatchTool
@@ -46,6 +48,7 @@ BUILTIN_TOOLS: Final = frozenset(
         "react.read",
         "react.rg",
         "react.search_files",
+        "react.search_knowledge",
         "react.write",
         "web_tools.web_fetch",
         "web_tools.web_search",
@@ -91,6 +94,7 @@ def offer_tools(
     profiles: Profiles | None = None,
     off: Collection[str] = (),
     skills: Skills = NO_SKILLS,
+    knowledge: KnowledgeReader | None = None,
 ) -> OfferedTools:
     """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
     of a bundle.
@@ -98,10 +102,12 @@ def offer_tools(
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
     history = WorkspaceHistory(ports.artifacts, skills)
-    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills)
-    read = ReadTool(ports.objects, ports.attachments, reading)
+    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills, knowledge)
+    reads: list[Tool] = [ReadTool(ports.objects, ports.attachments, reading)]
+    if knowledge is not None:
+        reads.append(SearchKnowledgeTool(knowledge))
     more = [tool for tool in more if tool.spec.tool_id not in off]
-    built_in = [read, *_workspace_tools(history, ports.objects), PlanTool(), HideTool()]
+    built_in = [*reads, *_workspace_tools(history, ports.objects), PlanTool(), HideTool()]
     tools: list[Tool] = [tool for tool in built_in if tool.spec.tool_id not in off]
     tools += [tool for tool in more if tool.spec.in_loop]
     if isinstance(sandbox, SandboxUnavailable):

@@ -8,6 +8,7 @@ from chat_proc.attachments.excerpt import Excerpt, Range, cut_excerpt, load_exce
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.context.resolve import (
+    FoundDocument,
     FoundFile,
     FoundSkill,
     FoundSources,
@@ -47,8 +48,8 @@ class FetchCtxTool:
         self.spec = ToolSpec(
             tool_id="ctx_tools.fetch_ctx",
             summary=(
-                "Reads what a ref of this conversation names: ar:, tc:, ws:, su: and so: refs, and text "
-                "files by fi: refs."
+                "Reads what a ref of this conversation names: ar:, tc:, ws:, su: and so: refs, text "
+                "files by fi: refs, and documents of the agent by ks: refs."
             ),
             guide="",
             params=FetchCtxParams,
@@ -64,10 +65,14 @@ class FetchCtxTool:
         match await Resolver(call.context, self._ports).find(params.ref):
             case Missing(reason=reason):
                 return ToolOutcome("error", f"{params.ref}: {reason}")
-            case FoundText(ref=ref, text=text, block=block):
+            case FoundDocument(first=int(first), last=int(last)) as found:
+                excerpt = await call_sized(
+                    len(found.text), lambda: cut_excerpt(_cut_lines(found.text, first, last), wanted, params.max_chars)
+                )
+                return _give(params.ref, excerpt, untrusted=found.untrusted)
+            case FoundText(text=text) | FoundDocument(text=text) as found:
                 excerpt = await call_sized(len(text), lambda: cut_excerpt(text, wanted, params.max_chars))
-                untrusted = bool(block and getattr(block.body, "untrusted", False))
-                return _give(ref, excerpt, untrusted=untrusted)
+                return _give(found.ref, excerpt, untrusted=found.untrusted)
             case FoundStored(ref=ref, whole=whole):
                 stored = await load_excerpt(self._objects, whole.object_key, whole.bytes, wanted, params.max_chars)
                 return _give(ref, stored)
@@ -82,6 +87,10 @@ class FetchCtxTool:
                 return _give(ref, await self._attachments.load_excerpt(artifact, wanted, params.max_chars))
             case FoundFile(ref=ref):
                 return ToolOutcome("error", f"{ref} is not text or is too long: read it with io_tools.read_file")
+
+
+def _cut_lines(text: str, first: int, last: int) -> str:
+    return "\n".join(text.split("\n", last)[first - 1 : last])
 
 
 def _give(ref: str, excerpt: Excerpt, *, untrusted: bool = False) -> ToolOutcome:

@@ -18,6 +18,7 @@ from chat_proc.channels.citations import renumber_citations
 from chat_proc.skills.model import INSTRUCTIONS, SKILLS_FOLDER, Skill, SkillFile, is_instructions
 from chat_proc.skills.reader import MAX_SKILL_CHARS
 from chat_proc.tools.context.resolve import (
+    FoundDocument,
     FoundFile,
     FoundSkill,
     FoundSources,
@@ -271,11 +272,12 @@ class _Reading:
                 return _Answer(
                     f"{escape_name(ref)}: already shown in full in the block with the ref {escape_name(block.ref)}"
                 )
-            case FoundText(ref=ref, text=text, block=block):
+            case FoundText(ref=ref, text=text) as found:
                 digest, excerpt = await call_sized(len(text), lambda: _hash_and_cut(text, options))
                 answer = _answer_text(ref, digest, excerpt, options)
-                untrusted = bool(block and getattr(block.body, "untrusted", False))
-                return self._repeated(ref, digest, options) or replace(answer, untrusted=untrusted)
+                return self._repeated(ref, digest, options) or replace(answer, untrusted=found.untrusted)
+            case FoundDocument() as found:
+                return await self._read_document(found, options)
             case FoundStored(ref=ref, whole=whole):
                 return await self._read_stored(ref, whole, options)
             case FoundSources() as found:
@@ -320,6 +322,13 @@ class _Reading:
             return {}, "; the source pool is full, so its sources can't be cited"
         numbers = {number: row.sid for number, row in zip(skill.sources, rows, strict=True)}
         return numbers, f"; its sources: {sources_ref(numbers.values())}"
+
+    async def _read_document(self, found: FoundDocument, options: _ReadOptions) -> _Answer:
+        if found.first is not None and found.last is not None and options.range.is_whole:
+            options = replace(options, range=Range(found.first, found.last - found.first + 1))
+        digest, excerpt = await call_sized(len(found.text), lambda: _hash_and_cut(found.text, options))
+        answer = _answer_text(found.ref, digest, excerpt, options)
+        return self._repeated(found.ref, digest, options) or replace(answer, untrusted=found.untrusted)
 
     async def _read_file(self, found: FoundFile, options: _ReadOptions) -> _Answer:
         artifact = found.artifact

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, ToolContext
+from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.skills.model import NO_SKILLS, Skill, SkillFile, Skills, complete_skill_ref
 from chat_proc.timeline.artifacts import fold_artifacts
 from chat_proc.timeline.present import latest_plans
@@ -80,6 +81,22 @@ class FoundText:
     text: str
     block: Block | None = None
 
+    @property
+    def untrusted(self) -> bool:
+        """Whether third parties wrote it."""
+        return bool(self.block and getattr(self.block.body, "untrusted", False))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document of the agent's knowledge; `ref` names all of it. `first` and `last` are the lines that were named."""
+
+    ref: str
+    text: str
+    untrusted: bool
+    first: int | None = None
+    last: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class FoundStored:
@@ -122,19 +139,20 @@ class Missing:
     reason: str
 
 
-Found = FoundText | FoundStored | FoundFile | FoundSources | FoundSkill | Missing
+Found = FoundText | FoundDocument | FoundStored | FoundFile | FoundSources | FoundSkill | Missing
 
 _NOTHING = Missing("nothing is stored under this ref")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPorts:
-    """The resolver's access to what is not loaded."""
+    """The resolver's access to what is not loaded. `knowledge` is that of the agent's bundle, if it has any."""
 
     artifacts: Artifacts
     reader: ConversationReader
     sources: ConversationSources
     skills: Skills = NO_SKILLS
+    knowledge: KnowledgeReader | None = None
 
 
 class Resolver:
@@ -155,6 +173,8 @@ class Resolver:
         match named.ref:
             case refs.SourcesRef(sids=sids):
                 return await self._find_sources(named, sids)
+            case refs.KnowledgeRef() as ref:
+                return await self._find_document(ref)
             case (
                 refs.FileRef() | refs.OutputRef() | refs.AttachmentRef() | refs.ExternalAttachmentRef() | refs.LogRef()
             ) as ref:
@@ -181,6 +201,17 @@ class Resolver:
             return FoundSkill(*self._ports.skills.find(ref))
         except NotFound as missing:
             return Missing(missing.detail)
+
+    async def _find_document(self, ref: refs.KnowledgeRef) -> Found:
+        if self._ports.knowledge is None:
+            return Missing("this agent has no knowledge documents")
+        try:
+            document = await self._ports.knowledge.load(ref.document)
+        except NotFound as missing:
+            return Missing(missing.detail)
+        return FoundDocument(
+            refs.knowledge_ref(ref.document), document.text, document.untrusted, ref.first, ref.last or ref.first
+        )
 
     async def _find_sources(self, named: Named, sids: tuple[int, ...]) -> Found:
         context, ports = self._context, self._ports

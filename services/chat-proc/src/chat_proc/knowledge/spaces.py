@@ -1,0 +1,240 @@
+"""Keeps the knowledge of an open bundle up to date: looks at its files, and builds a new version when they change."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder
+from chat_proc.knowledge.config import KnowledgeSpace
+from chat_proc.knowledge.git import GitRules, GitUnavailable, open_git_tree, resolve_commit
+from chat_proc.knowledge.reader import KnowledgeReader
+from chat_proc.knowledge.trees import FilesChanged, FolderTree, Listing, SpaceRefused, Tree, TreeLimits
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import EverturnError
+from everturn.core.loops import guarded
+from everturn.core.metrics import KNOWLEDGE_BUILD_SECONDS, KNOWLEDGE_DOCUMENTS
+from everturn.knowledge.store import LEASE_S, KnowledgeStore, SpaceState, SpaceVersion, WantedSpace
+from everturn.memory.embedder import Embedder
+
+_log = structlog.get_logger(__name__)
+
+FORMAT: Final = 1
+"""Part of every signature. Increase it when documents have to be cut or encoded in another way."""
+BUILD_TIMEOUT_S = 3_600.0
+"""Limit of one attempt; the next one continues it."""
+MAX_LOGGED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds until a worker looks at a space again: after it was up to date, while another worker builds it or it has
+    failed a moment ago, and after an error. And until a builder renews its lease."""
+
+    folder_s: float = 30.0
+    git_s: float = 300.0
+    waiting_s: float = 5.0
+    failed_s: float = 30.0
+    renew_s: float = LEASE_S / 4
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgePorts:
+    """What all spaces of a worker share."""
+
+    store: KnowledgeStore
+    embedder: Embedder
+    converter: DocumentConverter
+    git: GitRules
+    limits: TreeLimits = field(default_factory=TreeLimits)
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+@asynccontextmanager
+async def open_knowledge(
+    bundle_id: str, spaces: Sequence[KnowledgeSpace], folder: Path | None, ports: KnowledgePorts
+) -> AsyncGenerator[KnowledgeReader | None]:
+    """The knowledge of a bundle, None without spaces. Its spaces are built and kept up to date while it is open;
+    versions that were built before serve at once. Only a worker with the bundle's `folder` builds what is in it."""
+    keepers = [SpaceKeeper(bundle_id, space, folder, ports) for space in spaces]
+    tasks = [asyncio.create_task(keeper.run()) for keeper in keepers if keeper.has_files]
+    reader = KnowledgeReader(
+        ports.store,
+        ports.embedder,
+        wanted=lambda: [keeper.wanted for keeper in keepers],
+        problems=lambda: [keeper.problem for keeper in keepers if keeper.problem],
+    )
+    try:
+        yield reader if keepers else None
+    finally:
+        await end_tasks(*tasks)
+
+
+class SpaceKeeper:
+    """One space of one bundle in this worker."""
+
+    def __init__(self, bundle_id: str, space: KnowledgeSpace, folder: Path | None, ports: KnowledgePorts) -> None:
+        self._space = space
+        self._ports = ports
+        self._builder = SpaceBuilder(ports.store, ports.embedder, ports.converter)
+        self._tree = None
+        if not space.repo and folder is not None:
+            self._tree = FolderTree(folder, space.name, space.roots, ports.limits)
+        self._holder = secrets.token_hex(8)
+        self._version: SpaceVersion | None = None
+        self._commit = ""
+        self._resolved_at_s = 0.0
+        self.wanted = WantedSpace(bundle_id, space.name)
+        """The version that this worker wants; without a signature until its files were seen."""
+        self.problem = ""
+        """Why the last look at the files failed, if it did."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether this worker can look at the files."""
+        return self._tree is not None or bool(self._space.repo)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        pauses = self._ports.pauses
+        while True:
+            pause_s = pauses.failed_s
+            with guarded("knowledge", bundle_id=self.wanted.bundle_id):
+                try:
+                    pause_s = await self._reconcile()
+                except (FilesChanged, LeaseLost):
+                    pause_s = pauses.waiting_s
+                except (EverturnError, TimeoutError) as error:
+                    self._report(error)
+            await asyncio.sleep(pause_s)
+
+    async def _reconcile(self) -> float:
+        """Look at the files, and build their version unless it exists. Returns the pause before the next look."""
+        store, pauses = self._ports.store, self._ports.pauses
+        if self._version is not None:
+            await store.want(self._version)
+        listing, commit = await self._look()
+        marks = commit if listing is None else [(file.path, file.digest) for file in listing.files]
+        version = await asyncio.to_thread(self._build_version, marks)
+        state = await store.want(version)
+        self._version, self.wanted = version, replace(self.wanted, signature=version.signature)
+        if state is not SpaceState.READY:
+            if not await store.try_lease(version, self._holder):
+                return pauses.waiting_s
+            await self._build(version, listing, commit)
+        self.problem = ""
+        while await store.delete_unwanted():
+            """There may be more."""
+        return pauses.git_s if self._space.repo else pauses.folder_s
+
+    async def _look(self) -> tuple[Listing | None, str]:
+        """The files of a folder, or the commit of a repository."""
+        if self._tree is not None:
+            return await self._tree.list_files(), ""
+        now_s = time.monotonic()
+        if not self._commit or now_s - self._resolved_at_s >= self._ports.pauses.git_s:
+            self._commit = ""
+            self._commit = await resolve_commit(self._space.repo, self._space.ref, self._ports.git)
+            self._resolved_at_s = now_s
+        return None, self._commit
+
+    def _build_version(self, marks: object) -> SpaceVersion:
+        encoder = self._ports.embedder.name
+        signed = [FORMAT, encoder, self._space.repo, sorted(self._space.roots.items()), marks]
+        return SpaceVersion(
+            self.wanted.bundle_id,
+            self._space.name,
+            sha256(json.dumps(signed).encode()).hexdigest(),
+            encoder,
+            untrusted=bool(self._space.repo),
+        )
+
+    async def _build(self, version: SpaceVersion, listing: Listing | None, commit: str) -> None:
+        """Raises Unavailable, LeaseLost, TimeoutError, which leave the version unfinished, and SpaceRefused and
+        GitUnavailable, with which it has failed."""
+        began_s = time.monotonic()
+        renewing = asyncio.create_task(self._renew(version))
+        _log.info("Building a knowledge space", bundle_id=version.bundle_id, space=version.name, commit=commit or None)
+        try:
+            async with asyncio.timeout(BUILD_TIMEOUT_S):
+                if self._tree is not None and listing is not None:
+                    report = await self._fill(version, self._tree, listing)
+                else:
+                    space, ports = self._space, self._ports
+                    async with open_git_tree(
+                        space.repo,
+                        space.ref,
+                        commit,
+                        ports.git,
+                        name=space.name,
+                        roots=space.roots,
+                        limits=ports.limits,
+                    ) as tree:
+                        listing = await tree.list_files()
+                        report = await self._fill(version, tree, listing)
+            if not await self._ports.store.finish(version, self._holder):
+                raise LeaseLost
+        except (SpaceRefused, GitUnavailable) as error:
+            KNOWLEDGE_BUILD_SECONDS.labels("failed").observe(time.monotonic() - began_s)
+            self._commit = ""
+            await self._ports.store.finish(version, self._holder, error=error.detail)
+            raise
+        finally:
+            await end_tasks(renewing)
+        seconds = time.monotonic() - began_s
+        KNOWLEDGE_BUILD_SECONDS.labels("built").observe(seconds)
+        _log_built(version, report, listing, seconds)
+
+    async def _renew(self, version: SpaceVersion) -> None:
+        """Keep the lease while a repository is fetched, or documents are encoded."""
+        while True:
+            await asyncio.sleep(self._ports.pauses.renew_s)
+            with suppress(EverturnError):
+                await self._ports.store.save_documents(version, self._holder, ())
+
+    async def _fill(self, version: SpaceVersion, tree: Tree, listing: Listing) -> BuildReport:
+        return await self._builder.build(
+            version,
+            self._holder,
+            tree,
+            listing,
+            self._space.roots,
+            checks_links=self._space.validate_refs,
+        )
+
+    def _report(self, error: EverturnError | TimeoutError) -> None:
+        """Log a problem once, until it is another one or gone."""
+        problem = (error.detail if isinstance(error, EverturnError) else "") or str(error) or "It took too long."
+        if problem != self.problem:
+            where = {"bundle_id": self.wanted.bundle_id, "space": self.wanted.name}
+            _log.warning("Could not update a knowledge space", **where, error=problem)
+        self.problem = problem
+
+
+def _log_built(version: SpaceVersion, report: BuildReport, listing: Listing, seconds: float) -> None:
+    where = {"bundle_id": version.bundle_id, "space": version.name}
+    _log.info(
+        "Built a knowledge space",
+        **where,
+        documents=report.documents,
+        copied=report.copied,
+        passages=report.passages,
+        skipped=listing.skipped.count,
+        seconds=round(seconds, 1),
+    )
+    KNOWLEDGE_DOCUMENTS.labels("copied").inc(report.copied)
+    KNOWLEDGE_DOCUMENTS.labels("indexed").inc(report.documents - report.copied)
+    KNOWLEDGE_DOCUMENTS.labels("skipped").inc(listing.skipped.count)
+    if listing.skipped.count:
+        first = listing.skipped.listed[:MAX_LOGGED]
+        _log.warning("Files are not part of a knowledge space", **where, count=listing.skipped.count, first=first)
+    if report.links:
+        _log.warning("Documents have broken links", **where, count=report.links, first=report.broken[:MAX_LOGGED])
