@@ -7,8 +7,8 @@ that take the bundle and the names of its spaces.
 from alembic import op
 from scripts import save_functions
 
-revision = "0023"
-down_revision = "0022"
+revision = "0024"
+down_revision = "0023"
 
 TABLES = """
 -- One version of a space. `wanted_at` is renewed by the workers whose bundle has this version. The holder of the lease
