@@ -18,7 +18,10 @@ EDGES: Mapping[str, frozenset[str]] = {
     "tool call": frozenset(
         {
             "libs/sdk/src/everturn_sdk/host.py:_begin",
+            "libs/sdk/src/everturn_sdk/host.py:_end",
+            "libs/sdk/src/everturn_sdk/host.py:_invoke",
             "libs/sdk/src/everturn_sdk/host.py:_run",
+            "libs/sdk/src/everturn_sdk/workflows.py:step",
             "services/chat-proc/src/chat_proc/agent/tool_calls.py:_bounded",
             "services/chat-proc/src/chat_proc/sandbox/supervised.py:_answer",
         }

@@ -1,13 +1,36 @@
-"""What an author of an agent imports: `@tool` on functions, the context of their calls, settings and secrets."""
+"""What an author of an agent imports: `@tool` on functions, the context of their calls, workflows, settings and
+secrets."""
 
+from everturn_sdk.protocol import RunFile
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
 from everturn_sdk.tools import Rendered, ToolContext, ToolError, tool
+from everturn_sdk.workflows import (
+    BaseWorkflow,
+    ContextRAGClient,
+    HostingService,
+    Payload,
+    React,
+    RunResult,
+    StepAmbiguous,
+    StepFailed,
+    WorkflowError,
+)
 
 __all__ = [
+    "BaseWorkflow",
+    "ContextRAGClient",
+    "HostingService",
     "MissingSetting",
+    "Payload",
+    "React",
     "Rendered",
+    "RunFile",
+    "RunResult",
+    "StepAmbiguous",
+    "StepFailed",
     "ToolContext",
     "ToolError",
+    "WorkflowError",
     "get_plain",
     "get_secret",
     "get_settings",

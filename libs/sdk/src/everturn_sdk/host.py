@@ -1,18 +1,20 @@
 """The process that runs the code of one bundle: `python -m everturn_sdk.host DESCRIPTOR`.
 
 DESCRIPTOR is the number of the socket to the worker that started it. It loads the bundle, says what its tools are, and
-serves any number of calls at once until the socket closes. Async functions run on its event loop, others in threads.
+serves any number of calls and workflows at once until the socket closes. Async functions run on its event loop, others
+in threads.
 """
 
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import os
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -24,11 +26,14 @@ from everturn_sdk.descriptors import LoadedTools, load_bundle_tools
 from everturn_sdk.protocol import (
     BEAT_S,
     INLINE_BYTES,
+    MAX_ASKS,
     MAX_CONTENT_BYTES,
     MAX_ERROR_CHARS,
+    MAX_TEXT_CHARS,
     SOURCES,
     TO_HOST,
     Answer,
+    Ask,
     Beat,
     Begin,
     Call,
@@ -40,20 +45,28 @@ from everturn_sdk.protocol import (
     Event,
     Failed,
     FrameError,
+    Invoke,
+    Invoked,
     Log,
     Message,
     PutArtifact,
+    Question,
     RenderedFile,
+    Run,
+    RunPayload,
     SourceRow,
     ToHost,
 )
 from everturn_sdk.settings import use_settings
 from everturn_sdk.tools import BadTool, Rendered, ToolContext, ToolError, ToolFunction, run_coroutine
+from everturn_sdk.workflows import BaseWorkflow, Payload, React, WorkflowError, load_workflow, read_answer
 
 THREADS = 32
 """Functions that are not async and run at once; more of them wait."""
 STACK_BYTES = 2 * 1024 * 1024
 """Of each thread: it counts as memory of the process."""
+HOOK_S = 5.0
+"""How long `on_turn_end` can take: the person has read the answer, and waits for the end of the turn."""
 
 
 class Host:
@@ -63,7 +76,9 @@ class Host:
         self._loop = loop
         self._tools = LoadedTools((), ())
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tool")
-        self._calls: dict[int, RunningCall] = {}
+        self._workflow: BaseWorkflow | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._calls: dict[int, RunningCall | RunningWorkflow] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
         self.connection = Connection(TO_HOST, self._receive, self._close)
@@ -84,23 +99,32 @@ class Host:
     def _receive(self, message: ToHost, content: bytes) -> None:
         match message:
             case Begin():
-                self._begin(message)
+                self._loading = self._loop.create_task(self._begin(message))
             case Call(number=number):
                 self._calls[number] = RunningCall(self, message, content)
+            case Run(number=number):
+                self._calls[number] = RunningWorkflow(self, self._workflow, message, content)
+            case Invoke(number=number):
+                if isinstance(running := self._calls.get(number), RunningWorkflow):
+                    running.invoke(message)
             case Cancel(number=number):
                 if (call := self._calls.get(number)) is not None:
                     call.cancel()
             case Answer(number=number):
                 if (call := self._calls.get(number)) is not None:
-                    call.receive(message)
+                    call.receive(message, content)
 
-    def _begin(self, begin: Begin) -> None:
+    async def _begin(self, begin: Begin) -> None:
         try:
             use_settings(begin.settings, begin.secrets)
             folder = Path(begin.folder)
             sys.path[:0] = [str(folder.parent), str(folder)]
             self._tools = load_bundle_tools(folder, begin.package, begin.described)
-            described = self._tools.description.model_dump_json().encode()
+            self._workflow = load_workflow(folder, begin.package)
+            if self._workflow is not None:
+                await self.call(self._workflow.on_bundle_load, ())
+            description = self._tools.description.model_copy(update={"has_workflow": self._workflow is not None})
+            described = description.model_dump_json().encode()
         except BadTool as error:
             self.connection.send(Failed(error=str(error)[:MAX_ERROR_CHARS]))
         except BaseException:  # noqa: BLE001 - an author's module can raise anything, also SystemExit
@@ -117,9 +141,16 @@ class Host:
     def find_tool(self, tool_id: str) -> ToolFunction | None:
         return self._tools.functions.get(tool_id)
 
-    async def run_in_thread(self, function: Any, arguments: dict[str, Any]) -> Any:
+    async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Call a function of the author, which may be async."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        given = await self.run_in_thread(function, *arguments)
+        return await given if inspect.isawaitable(given) else given
+
+    async def run_in_thread(self, function: Callable[..., Any], *values: Any, **arguments: Any) -> Any:
         """A cancelled call ends when its function has: the worker replaces a host with functions that don't end."""
-        running = self._threads.submit(contextvars.copy_context().run, function, **arguments)
+        running = self._threads.submit(contextvars.copy_context().run, function, *values, **arguments)
         try:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
@@ -160,14 +191,8 @@ class RunningCall:
         self._context.is_cancelled = True
         self._task.cancel()
 
-    def receive(self, answer: Answer) -> None:
-        waiting = self._requests.pop(answer.request, None)
-        if waiting is None or waiting.done():
-            return
-        if answer.error:
-            waiting.set_exception(ToolError(answer.error))
-        else:
-            waiting.set_result(answer.value)
+    def receive(self, answer: Answer, content: bytes) -> None:
+        _settle(self._requests.pop(answer.request, None), answer, content, ToolError)
 
     def emit(self, event: Literal["progress", "message", "data"], text: str, data: dict[str, Any] | None) -> None:
         self._host.call_soon(Event(number=self._number, event=event, text=_clean(text), data=data))
@@ -227,7 +252,7 @@ class RunningCall:
             if tool.is_async:
                 given = await tool.function(**arguments)
             else:
-                given = await self._host.run_in_thread(tool.function, arguments)
+                given = await self._host.run_in_thread(tool.function, **arguments)
         except ToolError as error:
             return Ended(number=number, status="notice", error=_clean(str(error))[:MAX_ERROR_CHARS]), b""
         if isinstance(given, Rendered):
@@ -253,6 +278,116 @@ class RunningCall:
             self._host.connection.send(ended.model_copy(update={"value": from_json(value)}))
         else:
             self._host.connection.send(ended)
+
+
+class RunningWorkflow:
+    """One execution of a workflow for a turn, and its port. It ends with exactly one message."""
+
+    def __init__(self, host: Host, workflow: BaseWorkflow | None, run: Run, content: bytes) -> None:
+        self._host = host
+        self._number = run.number
+        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._next_request = 0
+        self._free = asyncio.Semaphore(MAX_ASKS)
+        self._react: React | None = None
+        self._invoked: set[asyncio.Task[None]] = set()
+        self._task = asyncio.get_running_loop().create_task(self._run(workflow, run, content))
+
+    def cancel(self) -> None:
+        for task in (self._task, *self._invoked):
+            task.cancel()
+
+    def receive(self, answer: Answer, content: bytes) -> None:
+        _settle(self._requests.pop(answer.request, None), answer, content, WorkflowError)
+
+    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> Any:
+        async with self._free:
+            number = self._next_request = self._next_request + 1
+            waiting = self._requests[number] = asyncio.get_running_loop().create_future()
+            try:
+                request = Ask(number=self._number, request=number, what=what, arguments=dict(arguments))
+                self._host.connection.send(request)
+                return await waiting
+            except (FrameError, ValidationError) as error:
+                raise WorkflowError(str(error)) from error
+            finally:
+                self._requests.pop(number, None)
+
+    async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        return await self._host.call(function, arguments)
+
+    def serve(self, react: React) -> None:
+        self._react = react
+
+    def invoke(self, invoke: Invoke) -> None:
+        task = asyncio.get_running_loop().create_task(self._invoke(invoke))
+        self._invoked.add(task)
+        task.add_done_callback(self._invoked.discard)
+
+    async def _invoke(self, invoke: Invoke) -> None:
+        invoked = Invoked(number=self._number, request=invoke.request)
+        try:
+            if self._react is None:
+                raise WorkflowError("the workflow has no agent")
+            given = await self._react.invoke(invoke.function, invoke.arguments, self)
+            value = to_json(given if isinstance(given, str) else from_json(to_json(given, bytes_mode="base64")))
+            if len(value) > MAX_CONTENT_BYTES:
+                raise WorkflowError(f"its result has {len(value)} bytes; at most {MAX_CONTENT_BYTES} are allowed")
+        except BaseException:  # noqa: BLE001 - an author's function can raise anything
+            self._host.connection.send(invoked.model_copy(update={"error": _describe_exception()}))
+        else:
+            self._host.send_content(invoked, value)
+
+    async def _run(self, workflow: BaseWorkflow | None, run: Run, content: bytes) -> None:
+        try:
+            ended = Ended(number=run.number, status="ok", value=await self._execute(workflow, run, content))
+        except BaseException:  # noqa: BLE001 - an author's workflow can raise anything
+            # Also if the worker has given up the run: it wants to know when it has ended.
+            ended = Ended(number=run.number, status="raised", error=_describe_exception())
+        for task in tuple(self._invoked):
+            task.cancel()
+        self._host.drop(run.number)
+        value = to_json(ended.value)
+        if len(value) > MAX_CONTENT_BYTES:
+            text = f"Its answer has {len(value)} bytes; at most {MAX_CONTENT_BYTES} are allowed."
+            self._host.connection.send(Ended(number=run.number, status="raised", error=text))
+        elif len(value) > INLINE_BYTES:
+            self._host.send_content(ended.model_copy(update={"value": None}), value)
+        else:
+            self._host.connection.send(ended)
+
+    async def _execute(self, workflow: BaseWorkflow | None, run: Run, content: bytes) -> str | None:
+        if workflow is None:
+            raise WorkflowError("the bundle has no workflow")
+        given, about = RunPayload.model_validate_json(content), run.context.model_dump()
+        payload = Payload.model_validate({**about, "text": given.text, "attachments": given.attachments})
+        mine = workflow.attach(self, payload, given.urls)
+        await self.call(mine.pre_run_hook, ())
+        try:
+            answer = read_answer(await mine.run(payload))
+            return None if answer is None else _clean(answer)
+        finally:
+            if not self._task.cancelling():
+                await self._end(mine)
+
+    async def _end(self, workflow: BaseWorkflow) -> None:
+        try:
+            async with asyncio.timeout(HOOK_S):
+                await self.call(workflow.on_turn_end, ())
+        except Exception:  # noqa: BLE001 - the answer is written: an author's hook can't take it back
+            text = _clean(f"on_turn_end failed: {_describe_exception()}")
+            self._host.call_soon(Log(number=self._number, text=text[:MAX_TEXT_CHARS]))
+
+
+def _settle(
+    waiting: asyncio.Future[Any] | None, answer: Answer, content: bytes, failure: Callable[[str], Exception]
+) -> None:
+    if waiting is None or waiting.done():
+        return
+    if answer.error:
+        waiting.set_exception(failure(answer.error))
+    else:
+        waiting.set_result(from_json(content) if content else answer.value)
 
 
 def _clean(text: str) -> str:

@@ -37,6 +37,12 @@ _SLICE_PAUSE_S: Final = 0.01
 _PART_BIT: Final = 0x8000_0000
 _LENGTH: Final = struct.Struct(">I")
 
+MAX_ASKS: Final = 32
+"""Requests of one running workflow that are open at once."""
+
+Question = Literal["segment", "step_begin", "step_end", "search", "fetch_ctx"]
+"""What a running workflow can ask: to let the agent answer, to record the beginning or the end of a step, to search
+conversations, or to read refs."""
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What repeating a call would do: nothing, the same again, or something that can't be undone."""
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
@@ -89,6 +95,47 @@ class Call(Message):
     context: CallContext
 
 
+class Run(Message):
+    """A turn whose workflow is to be run; its end is an Ended with the text of the answer, or null. The content is a
+    RunPayload."""
+
+    kind: Literal["run"] = "run"
+    number: int
+    context: CallContext
+
+
+class RunFile(BaseModel):
+    """A file as a workflow sees it. `url` is the path of its content on the platform."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ref: str
+    filename: str
+    mime: str
+    size: int
+    url: str
+
+
+class RunPayload(BaseModel):
+    """The content of Run: the message that the turn answers, and the path of each known file's content by its ref."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    attachments: tuple[RunFile, ...] = ()
+    urls: dict[str, str] = {}
+
+
+class Invoke(Message):
+    """A call of a function that a running workflow gave to its agent."""
+
+    kind: Literal["invoke"] = "invoke"
+    number: int
+    request: int
+    function: Literal["search", "read"]
+    arguments: dict[str, Any] = {}
+
+
 class Cancel(Message):
     """Nobody waits for this call any more."""
 
@@ -97,7 +144,7 @@ class Cancel(Message):
 
 
 class Answer(Message):
-    """The answer to a request of a call; `error` says why there is none."""
+    """The answer to a request of a call; `error` says why there is none. A long value is the content, as JSON."""
 
     kind: Literal["answer"] = "answer"
     number: int
@@ -150,6 +197,7 @@ class BundleDescription(BaseModel):
 
     tools: tuple[ToolDescription, ...] = ()
     mcp: tuple[McpTools, ...] = ()
+    has_workflow: bool = False
 
 
 class Failed(Message):
@@ -235,8 +283,28 @@ class PutArtifact(Message):
     visibility: Literal["internal", "external"] = "external"
 
 
-ToHost = Begin | Call | Cancel | Answer
-ToWorker = Described | Failed | Beat | Ended | Event | Log | Claim | PutArtifact
+class Ask(Message):
+    """What a running workflow asks of its worker."""
+
+    kind: Literal["ask"] = "ask"
+    number: int
+    request: int
+    what: Question
+    arguments: dict[str, Any] = {}
+
+
+class Invoked(Message):
+    """The text that an invoked function has returned, or why there is none. A long one is the content, as JSON."""
+
+    kind: Literal["invoked"] = "invoked"
+    number: int
+    request: int
+    value: Any = None
+    error: str = ""
+
+
+ToHost = Begin | Call | Run | Invoke | Cancel | Answer
+ToWorker = Described | Failed | Beat | Ended | Event | Log | Claim | PutArtifact | Ask | Invoked
 TO_HOST: Final[TypeAdapter[ToHost]] = TypeAdapter(Annotated[ToHost, Field(discriminator="kind")])
 TO_WORKER: Final[TypeAdapter[ToWorker]] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
 SOURCES: Final[TypeAdapter[tuple[SourceRow, ...]]] = TypeAdapter(tuple[SourceRow, ...])

@@ -1,4 +1,5 @@
-"""The process of a bundle's code, seen from the worker: starting it, calling its tools, and replacing it.
+"""The process of a bundle's code, seen from the worker: starting it, calling its tools, running its workflow for turns,
+and replacing it.
 
 Whatever the code does, a call ends: with its result, or with HostLost when the process has ended, stands still or sends
 what is no message. The next call starts another process.
@@ -14,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 import structlog
 from pydantic import ValidationError
@@ -29,8 +30,10 @@ from everturn.core.logging import Redactor
 from everturn.core.metrics import BUNDLE_HOSTS_ENDED, BUNDLE_HOSTS_RUNNING
 from everturn_sdk.protocol import (
     INLINE_BYTES,
+    MAX_ASKS,
     TO_WORKER,
     Answer,
+    Ask,
     Begin,
     BundleDescription,
     Call,
@@ -43,8 +46,13 @@ from everturn_sdk.protocol import (
     Event,
     Failed,
     FrameError,
+    Invoke,
+    Invoked,
     Log,
     PutArtifact,
+    Question,
+    Run,
+    RunPayload,
     ToWorker,
 )
 
@@ -70,6 +78,8 @@ STEADY_S: Final = 60.0
 MAX_CRASHES_PER_TURN: Final = 3
 MAX_REQUESTS: Final = 16
 """Sources and files that calls of one process store at once; the SDK sends fewer."""
+WORKFLOW: Final = "workflow"
+"""What logs call the tool of a running workflow."""
 _EXIT_WAIT_S: Final = 1.0
 _MAX_COUNTED: Final = 1_000
 """Pairs of turn and tool whose crashes are counted; older ones are forgotten."""
@@ -88,6 +98,10 @@ class HostLost(EverturnError):
 
 class HostUnavailable(Unavailable):
     """The process of this agent's tools does not run."""
+
+
+class RunRaised(EverturnError):
+    """The workflow of this agent raised an exception, which the text describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +152,26 @@ class CallHandler(Protocol):
         ...
 
 
+class RunHandler(Protocol):
+    """What a running workflow asks of the worker."""
+
+    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> object:
+        """The answer, plain JSON values. Raises EverturnError: the workflow gets its text."""
+        ...
+
+
 @dataclass(slots=True)
 class _Running:
-    """A call that has not ended. Nobody waits for one that `is_given_up`."""
+    """A call or a workflow that has not ended. Nobody waits for one that `is_given_up`."""
 
-    handler: CallHandler
+    handler: CallHandler | RunHandler
     tool_id: str
     turn_id: str
     result: asyncio.Future[tuple[Ended, bytes]]
     requests: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    invoked: dict[int, asyncio.Future[object]] = field(default_factory=dict[int, "asyncio.Future[object]"])
+    """The functions of a workflow that are being called."""
+    is_workflow: bool = False
     is_given_up: bool = False
 
 
@@ -242,6 +267,47 @@ class HostProcess:
                 self._give_up(number, running)
                 raise
 
+    async def run_workflow(self, payload: RunPayload, context: CallContext, handler: RunHandler) -> tuple[Ended, bytes]:
+        """The end of one execution of the workflow. It lasts as long as its turn, so it takes no place of a call.
+        Raises as `call`."""
+        if not self.is_serving:
+            raise HostUnavailable(self.end_reason)
+        number = self._last_number = self._last_number + 1
+        result: asyncio.Future[tuple[Ended, bytes]] = asyncio.get_running_loop().create_future()
+        running = _Running(handler, WORKFLOW, context.turn_id, result, is_workflow=True)
+        self._calls[number] = running
+        try:
+            content = payload.model_dump_json().encode()
+            await self._connection.send_content(Run(number=number, context=context), content)
+            return await result
+        except FrameError as error:
+            self._drop(number)
+            raise Invalid(f"The message can't be sent: {error}.") from error
+        except asyncio.CancelledError:
+            self._give_up(number, running)
+            raise
+
+    def find_workflow(self, turn_id: str) -> int | None:
+        """The number of the workflow that runs for this turn."""
+        for number, each in self._calls.items():
+            if each.is_workflow and each.turn_id == turn_id and not each.is_given_up:
+                return number
+        return None
+
+    async def invoke(self, number: int, function: Literal["search", "read"], arguments: Mapping[str, Any]) -> object:
+        """Call a function of this workflow. Raises HostUnavailable if it ends, and Invalid with the reason if the
+        function fails."""
+        running = self._calls[number]
+        request = self._last_number = self._last_number + 1
+        result = running.invoked[request] = asyncio.get_running_loop().create_future()
+        try:
+            self._connection.send(Invoke(number=number, request=request, function=function, arguments=dict(arguments)))
+            return await result
+        except FrameError as error:
+            raise Invalid(f"The arguments can't be sent: {error}.") from error
+        finally:
+            running.invoked.pop(request, None)
+
     def end(self, kind: EndKind, reason: str) -> None:
         """End the process; its calls raise HostLost. Only the first end counts."""
         if self.end_kind is not None:
@@ -317,13 +383,18 @@ class HostProcess:
                     running.result.set_result((message, content))
                 self._end_if_retired()
             case Event(number=number):
-                if (running := self._find(number)) is not None:
-                    running.handler.show(message)
+                if (running := self._find(number)) is not None and not running.is_workflow:
+                    cast("CallHandler", running.handler).show(message)
             case Log(number=number):
                 if (running := self._calls.get(number)) is not None and self._budget.allows(self._now_s()):
                     self._log_output(message.text, tool_id=running.tool_id, turn_id=running.turn_id)
-            case Claim(number=number) | PutArtifact(number=number):
+            case Claim(number=number) | PutArtifact(number=number) | Ask(number=number):
                 self._answer_later(number, message, content)
+            case Invoked(number=number, request=request):
+                running = self._calls.get(number)
+                waiting = None if running is None else running.invoked.get(request)
+                if waiting is not None and not waiting.done():
+                    _settle(waiting, message, content)
             case Described():
                 self._describe(content)
             case Failed():
@@ -339,31 +410,46 @@ class HostProcess:
         except ValidationError as error:
             self.end("protocol", f"its description is no description: {error.errors()[0]['msg']}")
 
-    def _answer_later(self, number: int, request: Claim | PutArtifact, content: bytes) -> None:
+    def _answer_later(self, number: int, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         running = self._find(number)
         if running is None:
             return
-        if self._requests >= MAX_REQUESTS:
-            self.end("protocol", f"it sent more than {MAX_REQUESTS} requests at once")
+        if running.is_workflow is not isinstance(request, Ask):
+            self.end("protocol", f"it sent a request {request.kind!r} of something else")
             return
-        self._requests += 1
+        open_requests, limit = (
+            (len(running.requests), MAX_ASKS) if running.is_workflow else (self._requests, MAX_REQUESTS)
+        )
+        if open_requests >= limit:
+            self.end("protocol", f"it sent more than {limit} requests at once")
+            return
+        self._requests += not running.is_workflow
         task = asyncio.create_task(self._answer(running, request, content))
         running.requests.add(task)
         task.add_done_callback(running.requests.discard)
 
-    async def _answer(self, running: _Running, request: Claim | PutArtifact, content: bytes) -> None:
+    async def _answer(self, running: _Running, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         value: object = None
         problem = ""
         try:
-            if isinstance(request, Claim):
-                value = await running.handler.claim(content)
+            if isinstance(request, Ask):
+                # What it records must not hold the bundle's secrets.
+                arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
+                value = await cast("RunHandler", running.handler).ask(request.what, arguments)
+            elif isinstance(request, Claim):
+                value = await cast("CallHandler", running.handler).claim(content)
             else:
-                value = await running.handler.put_artifact(request, content)
+                value = await cast("CallHandler", running.handler).put_artifact(request, content)
         except EverturnError as error:
-            problem = str(error)
+            problem = str(error) if not isinstance(request, Ask) else error.detail or str(error)
         finally:
-            self._requests -= 1
-        self._connection.send(Answer(number=request.number, request=request.request, value=value, error=problem))
+            self._requests -= not running.is_workflow
+        answer = Answer(number=request.number, request=request.request, error=problem)
+        encoded = to_json(value)
+        if len(encoded) > INLINE_BYTES:
+            await self._connection.send_content(answer, encoded)
+        else:
+            self._connection.send(answer.model_copy(update={"value": value}))
 
     def _find(self, number: int) -> _Running | None:
         running = self._calls.get(number)
@@ -371,14 +457,20 @@ class HostProcess:
 
     def _drop(self, number: int) -> _Running | None:
         running = self._calls.pop(number, None)
-        for task in () if running is None else tuple(running.requests):
-            task.cancel()
+        if running is not None:
+            self._end_requests(running)
         return running
+
+    def _end_requests(self, running: _Running) -> None:
+        for task in tuple(running.requests):
+            task.cancel()
+        for waiting in running.invoked.values():
+            if not waiting.done():
+                waiting.set_exception(HostUnavailable("The workflow of this turn does not run any more."))
 
     def _give_up(self, number: int, running: _Running) -> None:
         running.is_given_up = True
-        for task in tuple(running.requests):
-            task.cancel()
+        self._end_requests(running)
         if number in self._calls:
             self._connection.send(Cancel(number=number))
             asyncio.get_running_loop().call_later(self._options.cancel_grace_s, self._check_ended, number)
@@ -490,6 +582,30 @@ class BundleHost:
                     raise
                 is_repeatable = False
 
+    async def run_workflow(self, payload: RunPayload, context: CallContext, handler: RunHandler) -> str | None:
+        """Execute the workflow once for a turn; returns the text of its answer, None if it leaves that to the agent.
+        Raises RunRaised, HostUnavailable if it was not executed, and HostLost if it may have been in part. Unlike a
+        call it waits for the end of a pause after crashes: without its workflow a turn can't go on."""
+        await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
+        process = await self._take()
+        ended, content = await process.run_workflow(payload, context, handler)
+        if ended.status != "ok":
+            raise RunRaised(self.redactor.redact(ended.error))
+        value = await asyncio.to_thread(from_json, content) if content else ended.value
+        if value is not None and not isinstance(value, str):
+            raise RunRaised("its answer is not a text")
+        return None if value is None else await asyncio.to_thread(self.redactor.redact, value)
+
+    async def invoke(self, turn_id: str, function: Literal["search", "read"], arguments: Mapping[str, Any]) -> str:
+        """Call a function of the workflow that runs for this turn; returns its result as a text. Raises
+        HostUnavailable, Invalid."""
+        for process in tuple(self._running.values()):
+            if (number := process.find_workflow(turn_id)) is not None:
+                value = await process.invoke(number, function, arguments)
+                text = value if isinstance(value, str) else to_json(value).decode()
+                return await asyncio.to_thread(self.redactor.redact, text)
+        raise HostUnavailable("The workflow of this turn does not run any more.")
+
     async def _take(self) -> HostProcess:
         """The process that serves calls now, started if there is none. Raises HostUnavailable."""
         if self._process is not None and self._process.is_serving and self._process.described.done():
@@ -571,6 +687,16 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
             await host.close()
     finally:
         await asyncio.to_thread(root.cleanup)
+
+
+def _settle(waiting: "asyncio.Future[object]", invoked: Invoked, content: bytes) -> None:
+    if invoked.error:
+        waiting.set_exception(Invalid(invoked.error))
+        return
+    try:
+        waiting.set_result(from_json(content) if content else invoked.value)
+    except ValueError as error:
+        waiting.set_exception(Invalid(f"its result is not JSON: {error}"))
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:

@@ -1,0 +1,347 @@
+"""Workflows: what `workflow.py` of a bundle contains, and what its `run` can ask of the platform while a turn runs.
+
+`run` is executed again from its beginning by the next worker if one is lost. The answers of the agent and the results
+of steps are recorded, so they are returned then and not repeated; everything else in `run` is.
+"""
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from everturn_sdk.protocol import MAX_ERROR_CHARS, Effect, Question, RunFile
+from everturn_sdk.tools import BadTool
+
+WORKFLOW: Final = "workflow.py"
+MAX_STEP_BYTES: Final = 64 * 1024
+"""Size limit of the result of a step, as JSON."""
+Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
+
+
+_inside: ContextVar[str] = ContextVar("inside", default="")
+"""What runs now, if nothing durable can begin in it: the run would wait for itself."""
+
+
+class WorkflowError(Exception):
+    """What a workflow asked for is not possible; the text says why."""
+
+
+class StepAmbiguous(WorkflowError):
+    """A worker or the process of the bundle was lost while this irreversible step ran: it is unknown whether it took
+    effect, and it is not repeated."""
+
+
+class StepFailed(WorkflowError):
+    """The function of a step raised an exception, now or before a worker was lost; it is not repeated."""
+
+
+class Payload(BaseModel):
+    """The message of the person that the turn answers, and for whom it is answered."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    text: str
+    attachments: tuple[RunFile, ...] = ()
+    conversation_id: str = ""
+    turn_id: str = ""
+    tenant: str = ""
+    project: str = ""
+    user_id: str = ""
+    roles: tuple[str, ...] = ()
+
+
+class RunResult(BaseModel):
+    """What one `react.run` came to. `text` is the answer, empty if the outcome is `failed`; `error` says why then.
+
+    `capped` and `stopped` mean that the answer was written early, because of a limit or of the person; `cut` that it
+    stops before its end. `files` are those that the agent has made.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    text: str = ""
+    outcome: Outcome = "completed"
+    error: str = ""
+    files: tuple[RunFile, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class RunPort(Protocol):
+    """How a running workflow reaches its worker. Implemented by the host."""
+
+    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> Any:
+        """Raises WorkflowError."""
+        ...
+
+    async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Call a function of the author; one that is not async runs in a thread."""
+        ...
+
+    def serve(self, react: "React") -> None:
+        """Let this agent's functions answer its next calls for knowledge."""
+        ...
+
+
+class React:
+    """The agent of the bundle, as `build_react` has set it up for one turn."""
+
+    def __init__(
+        self,
+        workflow: "BaseWorkflow",
+        scratchpad: object,
+        search: Callable[..., Any] | None,
+        read: Callable[..., Any] | None,
+    ) -> None:
+        self.scratchpad = scratchpad
+        self._workflow = workflow
+        self._functions = {"search": search, "read": read}
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The knowledge functions that it was given."""
+        return tuple(name for name, function in self._functions.items() if function is not None)
+
+    async def invoke(self, name: str, arguments: Mapping[str, Any], port: RunPort) -> Any:
+        """Called by the platform: the result of one of its knowledge functions."""
+        if (function := self._functions.get(name)) is None:
+            raise WorkflowError(f"the workflow has no function for {name}")
+        with _run_inside("a knowledge function"):
+            return await port.call(function, tuple(arguments.values()))
+
+    async def run(self, payload: Payload | str) -> RunResult:
+        """Let the agent answer. The person sees how it works, and its answer.
+
+        The first call of a turn with the payload that `run` was given answers the person's message. Any other payload,
+        and each further call, is a new task that the agent reads after what it has done before. Raises WorkflowError in
+        a step or a knowledge function, and if the turn has reached a limit.
+        """
+        return await self._workflow._answer(self, payload)  # pyright: ignore[reportPrivateUsage]
+
+
+class ContextRAGClient:
+    """What was said in the person's conversations, and what the timeline of this one contains."""
+
+    def __init__(self, port: Callable[[], RunPort]) -> None:
+        self._port = port
+
+    async def search(
+        self, *, query: str, kind: Literal["user", "assistant", "attachment", "summary"] | None = None, limit: int = 5
+    ) -> list[dict[str, Any]]:
+        """The texts that match best, by meaning and words, from all conversations of the person in this project; each
+        has a `ref`, a `text`, a `role`, a `turn_id`, a `ts` and a `score`. `limit` is at most 50."""
+        return await self._port().ask("search", {"query": query, "kind": kind, "limit": limit})
+
+    async def fetch_ctx(self, refs: Sequence[str]) -> str:
+        """The contents behind up to 20 refs, such as `"ar:<turn_id>.assistant.completion"`, each after a line about it;
+        all together up to 20,000 characters. One that can't be read has only the line."""
+        return await self._port().ask("fetch_ctx", {"refs": list(refs)})
+
+
+class HostingService:
+    """Addresses of files."""
+
+    def __init__(self) -> None:
+        self._urls: dict[str, str] = {}
+
+    def get_artifact_url(self, ref: str) -> str:
+        """The path of a file's content on the platform, such as of `"fi:<turn_id>.outputs/report.pdf"`. The person's
+        own session can open it. Raises WorkflowError if the timeline of this conversation has no such file."""
+        if ref not in self._urls:
+            raise WorkflowError(f"The conversation has no file {ref!r}.")
+        return self._urls[ref]
+
+    def add(self, files: Mapping[str, str]) -> None:
+        """Called by the platform with what it knows: the path of each file by its ref."""
+        self._urls.update(files)
+
+
+class BaseWorkflow:
+    """Extend it once in `workflow.py` and write `run`.
+
+    The object that `on_bundle_load` has prepared is copied for each turn: what it has put on `self` is there in `run`,
+    shared by all turns.
+    """
+
+    _port: RunPort | None = None
+    _payload: Payload = Payload(text="")
+    _segments: int = 0
+
+    def __init__(self) -> None:
+        self.scratchpad: dict[str, Any] = {}
+        """For the workflow's own values during one execution of `run`; it is not kept."""
+        self.ctx_client = ContextRAGClient(self._require_port)
+        self.hosting_service = HostingService()
+
+    async def run(self, payload: Payload) -> RunResult | str | None:
+        """Answer one message. The returned text is the answer of the turn; None keeps the agent's last one."""
+        raise NotImplementedError
+
+    def on_bundle_load(self) -> Any:
+        """Called when a process has loaded the bundle, before its first turn. The bundle is refused if it raises. It
+        may be async, and has about a minute."""
+
+    def pre_run_hook(self) -> Any:
+        """Called before each execution of `run`, also when another worker repeats it. It may be async."""
+
+    def on_turn_end(self) -> Any:
+        """Called when `run` has returned or raised, shortly before the turn ends. What it raises is only logged. It may
+        be async."""
+
+    async def build_react(
+        self,
+        scratchpad: object = None,
+        tools_module: str | None = None,
+        skills_module: str | None = None,
+        knowledge_space_fn: Callable[..., Any] | None = None,
+        knowledge_read_fn: Callable[..., Any] | None = None,
+    ) -> React:
+        """The agent with the instructions, tools and skills of the bundle. The two modules name its descriptors, which
+        are read when the bundle is loaded. Raises WorkflowError if they are others.
+
+        `knowledge_space_fn(query, limit)` answers `react.search_knowledge`, and `knowledge_read_fn(path)` returns the
+        text for `react.read` of `ks:` and this path; either may be async. What they raise is an error for the model.
+        """
+        for name, module in (("tools", tools_module), ("skills", skills_module)):
+            if module is not None:
+                self._check_descriptor(name, module)
+        return React(self, scratchpad, knowledge_space_fn, knowledge_read_fn)
+
+    async def step(self, key: str, fn: Callable[..., Any], *args: Any, effect: Effect = "irreversible") -> Any:
+        """Call `fn(*args)` once in this turn and return its result, which must be JSON of at most 64 KB.
+
+        The result is recorded under the key, and returned instead of repeated if `run` is executed again. `effect` says
+        what a repetition would do if a worker was lost during the call: one that is `pure` or `idempotent` is repeated,
+        an `irreversible` one raises StepAmbiguous. Raises StepFailed if the function raises or its result can't be
+        recorded, and WorkflowError in a step or a knowledge function, if the key was used before in this execution, and
+        if the turn has reached a limit.
+        """
+        _check_outside("self.step")
+        port = self._require_port()
+        begun = await port.ask("step_begin", {"key": key, "effect": effect})
+        match begun["state"]:
+            case "done":
+                return begun["value"]
+            case "failed":
+                raise StepFailed(f"The step {key!r} has failed: {begun['error']}")
+            case "ambiguous":
+                raise StepAmbiguous(
+                    f"The step {key!r} was interrupted, so it is unknown whether it took effect; it is not repeated."
+                )
+            case _:
+                pass
+        try:
+            with _run_inside("a step"):
+                value = _encode(await port.call(fn, args))
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+            await port.ask("step_end", {"key": key, "error": text.encode("utf-8", "replace").decode()})
+            raise StepFailed(f"The step {key!r} has failed: {text}") from error
+        await port.ask("step_end", {"key": key, "value": value})
+        return value
+
+    def attach(self, port: RunPort, payload: Payload, files: Mapping[str, str]) -> "BaseWorkflow":
+        """Called by the platform: a copy for one execution of `run`."""
+        mine = copy(self)
+        mine._port, mine._payload, mine._segments = port, payload, 0
+        mine.scratchpad = {}
+        mine.ctx_client = ContextRAGClient(mine._require_port)
+        mine.hosting_service = HostingService()
+        mine.hosting_service.add(files)
+        return mine
+
+    async def _answer(self, react: React, payload: Payload | str) -> RunResult:
+        _check_outside("react.run")
+        text = payload if isinstance(payload, str) else payload.text
+        is_message = isinstance(payload, Payload) and payload.text == self._payload.text
+        self._segments += 1
+        port = self._require_port()
+        asked = {"number": self._segments, "text": None if is_message and self._segments == 1 else text}
+        port.serve(react)
+        result = RunResult.model_validate(await port.ask("segment", {**asked, "serves": react.served}))
+        self.hosting_service.add({file.ref: file.url for file in result.files})
+        return result
+
+    def _require_port(self) -> RunPort:
+        if self._port is None:
+            raise WorkflowError("This works only while a turn runs: in `run`, `pre_run_hook` and `on_turn_end`.")
+        return self._port
+
+    def _check_descriptor(self, name: str, module: str) -> None:
+        package = type(self).__module__.rpartition(".")[0]
+        known = f"{package}.{name}_descriptor"
+        if module != known:
+            raise WorkflowError(
+                f"build_react: {name}_module is {module!r}, but the {name} of this agent are described in {known!r}."
+            )
+        if importlib.util.find_spec(known) is None:
+            raise WorkflowError(f"build_react: {name}_module is {module!r}, but the bundle has no such file.")
+
+
+def load_workflow(folder: Path, package: str) -> BaseWorkflow | None:
+    """The workflow of the bundle in `folder`, which can be imported as `package`; None if it has none. Raises BadTool;
+    an exception of the bundle's own code passes."""
+    if not (folder / WORKFLOW).is_file():
+        return None
+    module = importlib.import_module(f"{package}.{WORKFLOW.removesuffix('.py')}")
+    found = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, BaseWorkflow) and each.__module__ == module.__name__
+    ]
+    if not found:
+        raise BadTool(f"{WORKFLOW} has no class that extends BaseWorkflow.")
+    if len(found) > 1:
+        names = ", ".join(sorted(each.__name__ for each in found))
+        raise BadTool(f"{WORKFLOW} has {len(found)} classes that extend BaseWorkflow: {names}. Keep one of them.")
+    kind = found[0]
+    if kind.run is BaseWorkflow.run or not inspect.iscoroutinefunction(kind.run):
+        raise BadTool(f"{WORKFLOW}: {kind.__name__} needs a method `async def run(self, payload)`.")
+    if len(inspect.signature(kind.run).parameters) != 2:
+        raise BadTool(f"{WORKFLOW}: {kind.__name__}.run must have the parameters self and payload.")
+    return kind()
+
+
+def read_answer(returned: object) -> str | None:
+    """The text that `run` has returned. Raises TypeError."""
+    match returned:
+        case None | str():
+            return returned
+        case RunResult():
+            return returned.text or None
+        case _:
+            raise TypeError(f"run returned {type(returned).__name__}; return a text, a result of react.run, or None")
+
+
+@contextmanager
+def _run_inside(what: str) -> Generator[None]:
+    token = _inside.set(what)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+
+
+def _check_outside(what: str) -> None:
+    if place := _inside.get():
+        raise WorkflowError(f"{what} can't be called in {place}.")
+
+
+def _encode(given: object) -> Any:
+    """The value as a reader of the record will see it. Raises TypeError, ValueError."""
+    try:
+        encoded = to_json(given, bytes_mode="base64", inf_nan_mode="null")
+    except PydanticSerializationError as error:
+        raise TypeError(f"its result can't be recorded as JSON: {error}") from error
+    if len(encoded) > MAX_STEP_BYTES:
+        raise ValueError(f"its result has {len(encoded)} bytes as JSON; at most {MAX_STEP_BYTES} can be recorded")
+    return from_json(encoded)
