@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from chat_proc.agent.authored.port import RETURN_GRACE_S, Authored, Workflow
 from chat_proc.agent.kit import BundleKit, LoopDependencies, Synthesis, TurnKit, TurnLimits, WorkflowKind
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
@@ -23,6 +24,7 @@ from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
+from chat_proc.tools.workflow_knowledge import build_knowledge_tools
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.ringing import Ringer
@@ -87,6 +89,8 @@ class Bench:
         selectable: Iterable[str] = (),
         selection_threshold: int = 12,
         workflow: WorkflowKind = "loop",
+        authored: Workflow | None = None,
+        grace_s: float = RETURN_GRACE_S,
         hotset: Hotset | None = None,
         tick_ms: int = 1,
         tracing: Tracing = NO_TRACING,
@@ -116,6 +120,8 @@ class Bench:
         self.selectable = frozenset(selectable)
         self.selection_threshold = selection_threshold
         self.workflow: WorkflowKind = workflow
+        self.authored = authored
+        self.grace_s = grace_s
         self.hinted: dict[str, ScriptedModel] = {}
         """The models that a plan can give its steps to."""
         self.limits = limits or TurnLimits()
@@ -374,10 +380,18 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
         history=WorkspaceHistory(MemoryArtifacts(bench.platform)),
         hotset=bench.hotset,
         workflow=bench.workflow,
+        authored=build_authored(bench),
         ratios=bench.ratios,
     )
     hinted = {role: replace(kit, model=GatedModel(model, gate)) for role, model in bench.hinted.items()}
     return replace(kit, hinted=hinted)
+
+
+def build_authored(bench: Bench) -> Authored | None:
+    if bench.authored is None:
+        return None
+    knowledge = build_knowledge_tools(bench.authored, bench.registry.find("react.read"))
+    return Authored(bench.authored, knowledge, bench.grace_s)
 
 
 def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDependencies:

@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from chat_proc.agent.authored.port import Authored
 from chat_proc.agent.kit import BundleKit, LoopDependencies, OperatorTexts, TurnKit, TurnLimits
 from chat_proc.agent.prompt.system import build_codec, load_topic
 from chat_proc.attachments.reader import AttachmentReader
@@ -72,7 +73,7 @@ from chat_proc.skills.reader import PLATFORM_NAMESPACE, SkillSpec, load_platform
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
-from chat_proc.tools.hosted import check_builtin_tools, open_bundle_tools
+from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS, MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools, ToolPorts, offer_tools
@@ -80,6 +81,7 @@ from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
+from chat_proc.tools.workflow_knowledge import READ_TOOL, build_knowledge_tools
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
@@ -231,12 +233,12 @@ async def open_worker(
             own_policy = policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
             folder = folders.find_folder(bundle.id)
             async with (
-                open_bundle_tools(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted,
+                open_bundle_code(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted,
                 open_knowledge(bundle.id, manifest.knowledge, folder, knowledge) as known,
             ):
                 own = offer(
                     replace(programs, policy=own_policy),
-                    more=(*more, *hosted),
+                    more=(*more, *hosted.tools),
                     off=manifest.builtin_tools.off,
                     skills=skills,
                     knowledge=known,
@@ -250,8 +252,11 @@ async def open_worker(
                     offered=own,
                     hotset=hotset,
                     skills=skills,
-                    selectable=of_operator.union(tool.spec.tool_id for tool in hosted),
+                    selectable=of_operator.union(tool.spec.tool_id for tool in hosted.tools),
                 )
+                if (workflow := hosted.workflow) is not None:
+                    tools_of_workflow = build_knowledge_tools(workflow, own.registry.find(READ_TOOL))
+                    kit = replace(kit, authored=Authored(workflow, tools_of_workflow))
                 yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
 
         folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)

@@ -220,6 +220,11 @@ BUNDLE_HOSTS_ENDED = Counter(
     "Processes of bundles that ended, by reason: blocked, closed, crashed, protocol, start or stuck.",
     ["reason"],
 )
+AUTHORED_WORKFLOWS_FAILED = Counter(
+    "everturn_authored_workflows_failed",
+    "Workflows of bundles that gave no answer, by reason: raised (an exception), timeout, crashed, empty or long.",
+    ["reason"],
+)
 CONVERSATIONS_EXPIRED = Counter(
     "everturn_conversations_expired", "Conversations erased after a period without activity."
 )

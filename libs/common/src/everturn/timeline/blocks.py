@@ -138,6 +138,41 @@ class StepResultBody(TextBody):
     status: Literal["ok", "failed", "cancelled"]
 
 
+class SegmentBody(TextBody):
+    """The workflow of an author gives the agent its task number `number`, from 1, in this turn; `text` is what the
+    model is asked to do. The first one has no such block if it is the person's message."""
+
+    number: int
+
+
+class SegmentEndBody(Body):
+    """The agent has done task `number`: the answer is the last one before this block, if there is one after the end of
+    the task before. `error` says why there is none. The workflow went on with this result."""
+
+    number: int
+    outcome: Outcome | None = None
+    cut_reason: CutReason | None = None
+    error: str = ""
+
+
+class DurableStepBody(Body):
+    """A step of an author's workflow, by its key. `begun` is recorded before an irreversible one begins; `done` has the
+    result, plain JSON values, and `failed` the error."""
+
+    key: str
+    effect: Literal["pure", "idempotent", "irreversible"]
+    state: Literal["begun", "done", "failed"]
+    value: Any = None
+    error: str = ""
+
+
+class WorkflowEndBody(Body):
+    """An author's workflow is over; `failed` means that it gave no answer itself. If the turn goes on, because a
+    message came first, the agent alone ends it."""
+
+    state: Literal["returned", "failed"]
+
+
 class ThinkingBody(TextBody):
     """The model's thinking. `instance` distinguishes several thinking channels of one round."""
 
@@ -424,6 +459,10 @@ class BlockType(OpenEnum):
     WORKFLOW = "react.workflow"
     STEP = "react.step"
     STEP_RESULT = "react.step.result"
+    SEGMENT = "react.segment"
+    SEGMENT_END = "react.segment.end"
+    DURABLE_STEP = "workflow.step"
+    WORKFLOW_END = "workflow.end"
     HIDE = "react.hide"
     CHECKOUT = "react.workspace.checkout"
     COMPLETION = "assistant.completion"
@@ -523,6 +562,10 @@ _TRAITS: dict[BlockType, BlockTraits] = {
     BlockType.STEP_RESULT: BlockTraits(
         StepResultBody, Author.ASSISTANT, Shown.ROW_WHEN_OLD, IndexSection.NOTES, is_decision=True
     ),
+    BlockType.SEGMENT: BlockTraits(SegmentBody, Author.RUNTIME, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES),
+    BlockType.SEGMENT_END: BlockTraits(SegmentEndBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.DURABLE_STEP: BlockTraits(DurableStepBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.WORKFLOW_END: BlockTraits(WorkflowEndBody, Author.RUNTIME, Shown.NEVER),
     BlockType.HIDE: BlockTraits(HideBody, Author.TOOL, Shown.NEVER),
     BlockType.CHECKOUT: BlockTraits(CheckoutBody, Author.TOOL, Shown.NEVER),
     BlockType.COMPLETION: BlockTraits(

@@ -26,6 +26,7 @@ from everturn.timeline.blocks import (
     PromptBody,
     RangeSummaryBody,
     RawDecisionBody,
+    SegmentBody,
     SignalBody,
     StepBody,
     StepResultBody,
@@ -267,6 +268,8 @@ def title_line(block: Block) -> str:
             return f"{_header(block)} {escape_line(reason)}"
         case EventBody() as body:
             return f"{_header(block)} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
+        case SegmentBody(number=number):
+            return f"{_header(block)} {number}"
         case StepBody(step=step):
             return f"{_header(block)} {escape_line(step)}"
         case StepResultBody(step=step, status=status):

@@ -50,6 +50,8 @@ from everturn.timeline.turns import CutReason
 MAX_SENTENCES = 3
 """Maximum problems named in one notice; more would hide the first."""
 
+CUT_CODE: Final = "answer_cut"
+"""Code of the notice after an answer that is incomplete."""
 MAX_RAW_CHARS = 40_000
 """How much of an unusable reply is kept for the model to read."""
 
@@ -349,7 +351,7 @@ def draft_cut_notice(context: RoundContext, reason: CutReason | None) -> list[Bl
         f"Your answer above is incomplete: {CUT_WORDS[reason]}. If the user asks you to continue, continue exactly"
         " where it stops, without repeating anything."
     )
-    notice = NoticeBody(code="answer_cut", text=text)
+    notice = NoticeBody(code=CUT_CODE, text=text)
     return [context.draft(BlockType.NOTICE, round_ref(context.turn_id, context.round, "notice.cut"), notice)]
 
 

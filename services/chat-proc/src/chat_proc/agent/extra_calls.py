@@ -11,7 +11,7 @@ from chat_proc.turn.manifests import RequestRecord
 from everturn.core.cancellation import Ran, run_until
 from everturn.core.tracing import Tracing
 from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits, PromptMessage, TextPart
-from everturn.timeline.blocks import AttachmentBody, Block, EventBody, PromptBody, SignalBody
+from everturn.timeline.blocks import AttachmentBody, Block, EventBody, PromptBody, SegmentBody, SignalBody
 from everturn.timeline.inert import make_inert
 
 MAX_MESSAGE_CHARS: Final = 10_000
@@ -83,16 +83,16 @@ def build_messages(prompt: str, sections: Mapping[str, str]) -> tuple[PromptMess
 
 
 def build_question(turn_blocks: Iterable[Block]) -> str:
-    """What the person has said in this turn, and the files that they attached."""
+    """What the person has said in this turn, the files that they attached, and the tasks that a workflow gave."""
     said: list[str] = []
     for block in turn_blocks:
         match block.body:
-            case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text) if text:
+            case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text) | SegmentBody(text=text) if text:
                 said.append(text)
             case AttachmentBody(artifact=artifact):
                 said.append(f"File: {artifact.filename} {artifact.ref}")
             case _:
-                """Not said by the person."""
+                """Not to be answered."""
     return "\n\n".join(text[:MAX_MESSAGE_CHARS] for text in said)[-MAX_QUESTION_CHARS:]
 
 

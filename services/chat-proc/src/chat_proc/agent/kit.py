@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
+from chat_proc.agent.authored.port import Authored
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.call_policy import CallPolicy
-from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
@@ -114,6 +115,8 @@ class TurnKit:
     synthesis_model: LanguageModel | None = None
     """Writes answers from the steps of a turn; None means the deciding model."""
     workflow: WorkflowKind = "loop"
+    authored: Authored | None = None
+    """The workflow of the bundle's author, which runs the turn; `workflow` does not apply then."""
     hinted: Mapping[str, "TurnKit"] = field(default_factory=lambda: {})
     """The kits of steps that a plan gives to another model, by the role of that model."""
     title_model: LanguageModel | None = None
@@ -144,7 +147,14 @@ class TurnKit:
 
     def without(self, tool_ids: Collection[str]) -> "TurnKit":
         """The same kit without these tools."""
-        catalog, decisions = self.catalog.without(tool_ids), self.decisions
+        return self._offer(self.catalog.without(tool_ids))
+
+    def plus(self, tools: Collection[Tool]) -> "TurnKit":
+        """The same kit with these tools too; each takes the place of one with its id."""
+        return self._offer(self.catalog.plus(tools)) if tools else self
+
+    def _offer(self, catalog: ToolRegistry) -> "TurnKit":
+        decisions = self.decisions
         if decisions.fanout is not None:
             strategies = {spec.tool_id: spec.strategy for spec in catalog.specs}
             decisions = replace(decisions, fanout=replace(decisions.fanout, strategies=strategies))

@@ -4,7 +4,9 @@ Every step is committed before the next begins, so that any worker can resume fr
 of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.boundaries import TurnBoundaries
@@ -18,7 +20,7 @@ from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
-from chat_proc.turn.leased import LeasedTurn, TurnEnd
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict, problem
 from everturn.events.model import ConvStatus
 from everturn.models.port import ContextLimitExceeded
@@ -40,6 +42,19 @@ LoopResult = TurnEnd | HandedOver | Parked
 """The ways in which the loop stops; only a TurnEnd ends the turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldEnd:
+    """The end of a turn that is not committed. `ready`, a summary that is part of its content, is kept even if the turn
+    continues."""
+
+    end: TurnEnd
+    ready: CommitContent
+
+
+_End = TypeVar("_End")
+_Close = Callable[[LeasedTurn, TurnEnd, CommitContent], Awaitable[_End | None]]
+
+
 class AgentLoop:
     """Runs turns of one kit, sequentially or concurrently; keeps no state of them."""
 
@@ -56,17 +71,38 @@ class AgentLoop:
 
     async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> LoopResult:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
+        return await self._open(turn, self._boundaries.try_close, takeovers)
+
+    async def run_segment(self, turn: LeasedTurn, *, takeovers: int = 0) -> HeldEnd | LoopResult:
+        """The same, but the end is left to the caller, unless the person ends the turn."""
+
+        async def hold(turn: LeasedTurn, end: TurnEnd, ready: CommitContent) -> HeldEnd | TurnEnd | None:
+            return await self._boundaries.try_close(turn, end, ready) if end.content.signals else HeldEnd(end, ready)
+
+        return await self._open(turn, hold, takeovers)
+
+    async def _open(self, turn: LeasedTurn, close: _Close[_End], takeovers: int) -> _End | HandedOver | Parked:
         media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
         prompts = TurnPrompts(self._kit, turn, media)
         compaction = TurnCompaction(self._kit, self._parts, turn, prompts)
         try:
-            return await self._run(turn, prompts, compaction, takeovers=takeovers)
+            return await self._run(turn, prompts, compaction, close, takeovers=takeovers)
         finally:
             await compaction.abandon()
 
     async def _run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
-    ) -> LoopResult:
+        self,
+        turn: LeasedTurn,
+        prompts: TurnPrompts,
+        compaction: TurnCompaction,
+        close: _Close[_End],
+        *,
+        takeovers: int,
+    ) -> _End | HandedOver | Parked:
+        async def try_end(end: TurnEnd) -> _End | None:
+            ready = await compaction.finish()
+            return await close(turn, replace(end, content=ready.plus(end.content)), ready)
+
         if takeovers and isinstance(turn.progress.next_step(), GenerateRound):
             await self._rounds.record_lost_calls(turn, prompts, takeovers)
         # A call without a result at this point may have been begun by another worker.
@@ -87,7 +123,7 @@ class AgentLoop:
                     lost = takeovers if resumed else 0
                     if not await self._boundaries.fold_before_draft(turn, step):
                         end = await self._finisher.run(turn, prompts.codec, step, limit, takeovers=lost)
-                        if (closed := await self._end(turn, compaction, end)) is not None:
+                        if (closed := await try_end(end)) is not None:
                             return closed
                 case GenerateRound(round=number):
                     end = await self._boundaries.fold(turn, number)
@@ -95,7 +131,7 @@ class AgentLoop:
                         return HandedOver()
                     if end is None:
                         end = await self._run_round(turn, prompts, compaction, number)
-                    if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
+                    if end is not None and (closed := await try_end(end)) is not None:
                         return closed
                 case BeginTurn() | TurnEnded():
                     raise Conflict("The loop runs only a turn that is open and has started.")
@@ -104,10 +140,6 @@ class AgentLoop:
     async def _leaves(self, turn: LeasedTurn) -> bool:
         """Whether the next worker goes on, because this one is draining; it still ends a turn that a person ends."""
         return turn.handover and not through_last_end(await turn.inbox.load_unseen())
-
-    async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
-        ready = await compaction.finish()
-        return await self._boundaries.try_close(turn, replace(end, content=ready.plus(end.content)), ready)
 
     async def _run_round(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int

@@ -277,6 +277,15 @@ class ToolRegistry:
         """A registry of the other tools."""
         return ToolRegistry([tool for tool_id, tool in self._tools.items() if tool_id not in tool_ids])
 
+    def plus(self, tools: Collection[Tool]) -> "ToolRegistry":
+        """A registry with these tools too; each takes the place of one with its id."""
+        added = {tool.spec.tool_id: tool for tool in tools}
+        return ToolRegistry([*{**self._tools, **added}.values()])
+
+    def find(self, tool_id: str) -> Tool:
+        """Raises Invalid with a sentence for the model if there is no such tool."""
+        return self._find(tool_id)
+
     def try_spec(self, tool_id: str) -> ToolSpec | None:
         """The tool of this id; None for one that this worker does not offer."""
         tool = self._tools.get(tool_id)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 import structlog
@@ -47,6 +48,7 @@ from everturn_sdk.protocol import (
     ToolDescription,
 )
 from everturn_sdk.tools import is_method_name
+from everturn_sdk.workflows import WORKFLOW
 
 _log = structlog.get_logger(__name__)
 
@@ -74,19 +76,27 @@ _TYPES: Final[Mapping[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class HostedCode:
+    """What runs in the process of a bundle: its tools, and its workflow if it has one."""
+
+    tools: tuple[Tool, ...] = ()
+    workflow: BundleHost | None = None
+
+
 @asynccontextmanager
-async def open_bundle_tools(
+async def open_bundle_code(
     bundle: Bundle,
     secrets: Mapping[str, str],
     options: HostOptions,
     objects: Objects,
     taken: Collection[str],
-) -> AsyncGenerator[tuple[Tool, ...]]:
-    """The tools of a version of a bundle, whose process runs until the end of the context; none if it has no code.
-    `taken` are the ids of other tools. Raises Invalid with the reason if they can't be offered."""
+) -> AsyncGenerator[HostedCode]:
+    """What the code of a version of a bundle offers; its process runs until the end of the context. `taken` are the ids
+    of other tools. Raises Invalid with the reason if it can't be offered."""
     manifest = bundle.manifest
-    if not manifest.tools and DESCRIPTOR not in bundle.files:
-        yield ()
+    if not manifest.tools and not {DESCRIPTOR, WORKFLOW} & bundle.files.keys():
+        yield HostedCode()
         return
     code = BundleCode(
         bundle.id,
@@ -99,7 +109,10 @@ async def open_bundle_tools(
     )
     async with open_bundle_host(code, options) as host:
         # Checking the schemas of a hundred tools takes longer than an event loop may be held.
-        yield await asyncio.to_thread(build_hosted_tools, host, objects, taken)
+        tools = await asyncio.to_thread(build_hosted_tools, host, objects, taken)
+        if host.description.has_workflow and manifest.agent.workflow == "dag":
+            raise BadBundle(f"The bundle has a {WORKFLOW}, so react.workflow can't be 'dag'. Remove one of them.")
+        yield HostedCode(tools, host if host.description.has_workflow else None)
 
 
 def check_builtin_tools(section: BuiltinToolsSection, others: Collection[str]) -> None:

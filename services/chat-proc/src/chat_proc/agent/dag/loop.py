@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
+from chat_proc.agent.authored.loop import AuthoredLoop
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.dag.planning import Planner, build_results, cut_result
 from chat_proc.agent.dag.step import StepRunner, StepStop, build_step_kit
@@ -249,10 +250,12 @@ class DagLoop:
         return None if has_calls else await self._boundaries.fold(turn, turn.progress.last_round + 1, ends_steps=True)
 
 
-def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop | DagLoop:
+def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> AgentLoop | AuthoredLoop | DagLoop:
     """The loop for a turn. A turn that was planned keeps its workflow and its limit of rounds, whatever is configured
     now."""
     workflow = fold_workflow(turn.turn_blocks)
+    if kit.authored is not None and not workflow.is_planned:
+        return AuthoredLoop(kit, parts, kit.authored)
     if workflow.is_planned and kit.workflow != "dag":
         first = next(block.body for block in turn.turn_blocks if isinstance(block.body, RoundStartBody))
         kit = replace(kit, limits=replace(kit.limits, rounds=first.limit))

@@ -1,0 +1,38 @@
+"""The workflow of a bundle's author, as a turn uses it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from chat_proc.bundles.host.host import RunHandler
+from chat_proc.catalog.tool import Tool
+from everturn_sdk.protocol import CallContext, RunPayload
+
+KnowledgeFunction = Literal["search", "read"]
+RETURN_GRACE_S: Final = 10.0
+"""How long a workflow has to return after its turn has reached the time limit, or the agent has answered there."""
+
+
+class Workflow(Protocol):
+    """The code runs elsewhere. Implemented by BundleHost."""
+
+    @property
+    def bundle_id(self) -> str: ...
+
+    async def run_workflow(self, payload: RunPayload, context: CallContext, handler: RunHandler) -> str | None:
+        """Execute the workflow once for a turn; returns the text of its answer, None if it leaves that to the agent.
+        Raises RunRaised, HostUnavailable if it was not executed, and HostLost if it may have been in part."""
+        ...
+
+    async def invoke(self, turn_id: str, function: KnowledgeFunction, arguments: Mapping[str, Any]) -> str:
+        """Call a function that the workflow of this turn gave to its agent. Raises HostUnavailable, Invalid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """A workflow with the tool for each of its functions that can serve its agent."""
+
+    workflow: Workflow
+    knowledge: Mapping[KnowledgeFunction, Tool] = field(default_factory=lambda: {})
+    return_grace_s: float = RETURN_GRACE_S

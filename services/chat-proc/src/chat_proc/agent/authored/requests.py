@@ -1,0 +1,128 @@
+"""What the workflow of an author gets to know: the message that it answers, files, and texts of the person's
+conversations. All of it is read for the person of the turn."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from chat_proc.agent.kit import TurnKit
+from chat_proc.agent.tool_calls import LiveCall
+from chat_proc.catalog.tool import ToolCall, ToolContext
+from chat_proc.timeline.artifacts import fold_artifacts
+from chat_proc.turn.leased import LeasedTurn
+from everturn.core.errors import Invalid
+from everturn.core.ids import CallId
+from everturn.core.loops import guarded
+from everturn.files.model import Artifact
+from everturn.memory.search import MAX_LIMIT
+from everturn_sdk.protocol import CallContext, Question, RunFile, RunPayload
+
+MAX_URLS: Final = 500
+"""Files whose addresses a workflow knows, the newest ones."""
+_SEARCH: Final = "react.memsearch"
+_READ: Final = "react.read"
+
+
+def build_payload(turn: LeasedTurn) -> RunPayload:
+    """The message that the turn answers; of a turn that events began, their texts."""
+    request = turn.turn.request
+    texts = [request.text, *(event.text for event in request.events)]
+    files = [*request.attachments, *(file for event in request.events for file in event.attachments)]
+    known = list(fold_artifacts(turn.blocks).values())[-MAX_URLS:]
+    return RunPayload(
+        text="\n\n".join(filter(None, texts)),
+        attachments=tuple(RunFile.model_validate(each) for each in describe_files(turn, files)),
+        urls={each["ref"]: each["url"] for each in describe_files(turn, [*known, *files])},
+    )
+
+
+def build_call_context(turn: LeasedTurn) -> CallContext:
+    principal = turn.lease.principal
+    return CallContext(
+        call_id="",
+        tenant=principal.tenant,
+        project=principal.project,
+        user_id=principal.user_id,
+        roles=tuple(sorted(role.value for role in principal.roles)),
+        conversation_id=turn.lease.conversation_id,
+        turn_id=turn.turn_id,
+        round=turn.progress.last_round,
+        now=turn.now(),
+    )
+
+
+def describe_files(turn: LeasedTurn, files: Iterable[Artifact]) -> list[dict[str, Any]]:
+    """The fields of RunFile for each file."""
+    return [
+        {"ref": view.ref, "filename": view.filename, "mime": view.mime, "size": view.size, "url": view.url}
+        for view in turn.show_files(tuple(files))
+    ]
+
+
+class Request(BaseModel):
+    """The arguments of a request, which the author's code may have changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _SearchRequest(Request):
+    query: str = Field(min_length=1, max_length=2_000)
+    kind: Literal["user", "assistant", "attachment", "summary"] | None
+    limit: int = Field(ge=1, le=MAX_LIMIT)
+
+
+class _FetchRequest(Request):
+    refs: tuple[str, ...] = Field(min_length=1, max_length=20)
+
+
+def explain_request(error: ValidationError) -> str:
+    """What is wrong with the arguments, for the author."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}."
+
+
+class ContextRequests:
+    """Answers what a workflow asks about conversations, with the tools that its agent has for it."""
+
+    def __init__(self, kit: TurnKit, turn: LeasedTurn) -> None:
+        self._catalog = kit.catalog
+        self._turn = turn
+
+    async def answer(self, what: Question, arguments: Mapping[str, Any]) -> object:
+        """Raises Invalid."""
+        try:
+            if what == "fetch_ctx":
+                return await self._call(_READ, {"paths": list(_FetchRequest.model_validate(arguments).refs)})
+            wanted = _SearchRequest.model_validate(arguments)
+        except ValidationError as error:
+            raise Invalid(explain_request(error)) from error
+        given = {"query": wanted.query, "top_k": wanted.limit, "scope": "user"}
+        found = await self._call(_SEARCH, given if wanted.kind is None else {**given, "targets": [wanted.kind]})
+        # One line about the search, then one of JSON for each hit.
+        return [json.loads(line) for line in found.splitlines()[1:] if line.startswith("{")]
+
+    async def _call(self, tool_id: str, arguments: Mapping[str, Any]) -> str:
+        turn = self._turn
+        params = self._catalog.check_params(tool_id, arguments)
+        number = turn.progress.last_round
+        context = ToolContext(
+            principal=turn.lease.principal,
+            conversation_id=turn.lease.conversation_id,
+            turn_id=turn.turn_id,
+            round=number,
+            # The workflow has not seen the timeline: what it asks for is read from storage.
+            blocks=(),
+            now=turn.now(),
+            pool=turn.pool,
+            live=LiveCall(turn, number),
+            earlier=turn.call_context.earlier,
+        )
+        with guarded("workflow_request", tool_id=tool_id) as guard:
+            async with asyncio.timeout(self._catalog.spec(tool_id).timeout_s):
+                outcome = await self._catalog.run(tool_id, ToolCall(CallId(""), params, None, context))
+            if outcome.status == "ok":
+                return outcome.text
+        raise Invalid(outcome.text if guard.error is None else "It could not be read. The worker's log has the reason.")
