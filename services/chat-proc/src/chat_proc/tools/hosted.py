@@ -342,6 +342,8 @@ class _RunningCall:
         self._redactor = host.redactor
         self._call = call
         self._events = ToolEvents(call, tool_id)
+        self._has_excess = False
+        """Whether events were left out."""
         self._objects = objects
         self.artifacts: dict[str, Artifact] = {}
         """The files that the call has stored, by path."""
@@ -357,8 +359,10 @@ class _RunningCall:
                 case "data":
                     self._events.data(cast("dict[str, Any]", self._redactor.redact_value(event.data or {})))
         except (Conflict, Invalid) as error:
-            # The SDK keeps the limits, so this is code that goes round it.
-            _log.warning("Left out an event of a bundle's tool", call_id=self._call.call_id, error=str(error))
+            # The SDK keeps the limits, so this is code that goes round it, and can do so any number of times.
+            if not self._has_excess:
+                _log.warning("Left out events of a bundle's tool", call_id=self._call.call_id, error=str(error))
+            self._has_excess = True
 
     async def claim(self, content: bytes) -> list[int]:
         try:
