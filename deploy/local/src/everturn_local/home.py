@@ -112,7 +112,8 @@ def save_home(root: Path) -> Home:
     home = Home(root.absolute())
     try:
         home.root.mkdir(parents=True, exist_ok=True)
-        is_ours = home.processes.is_dir() or not any(home.root.iterdir())
+        others = {path.name for path in home.root.iterdir()} - {home.bundles.name}
+        is_ours = home.processes.is_dir() or not others
     except OSError as error:
         raise HomeUnusableError(f"{home.root}: {error.strerror}. Set EVERTURN_HOME to another folder.") from error
     if not is_ours:
