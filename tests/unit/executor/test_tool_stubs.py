@@ -40,3 +40,11 @@ async def test_arguments_may_be_given_by_place():
 def test_without_names_of_parameters_arguments_need_names():
     with pytest.raises(TypeError):
         build_stubs(["a.b"], echo)["a"].b(1)
+
+
+async def test_the_alias_of_an_mcp_server_is_inside_that_of_all() -> None:
+    stubs = build_stubs(["mcp.crm.find", "mcp.crm.add", "mcp.files.read"], echo, [("name",)])
+    assert (dir(stubs["mcp"]), dir(stubs["mcp"].crm)) == (["crm", "files"], ["add", "find"])
+    assert await stubs["mcp"].crm.find("Ada") == ("mcp.crm.find", {"name": "Ada"})
+    with pytest.raises(AttributeError, match=r"mcp\.crm has no tool 'read' in this run; it has: add, find"):
+        _ = stubs["mcp"].crm.read

@@ -134,14 +134,17 @@ class _Session:
 
 
 class ToolAlias:
-    """All granted tools of one alias as asynchronous functions that accept keyword arguments."""
+    """All granted tools of one alias as asynchronous functions that accept keyword arguments. The alias of an MCP
+    server is in that of all of them: `mcp.crm.find`."""
 
     def __init__(self, alias: str, names: Mapping[str, Parameters], call: CallTool) -> None:
         self._alias = alias
         self._names = names
         self._call = call
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+    def __getattr__(self, name: str) -> "Callable[..., Awaitable[object]] | ToolAlias":
+        if inner := {key.partition(".")[2]: each for key, each in self._names.items() if key.startswith(f"{name}.")}:
+            return ToolAlias(f"{self._alias}.{name}", inner, self._call)
         if name not in self._names:
             known = ", ".join(sorted(self._names))
             raise AttributeError(f"{self._alias} has no tool {name!r} in this run; it has: {known}")
@@ -154,7 +157,7 @@ class ToolAlias:
         return call_tool
 
     def __dir__(self) -> list[str]:
-        return sorted(self._names)
+        return sorted({name.partition(".")[0] for name in self._names})
 
     def __repr__(self) -> str:
         return f"<tools {self._alias}: {', '.join(sorted(self._names))}>"

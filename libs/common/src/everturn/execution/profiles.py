@@ -31,7 +31,8 @@ MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
 _LIMIT_NAMES: Final = frozenset(entry.name for entry in fields(RunLimits))
 
-ToolPattern = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.([A-Za-z0-9_]+|\*)$", max_length=100)]
+_TOOL_PATTERN: Final = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?\.([A-Za-z0-9_]+|\*)$"
+ToolPattern = Annotated[str, Field(pattern=_TOOL_PATTERN, max_length=100)]
 ProfileName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=100)]
 
@@ -60,8 +61,8 @@ class ExecutionProfile(BaseModel):
 
     def may_call(self, tool_id: str) -> bool:
         """Whether the profile allows its programs to call the tool."""
-        alias = tool_id.partition(".")[0]
-        return tool_id not in self.denied_tools and f"{alias}.*" not in self.denied_tools
+        aliases = tool_id.partition(".")[0], tool_id.rpartition(".")[0]
+        return not {tool_id, *(f"{alias}.*" for alias in aliases)} & set(self.denied_tools)
 
     @field_validator("limits", mode="before")
     @classmethod
