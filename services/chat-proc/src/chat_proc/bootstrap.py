@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
+from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, read_tool_specs
 from chat_proc.catalog.tool import Tool, ToolSpec
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
@@ -231,33 +232,48 @@ async def open_worker(
             skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=isinstance(opened, OpenedSandbox))
             own_secrets = await asyncio.to_thread(load_bundle_secrets, settings.secrets_dir, bundle.id)
             own_policy = policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
+            own_programs = replace(programs, policy=own_policy)
             folder = folders.find_folder(bundle.id)
             async with (
                 open_bundle_code(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted,
                 open_knowledge(bundle.id, manifest.knowledge, folder, knowledge) as known,
             ):
-                own = offer(
-                    replace(programs, policy=own_policy),
-                    more=(*more, *hosted.tools),
-                    off=manifest.builtin_tools.off,
-                    skills=skills,
-                    knowledge=known,
-                )
-                kit = build_kit(
-                    settings,
-                    config,
-                    served,
-                    manifest,
-                    own_policy,
-                    offered=own,
-                    hotset=hotset,
-                    skills=skills,
-                    selectable=of_operator.union(tool.spec.tool_id for tool in hosted.tools),
-                )
-                if (workflow := hosted.workflow) is not None:
-                    tools_of_workflow = build_knowledge_tools(workflow, own.registry.find(READ_TOOL))
-                    kit = replace(kit, authored=Authored(workflow, tools_of_workflow))
-                yield BundleKit(kit, texts, bundle_id=bundle.id, digest=bundle.digest)
+
+                def build(mcp: Sequence[Tool]) -> TurnKit:
+                    """The kit with these tools of MCP servers."""
+                    own = (*hosted.tools, *mcp)
+                    offered = offer(
+                        own_programs,
+                        more=(*more, *own),
+                        off=manifest.builtin_tools.off,
+                        skills=skills,
+                        knowledge=known,
+                    )
+                    kit = build_kit(
+                        settings,
+                        config,
+                        served,
+                        manifest,
+                        own_policy,
+                        offered=offered,
+                        hotset=hotset,
+                        skills=skills,
+                        selectable=of_operator.union(tool.spec.tool_id for tool in own),
+                    )
+                    if (workflow := hosted.workflow) is None:
+                        return kit
+                    tools_of_workflow = build_knowledge_tools(workflow, offered.registry.find(READ_TOOL))
+                    return replace(kit, authored=Authored(workflow, tools_of_workflow))
+
+                kit = BundleKit(build(()), texts, bundle_id=bundle.id, digest=bundle.digest)
+
+                async def offer_mcp(found: Sequence[Tool]) -> None:
+                    kit.replace(await asyncio.to_thread(build, found))
+
+                opening = open_mcp_servers(bundle, settings, config, objects, resolver, hosts, own_secrets, offer_mcp)
+                async with opening as list_problems:
+                    kit.list_problems = list_problems
+                    yield kit
 
         folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)
         knowledge = KnowledgePorts(PostgresKnowledgeStore(database), embedder, reader, settings.git_rules)
@@ -268,6 +284,7 @@ async def open_worker(
             open_kit,
             BundleKit(build_kit(settings, config, models, base, policy, offered=offered, hotset=hotset), texts),
             default_bundle=config.ai.default_bundle,
+            list_problems=lambda kit: kit.list_problems(),
         )
         stack.push_async_callback(bundles.close)
         await bundles.start()
@@ -293,6 +310,42 @@ async def open_worker(
             server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
             await stack.enter_async_context(server)
         yield worker, StartReport(name, why, offered.sandbox, sandbox_why, *search)
+
+
+@asynccontextmanager
+async def open_mcp_servers(
+    bundle: Bundle,
+    settings: WorkerSettings,
+    config: OperatorConfig,
+    objects: Objects,
+    resolver: NameResolver,
+    hosts: HostOptions,
+    secrets: Mapping[str, str],
+    on_change: Callable[[Sequence[Tool]], Awaitable[None]],
+) -> AsyncGenerator[Callable[[], Sequence[str]]]:
+    """The MCP servers of a bundle while it is open. Yields what lists their problems. Raises Invalid."""
+    chosen = choose_servers(
+        bundle.manifest.mcp,
+        config.mcp,
+        read_tool_specs(bundle.files.get(TOOLS_DESCRIPTOR, b"")),
+        bundle.id,
+        is_default=bundle.id == config.ai.default_bundle,
+    )
+    if not chosen:
+        yield tuple
+        return
+    # Imported here, because the SDK takes 0.6 s and 33 MB.
+    from chat_proc.mcp.http import HostRules
+    from chat_proc.mcp.stdio import ChildOptions
+    from chat_proc.mcp.tools import McpDependencies, open_servers
+
+    children = ChildOptions(settings.search_path, hosts.environments, hosts.uids, hosts.variables)
+    dependencies = McpDependencies(objects, resolver.resolve, HostRules(settings.mcp_hosts), children)
+    # By the names under which descriptions refer to them.
+    found = {**settings.mcp_secrets, **{f"b:{name}": value for name, value in secrets.items()}}
+    opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
+    async with opening as servers:
+        yield servers.list_problems
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:

@@ -30,12 +30,13 @@ from chat_proc.bundles.manifest import (
 )
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
+from chat_proc.catalog.mcp_servers import MAX_SERVERS, McpServer, McpServers
 from chat_proc.knowledge.git import GitRules, read_git_rules
 from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
 from everturn.bundles.registry import DEFAULT_BUNDLE
-from everturn.core.logging import find_named_secrets, find_url_secrets
+from everturn.core.logging import find_named_secrets, find_url_secrets, is_secret_name
 from everturn.core.settings import (
     ADDRESS_PATTERN,
     BY_ALIAS,
@@ -315,6 +316,12 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="Whether generated programs may call web_search, and web_fetch for addresses that need no "
         "approval.",
     )
+    mcp_allowed_hosts: str = Field(
+        default="",
+        validation_alias="MCP_ALLOWED_HOSTS",
+        description="Hosts at which MCP servers may be contacted: names or *.name, separated by commas. Empty allows "
+        "all but link-local addresses and those at which clouds give machines their credentials.",
+    )
     brave_api_key: SecretStr = Field(
         default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Enables web search with Brave."
     )
@@ -396,7 +403,22 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         parse_uid_range(value)
         return value
 
-    @field_validator("web_fetch_allowed_hosts", "web_fetch_denied_hosts")
+    @property
+    def mcp_hosts(self) -> tuple[str, ...]:
+        """The hosts of MCP servers that may be contacted; empty for all."""
+        return _read_hosts(self.mcp_allowed_hosts)
+
+    @property
+    def mcp_secrets(self) -> Mapping[str, str]:
+        """The secrets that descriptions of MCP servers can name."""
+        return {name: value for name, value in os.environ.items() if name.startswith("MCP_") and is_secret_name(name)}
+
+    @property
+    def search_path(self) -> str:
+        """Where the commands of MCP servers are looked for."""
+        return os.environ.get("PATH", os.defpath)
+
+    @field_validator("mcp_allowed_hosts", "web_fetch_allowed_hosts", "web_fetch_denied_hosts")
     @classmethod
     def _check_hosts(cls, value: str) -> str:
         _read_hosts(value)
@@ -465,6 +487,8 @@ class OperatorConfig(Section):
     ai: AgentDefaults = AgentDefaults()
     tenants: Mapping[str, TenantConfig] = {}
     models: ModelsConfig = ModelsConfig()
+    mcp: McpServers = Field(default_factory=dict[str, McpServer], max_length=MAX_SERVERS)
+    """Servers whose tools the default bundle is offered, and others that name them."""
 
     def find_react(self, bundle_id: str | None) -> ReactConfig:
         """For each key the first value set in the bundle's `config.react`, its `react`, and `ai.react`."""

@@ -170,6 +170,12 @@ CALLS_REVIEWED = Counter(
     "Tool calls that needed approval (asked) or were rejected (refused), by tool and outcome.",
     ["tool_id", "outcome"],
 )
+MCP_CONNECTIONS = Counter(
+    "everturn_mcp_connections",
+    "Connections to MCP servers that were opened (connected), were not opened (failed) or ended unexpectedly (lost), by"
+    " outcome.",
+    ["outcome"],
+)
 STRAGGLERS = Counter("everturn_stragglers", "Tasks that ignored two cancellations and were left behind.")
 CANCELLATIONS_KEPT = Counter("everturn_cancellations_kept", "Cancellations raised again after an error replaced them.")
 TURNS_STALLED = Counter(

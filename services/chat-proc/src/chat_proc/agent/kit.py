@@ -209,8 +209,14 @@ class BundleKit:
     ) -> None:
         self.bundle_id = bundle_id
         self.digest = digest
-        self._kit = kit
         self._texts = texts
+        self.list_problems: Callable[[], Sequence[str]] = tuple
+        """What does not work in this version although it can be used, one line each."""
+        self.replace(kit)
+
+    def replace(self, kit: TurnKit) -> None:
+        """Give another kit to the turns that begin from now on."""
+        self._kit = kit
         self._adapt = lru_cache(MAX_KEPT_KITS)(self._build)
 
     def for_turn(self, principal: Principal, chosen: tuple[str, ...] | None = None) -> TurnKit:

@@ -3,7 +3,7 @@ it is the newest or a turn uses it."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -62,7 +62,8 @@ class _Refusal:
 class BundleLibrary(Generic[Kit]):
     """Opens bundles with `open_kit`, which raises Invalid if a version can't be used. `run` is a task of its own.
 
-    Turns that are only to be ended need nothing of their bundle, so they get `base`.
+    Turns that are only to be ended need nothing of their bundle, so they get `base`. `list_problems` says what does not
+    work in a version that can be used.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class BundleLibrary(Generic[Kit]):
         base: Kit,
         *,
         default_bundle: str = DEFAULT_BUNDLE,
+        list_problems: Callable[[Kit], Sequence[str]] = lambda _: (),
         look_s: float = LOOK_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +83,7 @@ class BundleLibrary(Generic[Kit]):
         self._folders = folders
         self._open_kit = open_kit
         self._default = default_bundle
+        self._list_problems = list_problems
         self._look_s = look_s
         self._monotonic = monotonic
         self._found: Mapping[str, Found] = {}
@@ -245,6 +248,8 @@ class BundleLibrary(Generic[Kit]):
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
         if current is None:
             return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
+        if current.kit is not None:
+            error = " ".join(filter(None, (error, *self._list_problems(current.kit))))
         return current.bundle.list(is_default=bundle_id == self._default, error=error)
 
     async def _find(self, bundle_id: str, digest: str | None) -> tuple[_Version[Kit], Kit]:

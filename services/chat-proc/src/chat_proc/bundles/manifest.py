@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.bundles.policy import BuiltinToolsSection, PolicyRule
+from chat_proc.catalog.mcp_servers import MAX_SERVERS, McpServer, McpServers
 from chat_proc.knowledge.config import KnowledgeSpaces
 from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.bundles.registry import BUILT_IN
@@ -141,6 +142,7 @@ class BundleProps(Section):
     builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
     policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
     knowledge: KnowledgeSpaces = ()
+    mcp: McpServers = Field(default_factory=dict[str, McpServer], max_length=MAX_SERVERS)
 
     @property
     def agent(self) -> ReactConfig:

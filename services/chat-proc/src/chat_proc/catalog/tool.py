@@ -49,6 +49,9 @@ class ToolSpec:
     describes the value for programs. The output of an `untrusted` tool was written by third parties. A person approves
     each call of the loop to one that `requires_approval`; programs can't call such a tool.
 
+    `shows_schema` adds the schema of the parameters to the guide where tools are not declared to the model, for a guide
+    that does not describe them.
+
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
     operator's rules for addresses apply to them, in programs too. A tool that `asks_after_untrusted` needs approval
     once the conversation has read untrusted text, because it stores or sends what that text may have asked for.
@@ -72,6 +75,7 @@ class ToolSpec:
     requires_approval: bool = False
     addresses: tuple[str, ...] = ()
     asks_after_untrusted: bool = False
+    shows_schema: bool = False
 
 
 class SourcePool(Protocol):

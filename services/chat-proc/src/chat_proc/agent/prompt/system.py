@@ -1,15 +1,17 @@
 """Composes system prompts: the topics of its codec, and the guides of the offered tools."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.channels.codec import Codec, build_native_names, declare_tools
+from chat_proc.channels.codec import Codec, build_native_names, build_parameters, declare_tools
 from chat_proc.skills.model import NO_SKILLS, SKILLS_FOLDER, Skills, render_catalog
 from chat_proc.workspace.local import PULL_TOOL
 from everturn.models.port import CodecName
+from everturn.timeline.inert import make_inert
 
 _PACKAGE = "chat_proc.agent.prompt"
 PLAN_TOOL = "react.plan"
@@ -123,8 +125,14 @@ def _render_skills(tools: Sequence[ToolSpec], skills: Skills) -> Iterator[str]:
 
 def _render_tools(tools: Sequence[ToolSpec], *, shows_strategies: bool) -> str:
     listed = "\n".join(f"- {_render_name(tool, shows_strategies=shows_strategies)}: {tool.summary}" for tool in tools)
-    guides = (f"## {tool.tool_id}\n\n{tool.guide.strip()}" for tool in tools)
+    guides = (f"## {tool.tool_id}\n\n{tool.guide.strip()}{_render_schema(tool)}" for tool in tools)
     return "\n\n".join((f"[TOOLS]\n{listed or 'No tools are offered.'}", *guides))
+
+
+def _render_schema(tool: ToolSpec) -> str:
+    if not tool.shows_schema:
+        return ""
+    return make_inert(f"\n\nParameters: {json.dumps(build_parameters(tool), ensure_ascii=False)}")
 
 
 def _render_name(tool: ToolSpec, *, shows_strategies: bool) -> str:

@@ -86,6 +86,9 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
         if os.getppid() == keeper:
             if plan["descriptor"] >= 0:
                 os.set_inheritable(plan["descriptor"], True)
+            if plan["speaks"]:
+                os.dup2(plan["descriptor"], 0)
+                os.dup2(plan["descriptor"], 1)
             os.chdir(plan["folder"])
             # Other users run what is installed; a process with a user of its own shares nothing.
             os.umask(0o022 if plan["uid"] is None else 0o077)

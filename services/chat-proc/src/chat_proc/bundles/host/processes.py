@@ -72,9 +72,9 @@ class LineBudget:
 
 class KeptProcess:
     """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
-    lines of its output, `descriptor` is a socket or pipe that it inherits. A
-    process of another user can reach the folders that are `shown`. If there are `readable` folders, it reads only those
-    and the system's, and writes only to those that are `writable`."""
+    lines of its output, `descriptor` is a socket or pipe that it inherits; one that `speaks` has it as its input and
+    output, and `on_line` gets its error output. A process of another user can reach the folders that are `shown`. If
+    there are `readable` folders, it reads only those and the system's, and writes only to those that are `writable`."""
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class KeptProcess:
         limits: ProcessLimits,
         on_line: Callable[[str], None],
         descriptor: int = -1,
+        speaks: bool = False,
         shown: Sequence[Path] = (),
         readable: Sequence[Path] = (),
         writable: Sequence[Path] = (),
@@ -95,6 +96,7 @@ class KeptProcess:
                 "folder": str(folder),
                 "environment": dict(environment),
                 "descriptor": descriptor,
+                "speaks": speaks,
                 "memory_bytes": limits.memory_bytes,
                 "file_bytes": limits.file_bytes,
                 "open_files": limits.open_files,

@@ -1,0 +1,293 @@
+"""The HTTP connection to an MCP server: only addresses that may be contacted, bounded replies, and errors that concern
+one request only.
+
+The SDK reads whole replies into memory, ends a session with all its calls when one request can't be sent, and opens
+streams again as often as a server asks for it.
+"""
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final, cast
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED
+
+from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
+from chat_proc.tools.web.resolver import Resolve
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.http_bodies import UnreadableBody, unpack
+from everturn.core.ids import TurnId
+from everturn.core.urls import DEFAULT_PORTS
+
+RESOLVE_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0
+NOTIFY_TIMEOUT_S: Final = 5.0
+"""For a notification, or an answer to the server: the SDK sends nothing else meanwhile."""
+MAX_ADDRESSES: Final = 4
+MAX_CONNECTIONS: Final = 32
+"""Requests to one server that run at once; others wait."""
+MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+"""All events of the reply to one request together."""
+OPEN_AGAIN_S: Final = 1.0
+"""Least time between two streams that are opened without a request, whatever the server asks for."""
+
+UNREACHABLE: Final = -32098
+"""Error code of a request that was not sent, because there was no connection."""
+NOT_SENT: Final = -32096
+"""Error code of a request for which there was no room."""
+REFUSED_STATUS: Final = -32097
+"""Error code of a request that the server rejected with a status and no error of the protocol."""
+
+_EVENT_ENDS: Final = (b"\n\n", b"\r\r", b"\r\n\r\n")
+_EVENT_END: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
+
+Address = IPv4Address | IPv6Address
+_FORBIDDEN: Final = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8", "100.100.100.200/32", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3",
+            "::/128", "fd00:ec2::/32", "fe80::/10", "ff00::/8",
+        ),
+    )
+)  # fmt: skip
+"""Link-local, unspecified and multicast networks, and the addresses at which clouds give machines their credentials."""
+_NAT64: Final = ip_network("64:ff9b::/96")
+
+
+def may_contact(address: Address) -> bool:
+    """Whether a server may have this address. Private networks are allowed: most servers run in them."""
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if address in _NAT64:
+            inner = IPv4Address(int(address) & 0xFFFF_FFFF)
+        if inner is not None and not may_contact(inner):
+            return False
+        if address.scope_id is not None:
+            return False
+    return not any(address in network for network in _FORBIDDEN)
+
+
+class HostRules:
+    """The hosts that the operator allows: names, or `*.name` for all names below it. Without any, all hosts."""
+
+    def __init__(self, allowed: tuple[str, ...] = ()) -> None:
+        self._allowed = allowed
+
+    def allows(self, host: str) -> bool:
+        return not self._allowed or any(
+            host.endswith(name[1:]) if name.startswith("*.") else host == name for name in self._allowed
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWay:
+    """How the hosts of one agent's server are reached. `owner` shares the threads that resolve names with others."""
+
+    resolve: Resolve
+    rules: HostRules
+    owner: str
+    ssl_context: ssl.SSLContext
+    may_contact: Callable[[Address], bool] = may_contact
+
+
+class HttpServer:
+    """The streams of one connection for the SDK. It never ends by itself: each request is a connection of its own.
+
+    `reply_timeout_s` is for a server that sends nothing."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], way: HttpWay, *, reply_timeout_s: float) -> None:
+        self.ended = asyncio.Event()
+        self._url = url
+        self._headers = {"User-Agent": "Everturn/1.0 (mcp)", **headers}
+        self._way = way
+        self._timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=reply_timeout_s)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Any]:
+        transport = McpHttpTransport(self._way)
+        async with (
+            httpx2.AsyncClient(
+                transport=transport, headers=self._headers, timeout=self._timeout, trust_env=False, max_redirects=3
+            ) as client,
+            streamable_http_client(self._url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+        ):
+            yield streams
+
+    def explain_end(self) -> str:
+        return ""
+
+
+class McpHttpTransport(httpx2.AsyncBaseTransport):
+    """Sends the requests of one connection. Failures become JSON-RPC errors of the request that failed."""
+
+    def __init__(self, way: HttpWay) -> None:
+        self._way = way
+        limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
+        self._inner = httpx2.AsyncHTTPTransport(verify=way.ssl_context, trust_env=False, limits=limits)
+        self._opened_at = -OPEN_AGAIN_S
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        expects_answer = request.method == "POST" and _is_call(request)
+        if request.method == "GET":
+            await self._wait_to_open()
+        try:
+            if expects_answer or request.method == "GET":
+                response = await self._send(request)
+            else:
+                async with asyncio.timeout(NOTIFY_TIMEOUT_S):
+                    response = await self._send(request)
+        except (Invalid, Unavailable) as error:
+            return _build_error(503, UNREACHABLE, error.detail)
+        except httpx2.PoolTimeout:
+            return _build_error(503, NOT_SENT, f"{MAX_CONNECTIONS} other requests to the server are running.")
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            return _build_error(503, UNREACHABLE, f"The connection failed ({_name(error)}).")
+        except (httpx2.TransportError, TimeoutError) as error:
+            return _build_error(503, CONNECTION_CLOSED, f"The connection was lost ({_name(error)}).")
+        if response.status_code >= 400 and expects_answer:
+            return await _read_error(response)
+        encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
+        is_event_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
+        limit = None if request.method == "GET" else MAX_REPLY_BYTES if is_event_stream else MAX_MESSAGE_BYTES
+        body = cast(httpx2.AsyncByteStream, response.stream)
+        response.stream = _BoundedBody(body, encoding, limit, is_event_stream=is_event_stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _wait_to_open(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        begin_s = max(now_s, self._opened_at + OPEN_AGAIN_S)
+        self._opened_at = begin_s
+        await asyncio.sleep(begin_s - now_s)
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Connect to a checked address, even if the name resolves differently later. TLS checks the name."""
+        host = request.url.host
+        failure: Exception | None = None
+        for address in await self._find_addresses(host, request.url.port or DEFAULT_PORTS[request.url.scheme]):
+            sent = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=str(address)),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            sent.headers["Host"] = request.url.netloc.decode("ascii")
+            sent.headers["Accept-Encoding"] = "identity"
+            try:
+                return await self._inner.handle_async_request(sent)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure or Unavailable(f"The host {host[:100]!a} has no address.")
+
+    async def _find_addresses(self, host: str, port: int) -> tuple[Address, ...]:
+        if not self._way.rules.allows(host):
+            raise Invalid(f"The operator does not allow MCP servers at {host[:100]!a} (MCP_ALLOWED_HOSTS).")
+        try:
+            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+                found = [ip_address(text) for text in await self._way.resolve(host, port, TurnId(self._way.owner))]
+        except (OSError, ValueError, TimeoutError) as error:
+            raise Unavailable(f"The host {host[:100]!a} was not found.") from error
+        if not all(map(self._way.may_contact, found)):
+            raise Invalid(f"{host[:100]!a} is at an address that must not be contacted.")
+        return tuple(dict.fromkeys(found))[:MAX_ADDRESSES]
+
+
+def _is_call(request: httpx2.Request) -> bool:
+    """Whether a POST is a request of the protocol, which is answered."""
+    if len(request.content) > MAX_ERROR_BYTES:
+        return True
+    try:
+        body = json.loads(request.content)
+    except ValueError:
+        return True
+    return isinstance(body, dict) and "method" in body and "id" in body
+
+
+async def _read_error(response: httpx2.Response) -> httpx2.Response:
+    """The JSON-RPC error in a response with an error status, or one that names the status. 404 keeps its meaning for
+    the SDK: the session has ended."""
+    body = bytearray()
+    try:
+        async with aclosing(response.aiter_raw()) as pieces:
+            async for piece in pieces:
+                body += piece[: MAX_ERROR_BYTES - len(body)]
+                if len(body) >= MAX_ERROR_BYTES:
+                    break
+    except httpx2.TransportError:
+        body.clear()
+    finally:
+        await response.aclose()
+    try:
+        parsed: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        parsed = None
+    has_error = isinstance(parsed, dict) and isinstance(cast("dict[str, Any]", parsed).get("error"), dict)
+    if has_error or response.status_code == 404:
+        headers = {"Content-Type": "application/json" if has_error else "text/plain"}
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
+    hint = " Check its secret." if response.status_code in (401, 403) else ""
+    return _build_error(response.status_code, REFUSED_STATUS, f"The server answered {response.status_code}.{hint}")
+
+
+def _build_error(status: int, code: int, message: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, json=error)
+
+
+def _name(error: Exception) -> str:
+    return type(error).__name__
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """Yields whole messages. For one that is too large, raises what the SDK takes as the end of one request only."""
+
+    def __init__(
+        self, body: httpx2.AsyncByteStream, encoding: str, max_bytes: int | None, *, is_event_stream: bool
+    ) -> None:
+        self._body = body
+        self._encoding = encoding
+        self._max_bytes = max_bytes
+        self._is_event_stream = is_event_stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, held, pace = 0, bytearray(), Pace()
+        try:
+            async with aclosing(unpack(self._body, self._encoding)) as pieces:
+                async for piece in pieces:
+                    size += len(piece)
+                    if self._max_bytes is not None and size > self._max_bytes:
+                        raise TooLarge(f"The reply has more than {self._max_bytes} bytes.")
+                    held += piece
+                    if self._is_event_stream and (end := _find_end(held)):
+                        events = bytes(held[:end])
+                        del held[:end]
+                        for event in _EVENT_END.split(events):
+                            check_message(event)
+                        await pace.wait(events.count(b"data:"), end)
+                        yield events
+                    if len(held) > MAX_MESSAGE_BYTES:
+                        raise TooLarge(f"A message has more than {MAX_MESSAGE_BYTES} bytes.")
+            check_message(bytes(held))
+            yield bytes(held)
+        except (UnreadableBody, TooLarge) as error:
+            raise (httpx2.SSEError if self._is_event_stream else httpx2.StreamError)(error.detail) from error
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+def _find_end(held: bytearray) -> int:
+    """The end of the last whole event; 0 without one."""
+    return max((at + len(end) for end in _EVENT_ENDS if (at := held.rfind(end)) >= 0), default=0)

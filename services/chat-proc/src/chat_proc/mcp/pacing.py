@@ -1,0 +1,55 @@
+"""Bounds what a server can make this process do: the size of a message, the number of values in it, and how many
+messages a second are read."""
+
+import asyncio
+from typing import Final
+
+from everturn.core.errors import EverturnError
+
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Limit of one message. The SDK parses it on the event loop: a text of this size takes 5 ms."""
+MAX_VALUES: Final = 20_000
+"""Values in one message. Parsing and checking so many parts of a result takes 50 ms; a result of 4 MiB could have so
+many that it took a second."""
+BURST: Final = 500
+MESSAGES_PER_S: Final = 200.0
+BURST_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+BYTES_PER_S: Final = 2.0 * 1024 * 1024
+"""After a burst, a server is read no faster than this: each message costs about 0.2 ms."""
+
+
+class TooLarge(EverturnError):
+    """The server sent too much."""
+
+
+def check_message(message: bytes) -> None:
+    """Raise TooLarge for a message with more values than may be parsed on the event loop."""
+    if _count_separators(message) <= MAX_VALUES:
+        return
+    # Most are in texts: without escaped quotes, every other part is outside of them.
+    outside = message.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    if _count_separators(b"".join(outside)) > MAX_VALUES:
+        raise TooLarge(f"A message has more than {MAX_VALUES} values.")
+
+
+def _count_separators(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+class Pace:
+    """Delays the reading of a connection that sends more than its share."""
+
+    def __init__(self) -> None:
+        self._messages = float(BURST)
+        self._bytes = float(BURST_BYTES)
+        self._at_s = asyncio.get_running_loop().time()
+
+    async def wait(self, messages: int, size: int) -> None:
+        """Wait until so many messages and bytes may be passed on."""
+        now_s = asyncio.get_running_loop().time()
+        passed_s, self._at_s = now_s - self._at_s, now_s
+        self._messages = min(BURST, self._messages + passed_s * MESSAGES_PER_S) - messages
+        self._bytes = min(BURST_BYTES, self._bytes + passed_s * BYTES_PER_S) - size
+        debt_s = max(-self._messages / MESSAGES_PER_S, -self._bytes / BYTES_PER_S, 0.0)
+        if debt_s:
+            await asyncio.sleep(debt_s)
