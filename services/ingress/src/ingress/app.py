@@ -64,6 +64,7 @@ from ingress.files import endpoints as files
 from ingress.files.service import FileService
 from ingress.health import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
 from ingress.lifecycle import ExportService, ForkService
+from ingress.mcp import endpoints as mcp
 from ingress.memory import MemoryService
 from ingress.metrics import IngressMetrics
 from ingress.openapi import docs
@@ -162,6 +163,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         guests.router,
         files.router,
         files.by_rn_router,
+        mcp.router,
         health.router,
         docs.router,
         web.router,

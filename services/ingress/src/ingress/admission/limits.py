@@ -54,7 +54,9 @@ PAUSE_S = 1.0
 NOT_NOW = frozenset({429, 503})
 """With these statuses the call did nothing and the client retries, so its token is given back."""
 
-READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
+MCP_PATH = "/mcp/{tenant}/{project}"
+"""Each of its requests counts as a read; a call that sends a message counts as a write too."""
+READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period", MCP_PATH)
 
 Result = TypeVar("Result", Draw, Level)
 Fields = tuple[tuple[bytes, bytes], ...]
