@@ -77,7 +77,7 @@ def test_after_a_code_fence_tokens_are_replaced_again() -> None:
 
 
 def test_only_web_addresses_become_links() -> None:
-    assert replaced("[[S:4]] [[S:6]]") == "Evil Notes.txt"
+    assert replaced("[[S:4]] [[S:6]]") == "(Evil) (Notes.txt)"
     assert "javascript" not in replaced("[[S:4]]", "html")
 
 

@@ -196,7 +196,7 @@ def _format_sids(sids: list[int]) -> str:
 
 def _markdown_link(title: str, url: str | None) -> str:
     title = title.translate(_MARKDOWN_ESCAPES)
-    return f"[{title}]({url})" if url else title
+    return f"[{title}]({url})" if url else f"({title})"
 
 
 def _html_link(sid: int, title: str, url: str | None) -> str:
