@@ -154,7 +154,7 @@ async def test_an_agent_is_listed_and_chosen_for_a_conversation(configured: Any)
     refused = await everturn(configured, "chat", "--agent", "shrot", "Hi")
 
     assert (own.id, own.is_default, short.title, short.starters) == ("default", True, "Short work", ("Begin",))
-    assert listed == (0, "* default  default\n  short    Short work\n")
+    assert listed == (0, "* default  Everturn\n  short    Short work\n")
     assert (begun[0], latest.bundle_id) == (1, "short"), begun
     assert refused[0] == 2 and "There is no agent shrot that you can use" in refused[1]
 
