@@ -15,7 +15,7 @@ import pytest_asyncio
 from helpers.forks import WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
 
-from chat_proc.bundles.library import LOOK_S
+from chat_proc.bundles.versions import LOOK_S
 from everturn.accounts.credentials import ApiKey
 from everturn.accounts.postgres import PostgresCredentialAdmin
 from everturn.bundles.registry import LISTED_S

@@ -20,9 +20,9 @@ from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.host.environments import Environments
 from chat_proc.bundles.host.host import HostOptions
-from chat_proc.bundles.library import BundleLibrary
 from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
+from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, read_tool_specs

@@ -20,7 +20,7 @@ from chat_proc.agent.loop import HandedOver, LoopResult, Parked
 from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import select_tools
-from chat_proc.bundles.library import BundleUnavailable
+from chat_proc.bundles.versions import BundleUnavailable
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox

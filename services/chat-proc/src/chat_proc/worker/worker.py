@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from chat_proc.agent.kit import BundleKit
-from chat_proc.bundles.library import BundleLibrary
+from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop

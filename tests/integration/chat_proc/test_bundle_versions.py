@@ -13,8 +13,8 @@ import pytest
 from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.library import RETRY_S, BundleLibrary, BundleUnavailable
 from chat_proc.bundles.manifest import BadBundle
+from chat_proc.bundles.versions import RETRY_S, BundleLibrary, BundleUnavailable
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing
 from everturn.core.errors import Invalid
