@@ -96,7 +96,7 @@ async def test_what_is_found_can_be_cited(call_tool, store, tool) -> None:
     (row,) = pool.rows
     sources = index_sources(pool.rows)
     assert (row.url, row.source_type, row.is_evidence) == ("ks:docs/architecture.md", "file", True)
-    assert cite_text(sources, "It holds regions [[S:1]].") == "It holds regions Architecture."
+    assert cite_text(sources, "It holds regions [[S:1]].") == "It holds regions (Architecture)."
     assert find_used_sids(sources, "It holds regions [[S:1]].") == (1,)
 
 
