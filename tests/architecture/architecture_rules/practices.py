@@ -194,7 +194,7 @@ def check_driver_imports(module: Module) -> Iterator[Violation]:
     """Drivers are chosen in a bootstrap; everything else of a product takes ports through its constructor."""
     name = ".".join(module.package_path).removesuffix(".py")
     product = module.path.startswith(("libs/", "services/")) and "everturn_testing" not in name
-    if not product or _is_driver(name) or module.name in {"bootstrap", "opening"}:
+    if not product or _is_driver(name) or module.name in {"bootstrap", "model_choice", "opening"}:
         return
     for node in module.nodes:
         for imported in _imported_modules(node):

@@ -8,12 +8,12 @@ from turn_harness.programs import build_parts
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bootstrap import (
-    build_model,
     choose_encoder,
     choose_execution,
     choose_web_tools,
     open_worker,
 )
+from chat_proc.model_choice import build_model
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice

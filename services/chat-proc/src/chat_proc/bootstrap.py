@@ -1,88 +1,54 @@
 """Assembles a worker: the only module that chooses drivers, models, tools and sandbox, and logs the reasons."""
 
-import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
-from chat_proc.agent.authored.port import Authored
-from chat_proc.agent.kit import BundleKit, LoopDependencies, OperatorTexts, TurnKit, TurnLimits
-from chat_proc.agent.prompt.system import build_codec, load_topic
+from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
-from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.host.environments import Environments
-from chat_proc.bundles.host.host import HostOptions
-from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
-from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
-from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, read_tool_specs
-from chat_proc.catalog.tool import Tool, ToolSpec
-from chat_proc.channels.actions import FanoutRules
-from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
-from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.knowledge.spaces import KnowledgePorts, open_knowledge
+from chat_proc.catalog.tool import Tool
+from chat_proc.knowledge.spaces import KnowledgePorts
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.model_check.report import explain_small_context
-from chat_proc.models.cards import ModelCards
-from chat_proc.models.endpoints import Endpoint
-from chat_proc.models.providers import (
-    ask_lists,
-    build_provider_model,
-    choose_roles,
-    read_choice,
-    try_find_first_token_timeout_s,
-)
-from chat_proc.models.retry import ModelRetryLimits, RetryingModel
+from chat_proc.model_choice import MODEL_RETRIES, choose_models
 from chat_proc.models.roles import (
     DECISION,
     EMBEDDING,
-    OFFLINE,
-    SCRIPTED,
-    SELECTION,
-    SUMMARY,
-    SYNTHESIS,
-    TITLE,
-    ModelChoice,
     ModelRoles,
     narrow_traits,
 )
+from chat_proc.opening import KitOpener, build_host_options, build_texts
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import (
-    MIN_CONTEXT_TOKENS,
     ExecutionSettings,
-    ModelSettings,
     OperatorConfig,
     WorkerSettings,
     load_config,
 )
-from chat_proc.skills.model import NO_SKILLS, Skills
-from chat_proc.skills.reader import PLATFORM_NAMESPACE, SkillSpec, load_platform_skills, read_skills
-from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
-from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
 from chat_proc.tools.memory.memsearch import MemsearchTool
-from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS, MemoryReadTool, MemorySearchTool, MemoryWriteTool
-from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools, ToolPorts, offer_tools
+from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
+from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
-from chat_proc.tools.workflow_knowledge import READ_TOOL, build_knowledge_tools
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
@@ -95,22 +61,20 @@ from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
 from chat_proc.worker.worker import Worker
 from everturn.bundles.postgres import PostgresBundles
-from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
-from everturn.core.errors import Invalid
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import RandomIds
 from everturn.core.lease_timing import LeaseTiming
-from everturn.core.logging import Redactor, find_url_secrets
+from everturn.core.logging import Redactor
 from everturn.core.loops import LOOPS
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.retry import RetryPolicy
-from everturn.core.settings import METRICS_LISTEN, load_bundle_secrets, split_address
+from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.trace_export import open_tracing
 from everturn.core.tracing import NO_TRACING, Tracing
-from everturn.execution.messages import RunLimits, parse_uid_range
+from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
@@ -123,7 +87,6 @@ from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, reso
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.user_memories import UserMemories
-from everturn.models.port import LanguageModel, ModelTraits
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_approvals import PostgresApprovals
@@ -139,14 +102,6 @@ PROGRAM_GRACE_S = 0.5
 WORKER_ID_BYTES = 8
 STRAGGLERS_S = 2.0
 """How long the exiting worker waits for tool calls that ignored their cancellation."""
-MODEL_RETRIES = ModelRetryLimits()
-"""For each call of a model, and for the replies of a round."""
-CHECK_RETRIES = ModelRetryLimits(max_attempts=3, max_timeouts=1, max_likely_permanent=1, window_s=20.0, budget_s=40.0)
-"""While an operator waits for the check of a model: enough for a rate limit, but a failure shows soon."""
-
-
-class NothingToCheck(Invalid):
-    """There is nothing to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,69 +175,30 @@ async def open_worker(
         ports = build_tool_ports(database, objects, attachments)
         offer = partial(offer_tools, ports, sandbox, profiles=profiles)
         offered = offer(programs, more=more)
-        hotset = None if memories is None else Hotset(memories)
-        of_operator = frozenset(tool.spec.tool_id for tool in (*described, *tools))
-        texts, hosts = build_texts(config), build_host_options(settings)
-
-        @asynccontextmanager
-        async def open_kit(bundle: Bundle) -> AsyncGenerator[BundleKit]:
-            manifest = bundle.manifest
-            check_builtin_tools(manifest.builtin_tools, of_operator)
-            served = await choose_models_of(manifest, settings, config, models)
-            skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=isinstance(opened, OpenedSandbox))
-            own_secrets = await asyncio.to_thread(load_bundle_secrets, settings.secrets_dir, bundle.id)
-            own_policy = policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
-            own_programs = replace(programs, policy=own_policy)
-            folder = folders.find_folder(bundle.id)
-            async with (
-                open_bundle_code(bundle, own_secrets, hosts, objects, BUILTIN_TOOLS | of_operator) as hosted,
-                open_knowledge(bundle.id, manifest.knowledge, folder, knowledge) as known,
-            ):
-
-                def build(mcp: Sequence[Tool]) -> TurnKit:
-                    """The kit with these tools of MCP servers."""
-                    own = (*hosted.tools, *mcp)
-                    offered = offer(
-                        own_programs,
-                        more=(*more, *own),
-                        off=manifest.builtin_tools.off,
-                        skills=skills,
-                        knowledge=known,
-                    )
-                    kit = build_kit(
-                        settings,
-                        config,
-                        served,
-                        manifest,
-                        own_policy,
-                        offered=offered,
-                        hotset=hotset,
-                        skills=skills,
-                        selectable=of_operator.union(tool.spec.tool_id for tool in own),
-                    )
-                    if (workflow := hosted.workflow) is None:
-                        return kit
-                    tools_of_workflow = build_knowledge_tools(workflow, offered.registry.find(READ_TOOL))
-                    return replace(kit, authored=Authored(workflow, tools_of_workflow))
-
-                kit = BundleKit(build(()), texts, bundle_id=bundle.id, digest=bundle.digest)
-
-                async def offer_mcp(found: Sequence[Tool]) -> None:
-                    kit.replace(await asyncio.to_thread(build, found))
-
-                opening = open_mcp_servers(bundle, settings, config, objects, resolver, hosts, own_secrets, offer_mcp)
-                async with opening as list_problems:
-                    kit.list_problems = list_problems
-                    yield kit
-
         folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)
-        knowledge = KnowledgePorts(PostgresKnowledgeStore(database), embedder, reader, settings.git_rules)
-        base = Manifest(id=DEFAULT_BUNDLE)
+        opener = KitOpener(
+            settings=settings,
+            config=config,
+            models=models,
+            objects=objects,
+            resolver=resolver,
+            offer=offer,
+            tools=more,
+            of_operator=frozenset(tool.spec.tool_id for tool in (*described, *tools)),
+            policy=policy,
+            programs=programs,
+            hotset=None if memories is None else Hotset(memories),
+            knowledge=KnowledgePorts(PostgresKnowledgeStore(database), embedder, reader, settings.git_rules),
+            folders=folders,
+            has_programs=isinstance(opened, OpenedSandbox),
+            texts=build_texts(config),
+            hosts=build_host_options(settings),
+        )
         bundles = BundleLibrary(
             PostgresBundles(database),
             folders,
-            open_kit,
-            BundleKit(build_kit(settings, config, models, base, policy, offered=offered, hotset=hotset), texts),
+            opener.open,
+            opener.build_default(offered),
             default_bundle=config.ai.default_bundle,
             list_problems=lambda kit: kit.list_problems(),
         )
@@ -310,42 +226,6 @@ async def open_worker(
             server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
             await stack.enter_async_context(server)
         yield worker, StartReport(name, why, offered.sandbox, sandbox_why, *search)
-
-
-@asynccontextmanager
-async def open_mcp_servers(
-    bundle: Bundle,
-    settings: WorkerSettings,
-    config: OperatorConfig,
-    objects: Objects,
-    resolver: NameResolver,
-    hosts: HostOptions,
-    secrets: Mapping[str, str],
-    on_change: Callable[[Sequence[Tool]], Awaitable[None]],
-) -> AsyncGenerator[Callable[[], Sequence[str]]]:
-    """The MCP servers of a bundle while it is open. Yields what lists their problems. Raises Invalid."""
-    chosen = choose_servers(
-        bundle.manifest.mcp,
-        config.mcp,
-        read_tool_specs(bundle.files.get(TOOLS_DESCRIPTOR, b"")),
-        bundle.id,
-        is_default=bundle.id == config.ai.default_bundle,
-    )
-    if not chosen:
-        yield tuple
-        return
-    # Imported here, because the SDK takes 0.6 s and 33 MB.
-    from chat_proc.mcp.http import HostRules
-    from chat_proc.mcp.stdio import ChildOptions
-    from chat_proc.mcp.tools import McpDependencies, open_servers
-
-    children = ChildOptions(settings.search_path, hosts.environments, hosts.uids, hosts.variables)
-    dependencies = McpDependencies(objects, resolver.resolve, HostRules(settings.mcp_hosts), children)
-    # By the names under which descriptions refer to them.
-    found = {**settings.mcp_secrets, **{f"b:{name}": value for name, value in secrets.items()}}
-    opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
-    async with opening as servers:
-        yield servers.list_problems
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
@@ -420,219 +300,6 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
         offered=choose_profiles(profiles, settings.code_profiles),
         uids=parse_uid_range(settings.sandbox_uids),
     )
-
-
-async def choose_models(settings: ModelSettings, config: OperatorConfig) -> ModelRoles:
-    """The models by role; each is built on first use, but servers are asked now for what no card says.
-
-    Raises BadModelSetting, BadConfig.
-    """
-    environment, endpoints = settings.model_environment, config.models.endpoints
-    roles = dict[str, str](config.models.roles.items())
-    choices = choose_roles(environment, roles, settings.fallback_model, endpoints)
-    cards = await ask_cards(choices.used, config, environment)
-    build = partial(build_model, cards=cards, environment=environment, endpoints=endpoints)
-    return ModelRoles(choices, build, cards.listed)
-
-
-async def choose_checked_model(
-    settings: ModelSettings, config: OperatorConfig, name: str
-) -> tuple[ModelChoice, LanguageModel]:
-    """The model to check, named as in EVERTURN_MODEL; without a name that of the role `decision`. No other role needs
-    its model for this. Raises BadModelSetting, BadConfig, NothingToCheck."""
-    environment, endpoints = settings.model_environment, config.models.endpoints
-    if name:
-        choice = read_choice("The argument NAME", name, environment, endpoints)
-    else:
-        roles = {role: model for role, model in config.models.roles.items() if role == DECISION}
-        choice = choose_roles(environment, dict[str, str](roles), "", endpoints).find(DECISION)
-    if choice.provider in (OFFLINE, SCRIPTED):
-        what = "the built-in demo" if choice.provider == OFFLINE else "a script"
-        why = "" if name else f" ({choice.why})"
-        raise NothingToCheck(
-            f"{choice.full_name} is {what}, which can't be checked{why}. Name a model, such as openai:<name>, or set "
-            "EVERTURN_MODEL."
-        )
-    cards = await ask_cards((choice,), config, environment)
-    return choice, build_model(choice, cards, environment, endpoints, CHECK_RETRIES)
-
-
-async def ask_cards(
-    choices: Sequence[ModelChoice], config: OperatorConfig, environment: Mapping[str, str]
-) -> ModelCards:
-    """The cards of the operator, with what servers state about the chosen models. Raises BadConfig."""
-    cards = ModelCards(config.models.cards, config.models.unpriced)
-    return replace(cards, listed=await ask_lists(choices, cards, environment, config.models.endpoints))
-
-
-def build_model(
-    choice: ModelChoice,
-    cards: ModelCards,
-    environment: Mapping[str, str],
-    endpoints: Mapping[str, Endpoint],
-    retries: ModelRetryLimits = MODEL_RETRIES,
-) -> LanguageModel:
-    """The chosen model with retries. Raises BadConfig if the configuration of the model can't be used."""
-    if choice.provider == OFFLINE:
-        from chat_proc.demo.model import build_model as build_demo
-
-        model = build_demo(choice.name)
-    elif choice.provider == SCRIPTED:
-        from everturn_testing.models.scripted_file import build_model as build_scripted
-
-        model = build_scripted(choice.name)
-    else:
-        model = build_provider_model(choice, cards, environment, endpoints)
-        if limit_s := try_find_first_token_timeout_s(choice, environment, endpoints):
-            retries = replace(retries, first_token_timeout_s=limit_s)
-    return RetryingModel(model, limits=retries)
-
-
-def build_kit(
-    settings: WorkerSettings,
-    config: OperatorConfig,
-    models: ModelRoles,
-    manifest: Manifest,
-    policy: CallPolicy,
-    *,
-    offered: OfferedTools,
-    hotset: Hotset | None,
-    skills: Skills = NO_SKILLS,
-    selectable: frozenset[str] = frozenset(),
-) -> TurnKit:
-    """The kit of a bundle's turns, which may choose among the `selectable` tools. Raises BadConfig if a model's
-    configuration can't be used."""
-    model, fallback = models.model(DECISION), models.fallback
-    react, catalog = merge_react(config.ai.react, manifest.agent), offered.registry
-    if manifest.user_memory == "off":
-        catalog, hotset = catalog.without(USER_MEMORY_TOOLS), None
-    decisions = build_decision_limits(settings, catalog.specs)
-    workflow = react.workflow or "loop"
-    threshold = react.tool_selection_threshold
-
-    def build_for(served: LanguageModel) -> TurnKit:
-        traits = narrow_traits(served, fallback)
-        reply_tokens = traits.limit_reply(settings.max_output_tokens)
-        codec = choose_codec(react.codec or settings.codec, traits)
-        usual = DAG_ROUNDS if workflow == "dag" else DEFAULT_ROUNDS[codec]
-        kit = TurnKit(
-            model=served,
-            fallback=fallback,
-            summary_model=models.try_model(SUMMARY),
-            title_model=models.try_model(TITLE),
-            title_prompt=load_topic("title"),
-            catalog=catalog,
-            policy=policy,
-            codec=build_codec(codec, catalog.specs, decisions.max_actions, skills=skills),
-            native=build_codec("native", catalog.specs, skills=skills),
-            selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
-            selection_model=models.try_model(SELECTION),
-            synthesis_model=models.try_model(SYNTHESIS),
-            code=offered.posture,
-            run=RunLimits() if decisions.code_tools else None,
-            history=offered.history,
-            skills=skills,
-            hotset=hotset,
-            context=build_context(settings, traits, reply_tokens),
-            decisions=decisions,
-            workflow=workflow,
-            limits=build_turn_limits(
-                settings, manifest.limits, react.max_iterations or settings.max_iterations or usual, reply_tokens
-            ),
-            synthesis=react.synthesis or "auto",
-            approval_timeout_s=settings.approval_timeout_s,
-        )
-        kit = kit if threshold is None else replace(kit, selection_threshold=threshold)
-        return kit.instruct(manifest.instructions)
-
-    return replace(build_for(model), hinted={role: build_for(models.model(role)) for role in models.hints})
-
-
-def read_bundle_skills(bundle: Bundle, *, has_programs: bool) -> Skills:
-    """The skills of a bundle. The built-in agent has those of the platform, which need programs, unless its properties
-    say otherwise. Raises Invalid."""
-    specs = bundle.manifest.skills
-    if specs is None and not bundle.files and bundle.id == DEFAULT_BUNDLE and has_programs:
-        specs = (SkillSpec(namespace=PLATFORM_NAMESPACE),)
-    skills = read_skills(bundle.files, specs, load_platform_skills())
-    if skills:
-        _log.info("Read the skills of a bundle", bundle_id=bundle.id, skills=[skill.id for skill in skills])
-    return skills
-
-
-def build_host_options(settings: WorkerSettings) -> HostOptions:
-    """How the processes of bundles run here."""
-    uids = parse_uid_range(settings.bundle_uids)
-    variables = settings.pip_variables
-    hidden = Redactor((*settings.secrets, *find_url_secrets(variables.values())))
-    return HostOptions(
-        Environments(settings.bundle_environments, pip_settings=variables, redactor=hidden),
-        memory_max_mib=settings.bundle_memory_max_mib,
-        uids=range(uids.first, uids.last + 1),
-        variables=settings.bundle_variables,
-    )
-
-
-def build_texts(config: OperatorConfig) -> OperatorTexts:
-    """What the operator adds to the prompts."""
-    return OperatorTexts(
-        config.ai.instructions,
-        {name: tenant.instructions for name, tenant in config.tenants.items()},
-        {
-            (tenant, project): about.instructions
-            for tenant, its in config.tenants.items()
-            for project, about in its.projects.items()
-        },
-    )
-
-
-async def choose_models_of(
-    manifest: Manifest, settings: ModelSettings, config: OperatorConfig, usual: ModelRoles
-) -> ModelRoles:
-    """The models by role for a bundle: the `usual` ones, unless it names others. Raises BadModelSetting, BadConfig."""
-    if not manifest.models:
-        return usual
-    roles = {**config.models.roles, **manifest.models}
-    named = config.models.model_copy(update={"roles": roles})
-    return await choose_models(settings, config.model_copy(update={"models": named}))
-
-
-def build_turn_limits(settings: WorkerSettings, budget: TurnBudget, rounds: int, reply_tokens: int) -> TurnLimits:
-    """The limits of a turn with so many rounds: the lower of the operator's and the bundle's."""
-    return TurnLimits(
-        rounds=rounds,
-        wall_time_s=min(settings.turn_wall_time_s, budget.wall_time_s or settings.turn_wall_time_s),
-        tokens=min(settings.turn_tokens, budget.tokens or settings.turn_tokens),
-        cost_usd=min(settings.turn_cost_usd, budget.cost_usd or settings.turn_cost_usd),
-        max_output_tokens=min(reply_tokens, budget.output_tokens or reply_tokens),
-    )
-
-
-def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
-    """What a reply may contain, given the agent's version and the available tools."""
-    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
-    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
-    return DecisionLimits(
-        code_tools=code_tools,
-        one_thinking=settings.agent_version == "v2",
-        fanout=fanout if settings.multi_action == "safe_fanout" else None,
-    )
-
-
-def build_context(settings: WorkerSettings, traits: ModelTraits, reply_tokens: int) -> ContextLimits:
-    """The bounds of a request's length for the deciding models."""
-    limits = build_context_limits(
-        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=reply_tokens
-    )
-    if limits.max_tokens < MIN_CONTEXT_TOKENS:
-        # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
-        _log.warning(
-            "The model has a small context",
-            model=traits.ledger_name,
-            tokens=limits.max_tokens,
-            minimum_tokens=MIN_CONTEXT_TOKENS,
-        )
-    return limits
 
 
 def build_loop_dependencies(

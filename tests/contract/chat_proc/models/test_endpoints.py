@@ -10,7 +10,7 @@ import pytest
 from helpers.provider import Answer, WireProvider, build_openai_events, run_provider
 
 from chat_proc.agent.compaction import SummaryWriter
-from chat_proc.bootstrap import choose_models
+from chat_proc.model_choice import choose_models
 from chat_proc.models.roles import ModelRoles
 from chat_proc.models.structured import StructuredLimits
 from chat_proc.settings import OperatorConfig, WorkerSettings

@@ -8,7 +8,7 @@ from helpers.provider import Answer, WireProvider
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from chat_proc.bootstrap import choose_models
+from chat_proc.model_choice import choose_models
 from chat_proc.models.cards import UNKNOWN_CONTEXT_TOKENS
 from chat_proc.models.model_lists import MAX_LIST_BYTES
 from chat_proc.settings import ModelSettings, OperatorConfig, WorkerSettings

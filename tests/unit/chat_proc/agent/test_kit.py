@@ -8,19 +8,13 @@ from turn_harness.programs import build_parts
 
 from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.bootstrap import (
-    build_decision_limits,
-    build_kit,
-    build_texts,
-    choose_models,
-    choose_models_of,
-    read_bundle_skills,
-)
 from chat_proc.bundles.bundle import Bundle, read_folder, unpack
 from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest, read_manifest
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
+from chat_proc.model_choice import choose_models, choose_models_of
 from chat_proc.models.providers import BadModelSetting
+from chat_proc.opening import build_decision_limits, build_kit, build_texts, read_bundle_skills
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.skills.model import NO_SKILLS, Skills
