@@ -1,10 +1,17 @@
--- The version of each of these spaces that serves: the wanted one if it is whole, otherwise the newest whole one.
+-- The version of each of these spaces that serves: the wanted one if it is whole, otherwise the newest whole one. Of the
+-- bundle `/collections`, whose spaces are collections of people, only those that the principal of the transaction may
+-- read.
 CREATE OR REPLACE FUNCTION served_knowledge(p_bundle text, p_names text[], p_signatures text[])
 RETURNS SETOF knowledge_space
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT DISTINCT ON (s.name) s.*
       FROM unnest(p_names, p_signatures) AS w (name, signature)
       JOIN knowledge_space s ON s.bundle_id = p_bundle AND s.name = w.name AND s.state = 'ready'
+     WHERE p_bundle <> '/collections'
+        OR EXISTS (SELECT FROM collection c
+                    WHERE c.id = s.name AND c.tenant = current_setting('app.tenant', true)
+                      AND c.project = current_setting('app.project', true)
+                      AND (c.scope = 'project' OR c.user_id = current_setting('app.user_id', true)))
      ORDER BY s.name, (s.signature = w.signature) DESC NULLS LAST, s.built_at DESC, s.id DESC
 $$;
 
@@ -194,8 +201,9 @@ GRANT EXECUTE ON FUNCTION finish_knowledge TO everturn_worker;
 
 
 -- Deletes documents of versions that nobody wants, until they have p_passages passages; how many. A version is unwanted
--- if nobody has wanted it for p_kept_s and a newer one of its space serves, or for p_forgotten_s. It no longer serves
--- once a document is missing; if somebody wants it again, it is built again.
+-- if nobody has wanted it for p_kept_s and a newer one of its space serves, or for p_forgotten_s, unless it is that of a
+-- collection, which is kept until the collection is deleted. It no longer serves once a document is missing; if
+-- somebody wants it again, it is built again.
 CREATE OR REPLACE FUNCTION delete_unwanted_knowledge(
     p_kept_s double precision, p_forgotten_s double precision, p_passages integer
 ) RETURNS integer
@@ -207,6 +215,7 @@ BEGIN
     WITH unwanted AS (
         SELECT s.id FROM knowledge_space s
          WHERE s.wanted_at < clock_timestamp() - p_forgotten_s * interval '1 s'
+               AND (s.bundle_id <> '/collections' OR s.wanted_at = '-infinity')
             OR s.wanted_at < clock_timestamp() - p_kept_s * interval '1 s'
                AND EXISTS (SELECT FROM knowledge_space n
                             WHERE n.bundle_id = s.bundle_id AND n.name = s.name AND n.state = 'ready'

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from io import BytesIO
 
 import pikepdf
+import pypdf
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 
 def build_pdf(objects: Sequence[bytes], *, trailer: bytes = b"") -> bytes:
@@ -26,6 +28,30 @@ def pdf(*more: bytes, pages: int = 1, catalog: bytes = b"", page: bytes = b"") -
     tree = b"<</Type/Pages/Count %d/Kids[%b]/MediaBox[0 0 9 9]>>" % (pages, kids)
     leaf = b"<</Type/Page/Parent 2 0 R/Resources<<>>%b>>" % page
     return build_pdf([b"<</Type/Catalog/Pages 2 0 R%b>>" % catalog, tree, *[leaf] * pages, *more])
+
+
+def pdf_of_texts(*texts: str, link: str = "", password: str = "") -> bytes:
+    """A PDF with one text on each page, and a link on the first."""
+    writer = pypdf.PdfWriter()
+    font = DictionaryObject(
+        {NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
+         NameObject("/BaseFont"): NameObject("/Helvetica")}
+    )  # fmt: skip
+    for text in texts:
+        page = writer.add_blank_page(300, 300)
+        content = DecodedStreamObject()
+        content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
+        page[NameObject("/Resources")] = DictionaryObject(
+            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
+        )
+        page[NameObject("/Contents")] = writer._add_object(content)  # pyright: ignore[reportPrivateUsage]
+    if link:
+        writer.add_uri(0, link, (0, 0, 100, 100))
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    written = BytesIO()
+    writer.write(written)
+    return written.getvalue()
 
 
 def stream(data: bytes, keys: bytes = b"") -> bytes:

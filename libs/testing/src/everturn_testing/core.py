@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from everturn.core.ids import ArtifactId, CallId, ConversationId, PlanId, SignalId, TurnId, make_id
+from everturn.core.ids import ArtifactId, CallId, CollectionId, ConversationId, PlanId, SignalId, TurnId, make_id
 
 BEGINNING = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -59,3 +59,6 @@ class SequentialIds:
 
     def plan(self) -> PlanId:
         return PlanId(self._make("plan"))
+
+    def collection(self) -> CollectionId:
+        return CollectionId(self._make("coll"))

@@ -18,6 +18,7 @@ from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool
+from chat_proc.knowledge.collections import CollectionIndexer, CollectionReader
 from chat_proc.knowledge.spaces import KnowledgePorts
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
@@ -79,6 +80,7 @@ from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts
+from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.knowledge.postgres_store import PostgresKnowledgeStore
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
@@ -172,7 +174,10 @@ async def open_worker(
         policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
         programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
-        ports = build_tool_ports(database, objects, attachments)
+        store = partial(PostgresKnowledgeStore, database)
+        collections = PostgresCollections(database)
+        readable = CollectionReader(collections, store, embedder) if settings.collections == "on" else None
+        ports = replace(build_tool_ports(database, objects, attachments), collections=readable)
         offer = partial(offer_tools, ports, sandbox, profiles=profiles)
         offered = offer(programs, more=more)
         folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)
@@ -188,7 +193,7 @@ async def open_worker(
             policy=policy,
             programs=programs,
             hotset=None if memories is None else Hotset(memories),
-            knowledge=KnowledgePorts(PostgresKnowledgeStore(database), embedder, reader, settings.git_rules),
+            knowledge=KnowledgePorts(store(), embedder, reader, settings.git_rules),
             folders=folders,
             has_programs=isinstance(opened, OpenedSandbox),
             texts=build_texts(config),
@@ -212,7 +217,8 @@ async def open_worker(
         own = replace(own, user_running_max=settings.user_running_max)
         presence = PresenceTask(redis.presences, own, turn_average)
         drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
-        worker = build_worker(settings, bounds, owner, drivers, bundles, loop)
+        indexer = CollectionIndexer(collections, store, embedder, reader, objects) if readable else None
+        worker = build_worker(settings, bounds, owner, drivers, bundles, loop, indexer)
         name, why = models.model(DECISION).traits.ledger_name, models.choice(DECISION).why
         if warning := explain_small_context(
             narrow_traits(models.model(DECISION), models.fallback), settings.max_output_tokens
@@ -331,6 +337,7 @@ def build_worker(
     drivers: Drivers,
     bundles: BundleLibrary[BundleKit],
     loop: LoopDependencies,
+    collections: CollectionIndexer | None,
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, redis = drivers.database, drivers.redis
@@ -385,7 +392,12 @@ def build_worker(
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
     trimmer = StreamTrimmer(redis.memory)
     return Worker(
-        *tasks, trimmer=trimmer, presence=drivers.presence, bundles=bundles, deadline_s=settings.drain_timeout_s
+        *tasks,
+        trimmer=trimmer,
+        presence=drivers.presence,
+        bundles=bundles,
+        collections=collections,
+        deadline_s=settings.drain_timeout_s,
     )
 
 

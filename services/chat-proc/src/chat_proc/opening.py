@@ -218,6 +218,7 @@ def build_kit(
             history=offered.history,
             skills=skills,
             hotset=hotset,
+            collections=offered.collections,
             context=build_context(settings, traits, reply_tokens),
             decisions=decisions,
             workflow=workflow,

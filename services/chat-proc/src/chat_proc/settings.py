@@ -342,6 +342,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="Encoder for memory search: auto, minilm, openai:<model> or hashed (words only).",
     )
 
+    collections: Literal["off", "on"] = Field(
+        "on",
+        validation_alias="COLLECTIONS",
+        description="Whether agents search the documents that people keep in collections.",
+    )
     user_memory: Literal["off", "on"] = Field(
         default="off",
         validation_alias="USER_MEMORY",

@@ -28,6 +28,7 @@ from everturn.events.stream import EventReader, EventWriter, Hints, Notification
 from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
+from everturn.knowledge.collections import CollectionBook
 from everturn.lifecycle.exports import Exports
 from everturn.lifecycle.forks import Forks
 from everturn.limits.token_buckets import TokenBuckets
@@ -37,7 +38,7 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import bundles, feedback, guests, health, lifecycle, memory, search, web
+from ingress import bundles, collections, feedback, guests, health, lifecycle, memory, search, web
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.limits import build_request_limits
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
@@ -54,6 +55,7 @@ from ingress.bundles import Bundles
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
 from ingress.chat.service import ChatService
+from ingress.collections import CollectionService
 from ingress.conversations import endpoints as conversations
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
@@ -113,6 +115,7 @@ class Parts:
     check_database_disk: Callable[[], Awaitable[None]]
     presences: Presences
     memories: MemoryBook
+    collections: CollectionBook
     finder: MemorySearch
     embedder: Embedder
     buckets: TokenBuckets
@@ -157,6 +160,8 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         attachments.router,
         bundles.router,
         memory.router,
+        collections.router,
+        collections.upload_router,
         search.router,
         sse.router,
         sse.ticket_router,
@@ -185,7 +190,9 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.workers = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.bundles = Bundles(parts.load_bundles, monotonic=parts.clock.monotonic)
-    app.state.chat = _build_chat(parts, app.state.workers, app.state.bundles)
+    intake = _build_intake(parts)
+    app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
+    app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)
     app.state.request_limits = build_request_limits(
         parts.settings,
         parts.buckets,
@@ -245,12 +252,12 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     return TtlCache(check, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
 
 
-def _build_chat(parts: Parts, workers: WorkerPoolWatch, bundles: Bundles) -> ChatService:
+def _build_intake(parts: Parts) -> Intake:
     settings = parts.settings
     caps = FileCaps(
         settings.max_image_bytes, settings.max_doc_bytes, settings.max_doc_bytes, parts.bounds.message_files
     )
-    intake = Intake(
+    return Intake(
         objects=parts.objects,
         antivirus=parts.antivirus,
         structure=parts.structure,
@@ -258,6 +265,10 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch, bundles: Bundles) -> Cha
         ids=parts.ids,
         metrics=parts.metrics,
     )
+
+
+def _build_chat(parts: Parts, intake: Intake, workers: WorkerPoolWatch, bundles: Bundles) -> ChatService:
+    settings = parts.settings
     return ChatService(
         inbox=parts.inbox,
         notifications=parts.notifications,

@@ -18,6 +18,7 @@ from everturn.core.trace_export import open_tracing
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts, PostgresScans
+from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.lifecycle.erasure import Remains, find_remains
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
@@ -114,6 +115,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             check_database=database.check,
             check_database_disk=database.check_disk,
             presences=redis.presences,
+            collections=PostgresCollections(database),
             memories=PostgresUserMemories(database),
             finder=PostgresMemorySearch(database),
             embedder=embedder,

@@ -19,12 +19,14 @@ from everturn.conversations.model import ConversationChanges, ConversationQuery,
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import DatabaseFault, NotFound
 from everturn.core.identity import Principal
-from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
+from everturn.core.ids import ArtifactId, CollectionId, ConversationId, RandomIds, SignalId, TurnId
 from everturn.feedback.model import Feedback, FeedbackStore, Period, Reaction
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
 from everturn.files.ports import Artifacts
 from everturn.files.postgres import PostgresArtifacts
+from everturn.knowledge.collections import CollectionBook, CollectionIndex, CollectionScope
+from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.lifecycle.exports import Exports, Section
 from everturn.lifecycle.forks import ForkRequest, Forks
 from everturn.lifecycle.postgres_exports import PostgresExports
@@ -54,6 +56,7 @@ from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
+from everturn_testing.knowledge.collections import build_upload
 from everturn_testing.memory.search_contract import ENCODER, point, said
 from everturn_testing.memory.user_memories_contract import remembered
 from everturn_testing.turns.approvals_contract import ask
@@ -74,6 +77,8 @@ PORTS = (
     UserMemories,
     MemoryBook,
     ConversationReader,
+    CollectionBook,
+    CollectionIndex,
 )
 GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
@@ -95,11 +100,14 @@ TABLES = (
     "snippet",
     "user_memory",
     "forgotten_memory",
+    "collection",
+    "collection_document",
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
 """Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
 KNOWLEDGE_TABLES = ("knowledge_space", "knowledge_document", "knowledge_passage")
 """Documents of bundles belong to no tenant: no service has rights on them (see knowledge/test_store.py)."""
+DOCUMENT_ID = ArtifactId("art_01890a5d-ac96-774b-bcce-b302099a8057")
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
 LONG = timedelta(days=400)
@@ -120,6 +128,7 @@ class Ann:
     object_key: str
     rn: Rn
     answered: IdempotencyKey
+    collection_id: CollectionId
 
 
 Case = Callable[[Any, Ann, Principal], Awaitable[object]]
@@ -204,8 +213,17 @@ CASES |= {
         who, ann.conversation_id, ann.turn_id
     ),
     "ConversationReader.try_load_plan": lambda port, ann, who: port.try_load_plan(who, ann.conversation_id, "secret"),
+    "CollectionBook.load_all": lambda port, ann, who: port.load_all(who),
+    "CollectionBook.rename": lambda port, ann, who: port.rename(who, ann.collection_id, "taken"),
+    "CollectionBook.delete": lambda port, ann, who: port.delete(who, ann.collection_id),
+    "CollectionBook.load_documents": lambda port, ann, who: port.load_documents(who, ann.collection_id),
+    "CollectionBook.add_documents": lambda port, ann, who: port.add_documents(
+        who, ann.collection_id, [build_upload(ann.collection_id, "taken.txt", b"taken")]
+    ),
+    "CollectionBook.delete_document": lambda port, ann, who: port.delete_document(who, ann.collection_id, DOCUMENT_ID),
+    "CollectionIndex.load_readable": lambda port, ann, who: port.load_readable(who),
 }
-MAKES_ONES_OWN = {"Conversations.create", "UserMemories.save", "MemoryBook.erase_all"}
+MAKES_ONES_OWN = {"CollectionBook.create", "Conversations.create", "UserMemories.save", "MemoryBook.erase_all"}
 """Calls that name nothing of another's."""
 
 
@@ -248,6 +266,7 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
     await harness.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
     )
+    collection_id = await add_collection(roles, "secret")
     row = await roles.superuser.fetchrow(
         "UPDATE artifact SET ref = $2 WHERE conversation_id = $1 RETURNING id, object_key, rn",
         receipt.conversation_id,
@@ -262,7 +281,18 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
         row["object_key"],
         parse_rn(row["rn"]),
         answered,
+        collection_id,
     )
+
+
+async def add_collection(roles: Roles, title: str) -> CollectionId:
+    collection_id = RandomIds(lambda: 1_772_366_400_000).collection()
+    book = PostgresCollections(roles.ingress)
+    await roles.superuser.execute("DELETE FROM collection")
+    await book.create(ANN, collection_id, title, CollectionScope.USER)
+    upload = replace(build_upload(collection_id, f"{title}.txt", b"secret"), id=DOCUMENT_ID)
+    await book.add_documents(ANN, collection_id, [upload])
+    return collection_id
 
 
 @pytest.fixture
@@ -282,6 +312,8 @@ def ports(roles: Roles) -> dict[str, object]:
         "UserMemories": PostgresUserMemories(roles.worker),
         "MemoryBook": PostgresUserMemories(roles.ingress),
         "ConversationReader": PostgresConversationReader(roles.worker),
+        "CollectionBook": PostgresCollections(roles.ingress),
+        "CollectionIndex": PostgresCollections(roles.worker),
     }
 
 

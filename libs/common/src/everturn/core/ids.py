@@ -13,9 +13,10 @@ ArtifactId = NewType("ArtifactId", str)
 SignalId = NewType("SignalId", str)
 PlanId = NewType("PlanId", str)
 ApprovalId = NewType("ApprovalId", str)
+CollectionId = NewType("CollectionId", str)
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_ID = re.compile(rf"(conv|turn|call|art|sig|plan|exec|appr)_{_UUID}", re.ASCII)
+_ID = re.compile(rf"(conv|coll|turn|call|art|sig|plan|exec|appr)_{_UUID}", re.ASCII)
 
 
 def make_id(prefix: str, unix_ms: int, entropy: bytes) -> str:
@@ -41,6 +42,7 @@ class Ids(Protocol):
     def artifact(self) -> ArtifactId: ...
     def signal(self) -> SignalId: ...
     def plan(self) -> PlanId: ...
+    def collection(self) -> CollectionId: ...
 
 
 class RandomIds:
@@ -70,3 +72,6 @@ class RandomIds:
 
     def plan(self) -> PlanId:
         return PlanId(self._make("plan"))
+
+    def collection(self) -> CollectionId:
+        return CollectionId(self._make("coll"))

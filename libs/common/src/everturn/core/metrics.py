@@ -213,6 +213,9 @@ KNOWLEDGE_DOCUMENTS = Counter(
     " skipped.",
     ["outcome"],
 )
+COLLECTIONS_BUILT = Counter(
+    "everturn_collections_built", "Builds of collections' indexes, by outcome: built or failed.", ["outcome"]
+)
 SANDBOXES_TAKEN = Counter(
     "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold, or warm (booted ahead).", ["kind"]
 )

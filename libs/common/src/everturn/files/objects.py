@@ -42,8 +42,9 @@ class ObjectPage:
 
 
 class Objects(Protocol):
-    """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, and
-    `<conversation>/manifests/<turn>.<round>`, with `.<hash>` or without, for objects that can be overwritten.
+    """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, the
+    same with a collection for an upload to it, and `<conversation>/manifests/<turn>.<round>`, with `.<hash>` or
+    without, for objects that can be overwritten.
 
     Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form. An object
     that is read as a whole is checked against the hash in its key, if it has one: AlteredObject.
@@ -109,8 +110,10 @@ def check_limit(limit: int) -> None:
 
 def is_key(text: str) -> bool:
     """Whether this is a valid object key."""
-    conversation, _, name = text.partition("/")
-    return is_id(conversation, "conv") and (_is_content(name) or _is_manifest(name))
+    owner, _, name = text.partition("/")
+    if is_id(owner, "coll"):
+        return "." in name and _is_content(name)
+    return is_id(owner, "conv") and (_is_content(name) or _is_manifest(name))
 
 
 def check_key(key: str) -> None:

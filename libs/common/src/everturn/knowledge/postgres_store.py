@@ -3,8 +3,10 @@ of its spaces."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, LiteralString
 
+from everturn.core.identity import Principal
 from everturn.knowledge.store import (
     FORGOTTEN_S,
     KEPT_S,
@@ -23,7 +25,7 @@ from everturn.knowledge.store import (
 )
 from everturn.memory.postgres_search import build_vector_text
 from everturn.memory.words import find_words
-from everturn.postgres.pool import Database, Row, replace_nul
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
 MAX_WORDS = 250
 """Limit for one passage."""
@@ -50,11 +52,12 @@ _STATUS = "SELECT * FROM knowledge_status($1, $2, $3)"
 
 
 class PostgresKnowledgeStore:
-    """Implements KnowledgeStore with the worker's role. `kept_s` and `retry_s` are smaller in tests."""
+    """Implements KnowledgeStore with the worker's role, as a principal may use it. Times are shorter in tests."""
 
     def __init__(
         self,
         database: Database,
+        principal: Principal | None = None,
         *,
         lease_s: float = LEASE_S,
         retry_s: float = RETRY_S,
@@ -62,10 +65,14 @@ class PostgresKnowledgeStore:
         forgotten_s: float = FORGOTTEN_S,
     ) -> None:
         self._database = database
+        self._principal = principal
         self._lease_s = lease_s
         self._retry_s = retry_s
         self._kept_s = kept_s
         self._forgotten_s = forgotten_s
+
+    def _connect(self) -> AbstractAsyncContextManager[Connection]:
+        return self._database.connection() if self._principal is None else self._database.transaction(self._principal)
 
     async def want(self, version: SpaceVersion) -> SpaceState:
         return SpaceState(await self._call(_WANT, *_key(version), version.encoder, version.untrusted))
@@ -74,7 +81,7 @@ class PostgresKnowledgeStore:
         return await self._call(_LEASE, *_key(version), holder, self._lease_s)
 
     async def load_saved(self, version: SpaceVersion) -> Mapping[str, str]:
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             return {row["path"]: row["digest"] for row in await connection.fetch(_SAVED, *_key(version))}
 
     async def copy_documents(self, version: SpaceVersion, holder: str, wanted: Mapping[str, str]) -> int:
@@ -99,25 +106,25 @@ class PostgresKnowledgeStore:
         encoder = query.vector and query.vector.encoder
         vector = query.vector and build_vector_text(query.vector.vector)
         limits = query.limit, PASSAGES_OF_DOCUMENT
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             rows = await connection.fetch(_SEARCH, *_spaces(spaces), lexemes, weights, encoder, vector, *limits)
         return tuple(FoundPassage(**row) for row in rows)
 
     async def try_load(self, spaces: Sequence[WantedSpace], path: str) -> Document | None:
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             row = await connection.fetchrow(_LOAD, *_spaces(spaces), replace_nul(path))
         return None if row is None else Document(**row)
 
     async def load_paths(self, spaces: Sequence[WantedSpace]) -> tuple[str, ...]:
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             return tuple(row["knowledge_paths"] for row in await connection.fetch(_PATHS, *_spaces(spaces)))
 
     async def load_status(self, spaces: Sequence[WantedSpace]) -> tuple[SpaceStatus, ...]:
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             return tuple(map(_read_status, await connection.fetch(_STATUS, *_spaces(spaces))))
 
     async def _call(self, query: LiteralString, *values: object) -> Any:
-        async with self._database.connection() as connection:
+        async with self._connect() as connection:
             return await connection.fetchval(query, *values)
 
 

@@ -4,10 +4,11 @@ A **space** belongs to a bundle. Workers ask for the version of a space that the
 them builds it, in batches that the next worker can continue. Until it is whole, the newest whole version serves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from everturn.core.identity import Principal
 from everturn.core.open_values import OpenEnum
 from everturn.memory.embedder import Vector
 from everturn.memory.search import QueryVector
@@ -186,3 +187,7 @@ class KnowledgeStore(Protocol):
     async def load_status(self, spaces: Sequence[WantedSpace]) -> tuple[SpaceStatus, ...]:
         """The status of each space that any worker has wanted before."""
         ...
+
+
+OpenStore = Callable[[Principal | None], KnowledgeStore]
+"""The store as a principal may use it, which matters for collections only: others belong to nobody."""

@@ -14,6 +14,7 @@ from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.codec import Codec
 from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
@@ -128,6 +129,7 @@ class TurnKit:
     """Knows the files of earlier turns; without it ANNOUNCE lists only this turn's."""
     skills: Skills = NO_SKILLS
     hotset: Hotset | None = None
+    collections: CollectionReader | None = None
     """None if memories of persons are switched off."""
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)

@@ -30,6 +30,7 @@ from everturn.core.refs import MAX_SIDS, sources_ref
 from everturn.core.threads import call_sized
 from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
+from everturn.knowledge.collections import Collection
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import MediaData, ModelRequest, PromptMessage
 from everturn.models.tokens import CharsPerToken
@@ -117,6 +118,7 @@ class AnnounceState:
     plans: tuple[PlanSnapshot, ...] = ()
     events: tuple[Block, ...] = ()
     hotset: tuple[HotMemory, ...] | str | None = None
+    collections: tuple[Collection, ...] | str = ()
     workspace: tuple[str, ...] = ()
     limits: str = ""
     notices: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ class TurnPrompts:
         self._tail_of: tuple[RoundContext, int] | None = None
         """The round and the number of blocks for which the tail was built last."""
         self._hotset: tuple[HotMemory, ...] | str | None = None
+        self._collections: tuple[Collection, ...] | str | None = None
 
     @property
     def _renderer(self) -> PromptRenderer:
@@ -273,6 +276,9 @@ class TurnPrompts:
         self._renderer.attach(self._media.loaded)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
+        if self._collections is None:
+            reader = self._kit.collections
+            self._collections = await reader.load_list(turn.lease.principal) if reader else ()
         workspace = await self._workspace.load_lines()
         return build_source_pool(turn.pool.rows), self._announce(context, workspace)
 
@@ -324,6 +330,7 @@ class TurnPrompts:
                 plans=present.open_plans,
                 events=tuple(present.events),
                 hotset=self._hotset,
+                collections=self._collections or (),
                 workspace=workspace,
                 limits=describe_limits(),
                 notices=visibility.notices(turn.turn_id),
@@ -368,6 +375,7 @@ def build_announce(state: AnnounceState) -> str:
         _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
         _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
         _section("USER MEMORY HOTSET", _memory_lines(state.hotset)),
+        _section("COLLECTIONS", _collection_lines(state.collections)),
         _section("WORKSPACE", state.workspace),
         _section("PRUNE NOTICES", [make_inert(notice) for notice in state.notices]),
         _section("NEW FEEDBACK", [_feedback_line(body) for body in state.feedback[-SHOWN_FEEDBACK:]]),
@@ -425,6 +433,16 @@ def _run_lines(run: RunLimits | None) -> list[str]:
         f"limits of a program: {_format_mib(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
         f"files of at most {_format_mib(run.file_bytes)}, at most {run.output_files} output files, "
         f"{_format_mib(run.output_bytes)} in total"
+    ]
+
+
+def _collection_lines(collections: tuple[Collection, ...] | str) -> list[str]:
+    if isinstance(collections, str):
+        return [f"unavailable: {_one_line(collections)}"]
+    return [
+        f"- {_one_line(each.title)}: {each.documents} documents"
+        + (f", {each.waiting} of them are being indexed" if each.waiting else "")
+        for each in collections
     ]
 
 

@@ -19,6 +19,8 @@ PROSE = frozenset((".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".pdf", 
 MARKDOWN = frozenset((".md", ".markdown", ".mdx"))
 
 _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
+_PAGE = re.compile(r"\[page ([0-9]{1,6})\]")
+"""The line before each page of a converted PDF."""
 _MARKED = re.compile(r" {0,3}(#{1,6}+|={1,6}+)[ \t]++(\S.{0,300})")
 _UNDERLINE = re.compile(r"(=|-|~|\^|\"|\*|\+)\1{2,}+[ \t]*+")
 _LEVELS = '=-~^"*+'
@@ -49,15 +51,20 @@ class _Section:
 def split_document(origin: str, text: str) -> tuple[str, tuple[Passage, ...]]:
     """The title, which is the first heading or else the name of the file, and the passages.
 
-    A passage ends before a heading, unless it is very short, and before it has more than MAX_PASSAGE_CHARS; then at an
-    empty line, if its second half has one. A document has at most about 2,000 passages.
+    A passage ends with its page in a PDF, otherwise before a heading, unless it is very short; and before it has more
+    than MAX_PASSAGE_CHARS, then at an empty line, if its second half has one. A document has at most about 2,000
+    passages.
     """
     lines = text.split("\n")
-    headings = list(_find_headings(lines)) if _suffix(origin) in PROSE else []
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    least = min(MAX_PASSAGE_CHARS // 2, max(_LEAST_CHARS, len(text) // 1_000))
-    sections = _join_short(list(_find_sections(lines, headings)), starts, least)
-    title = next((each.text for each in headings), "") or PurePosixPath(origin).name
+    title = PurePosixPath(origin).name
+    if _suffix(origin) == ".pdf":
+        sections = list(_find_sections(lines, list(_find_pages(lines))))
+    else:
+        headings = list(_find_headings(lines)) if _suffix(origin) in PROSE else []
+        title = next((each.text for each in headings), title)
+        least = min(MAX_PASSAGE_CHARS // 2, max(_LEAST_CHARS, len(text) // 1_000))
+        sections = _join_short(list(_find_sections(lines, headings)), starts, least)
     return title[:MAX_TITLE_CHARS], tuple(part for section in sections for part in _pack(lines, starts, section))
 
 
@@ -167,6 +174,13 @@ def _find_headings(lines: list[str]) -> Iterator[_Heading]:
             before = ""
             continue
         before, before_number = line, number
+
+
+def _find_pages(lines: list[str]) -> Iterator[_Heading]:
+    """The pages of a PDF: its text does not show what is a heading."""
+    for number, line in enumerate(lines):
+        if match := _PAGE.fullmatch(line):
+            yield _Heading(number, 1, f"page {match[1]}")
 
 
 def _count_front_matter(lines: list[str]) -> int:

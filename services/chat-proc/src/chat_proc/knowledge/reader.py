@@ -10,7 +10,7 @@ import structlog
 from everturn.core.errors import NotFound, Unavailable
 from everturn.knowledge.store import Document, FoundPassage, KnowledgeQuery, KnowledgeStore, SpaceState, WantedSpace
 from everturn.memory.embedder import Embedder, EmbedderUnavailable
-from everturn.memory.search import embed_query
+from everturn.memory.search import QueryVector, embed_query
 
 MAX_SUGGESTIONS = 3
 _log = structlog.get_logger(__name__)
@@ -22,6 +22,15 @@ class KnowledgeHits:
 
     found: tuple[FoundPassage, ...]
     words_only: str = ""
+
+
+async def embed_question(embedder: Embedder, query: str) -> tuple[QueryVector | None, str]:
+    """The vector of a question, or None and the reason why only its words are compared."""
+    try:
+        return await embed_query(embedder, query), ""
+    except EmbedderUnavailable as error:
+        _log.warning("Searched knowledge by words only", error=str(error))
+        return None, error.detail or str(error)
 
 
 class KnowledgeReader:
@@ -42,12 +51,7 @@ class KnowledgeReader:
 
     async def search(self, query: str, limit: int) -> KnowledgeHits:
         """The best passages first. Raises Unavailable with a sentence for the model while no space serves."""
-        words_only, vector = "", None
-        try:
-            vector = await embed_query(self._embedder, query)
-        except EmbedderUnavailable as error:
-            words_only = error.detail or str(error)
-            _log.warning("Searched knowledge by words only", error=str(error))
+        vector, words_only = await embed_question(self._embedder, query)
         spaces = self._wanted()
         found = await self._store.search(spaces, KnowledgeQuery(query, vector, limit))
         if not found:

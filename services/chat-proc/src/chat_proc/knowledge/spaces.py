@@ -27,7 +27,7 @@ from everturn.memory.embedder import Embedder
 
 _log = structlog.get_logger(__name__)
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Part of every signature. Increase it when documents have to be cut or encoded in another way."""
 BUILD_TIMEOUT_S = 3_600.0
 """Limit of one attempt; the next one continues it."""

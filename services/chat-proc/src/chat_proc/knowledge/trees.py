@@ -20,7 +20,7 @@ MAX_DEPTH = 20
 """Folders within folders."""
 _LOOKED_AT = 20
 """Times the files of a space: how many entries of folders are looked at."""
-MAX_LISTED_SKIPPED = 100
+MAX_LISTED_SKIPPED = 200
 """How many skipped files are named; all are counted."""
 
 
@@ -71,12 +71,17 @@ class Skipped:
     """Files that are not documents, with the reasons."""
 
     count: int = 0
-    listed: list[str] = field(default_factory=list[str])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, origin: str, reason: str) -> None:
         self.count += 1
-        if len(self.listed) < MAX_LISTED_SKIPPED:
-            self.listed.append(f"{ascii(origin)[1:-1][:200]}: {reason}")
+        if len(self.reasons) < MAX_LISTED_SKIPPED:
+            self.reasons[origin] = reason
+
+    @property
+    def listed(self) -> list[str]:
+        """Lines for a log."""
+        return [f"{ascii(origin)[1:-1][:200]}: {reason}" for origin, reason in self.reasons.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
+from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.skills.model import NO_SKILLS, Skills
@@ -16,6 +17,7 @@ from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.io import ListFilesTool, ReadFileTool, ShowProgressTool
+from chat_proc.tools.knowledge.search_collections import SEARCH_COLLECTIONS_TOOL, SearchCollectionsTool
 from chat_proc.tools.knowledge.search_knowledge import SearchKnowledgeTool
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
@@ -47,6 +49,7 @@ BUILTIN_TOOLS: Final = frozenset(
         "react.pull",
         "react.read",
         "react.rg",
+        "react.search_collections",
         "react.search_files",
         "react.search_knowledge",
         "react.write",
@@ -64,7 +67,8 @@ class OfferedTools:
     """`posture` describes for the model how programs run, or why they can't; `sandbox` is the launcher's name, or
     `none`.
 
-    `history` provides the files of earlier turns.
+    `history` provides the files of earlier turns. `collections` are those that a turn begins with, if their tool is
+    offered.
     """
 
     registry: ToolRegistry
@@ -72,17 +76,19 @@ class OfferedTools:
     sandbox: str
     sandbox_why: str
     history: WorkspaceHistory
+    collections: CollectionReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """The external dependencies of the tools."""
+    """The external dependencies of the tools; without `collections` they are switched off."""
 
     objects: Objects
     attachments: AttachmentReader
     artifacts: Artifacts
     reader: ConversationReader
     sources: ConversationSources
+    collections: CollectionReader | None = None
 
 
 def offer_tools(
@@ -102,23 +108,26 @@ def offer_tools(
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
     history = WorkspaceHistory(ports.artifacts, skills)
-    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills, knowledge)
+    collections = None if SEARCH_COLLECTIONS_TOOL in off else ports.collections
+    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills, knowledge, ports.collections)
     reads: list[Tool] = [ReadTool(ports.objects, ports.attachments, reading)]
     if knowledge is not None:
         reads.append(SearchKnowledgeTool(knowledge))
+    if collections is not None:
+        reads.append(SearchCollectionsTool(collections))
     more = [tool for tool in more if tool.spec.tool_id not in off]
     built_in = [*reads, *_workspace_tools(history, ports.objects), PlanTool(), HideTool()]
     tools: list[Tool] = [tool for tool in built_in if tool.spec.tool_id not in off]
     tools += [tool for tool in more if tool.spec.in_loop]
     if isinstance(sandbox, SandboxUnavailable):
         posture = f"programs can't run here: {sandbox.reason}"
-        return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history)
+        return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history, collections)
     own = [FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading)]
     called = ProgramTools([tool for tool in (*more, *own) if tool.spec.tool_id not in off], programs)
     code = RunCodeTool(sandbox, ports.objects, history, called, profiles)
     registry = ToolRegistry([*tools, code] if code.spec.tool_id not in off else tools)
     posture = _describe_posture(sandbox.posture)
-    return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
+    return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history, collections)
 
 
 def _workspace_tools(history: WorkspaceHistory, objects: Objects) -> list[Tool]:

@@ -9,6 +9,7 @@ import structlog
 
 from chat_proc.agent.kit import BundleKit
 from chat_proc.bundles.versions import BundleLibrary
+from chat_proc.knowledge.collections import CollectionIndexer
 from chat_proc.memory.indexer import Indexer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
@@ -41,6 +42,7 @@ class Worker:
         trimmer: StreamTrimmer,
         presence: PresenceTask,
         bundles: BundleLibrary[BundleKit],
+        collections: CollectionIndexer | None = None,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
     ) -> None:
@@ -52,6 +54,7 @@ class Worker:
         self._trimmer = trimmer
         self._presence = presence
         self._bundles = bundles
+        self._collections = collections
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
@@ -85,6 +88,9 @@ class Worker:
             trimming = tasks.create_task(run_guarded("trimmer", self._trimmer.run))
             reporting = tasks.create_task(run_guarded("presence", self._presence.run))
             publishing = tasks.create_task(run_guarded("bundles", self._bundles.run))
+            building = None
+            if self._collections is not None:
+                building = tasks.create_task(run_guarded("collections", self._collections.run))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
             await self._bundles.wait_published()
@@ -94,6 +100,8 @@ class Worker:
             sweeping.cancel()
             expiring.cancel()
             trimming.cancel()
+            if building is not None:
+                building.cancel()
             self._indexer.drain()
             self._claim_loop.drain()
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)

@@ -14,7 +14,7 @@ import structlog
 from everturn.core.cancellation import answered_within
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId, Ids
+from everturn.core.ids import CollectionId, ConversationId, Ids
 from everturn.files.model import Upload, upload_key
 from everturn.files.objects import Objects
 from ingress.admission.slots import OpenSlots
@@ -210,13 +210,13 @@ class Intake:
         return refusal.problem
 
     async def save_files(
-        self, conversation_id: ConversationId, files: Sequence[CheckedFile], begun_at: datetime
+        self, owner: ConversationId | CollectionId, files: Sequence[CheckedFile], begun_at: datetime
     ) -> "SavedFiles":
-        """Save the objects of checked files, so that no row ever lacks its object.
+        """Save the objects of checked files of a conversation or collection, so that no row ever lacks its object.
 
         `begun_at` is the database's time before this call.
         """
-        saved = SavedFiles(tuple(self._build_upload(conversation_id, file, begun_at) for file in files))
+        saved = SavedFiles(tuple(self._build_upload(owner, file, begun_at) for file in files))
         try:
             for upload, file in zip(saved.uploads, files, strict=True):
                 await self._objects.save(upload.object_key, file.data)
@@ -225,7 +225,7 @@ class Intake:
             raise
         return saved
 
-    def _build_upload(self, conversation_id: ConversationId, file: CheckedFile, begun_at: datetime) -> Upload:
+    def _build_upload(self, owner: ConversationId | CollectionId, file: CheckedFile, begun_at: datetime) -> Upload:
         artifact_id = self._ids.artifact()
         return Upload(
             id=artifact_id,
@@ -233,27 +233,29 @@ class Intake:
             mime=file.mime,
             size=len(file.data),
             sha256=file.sha256,
-            object_key=upload_key(conversation_id, file.sha256, artifact_id),
+            object_key=upload_key(owner, file.sha256, artifact_id),
             verdict=file.verdict,
             begun_at=begun_at,
             description=file.change,
         )
 
     async def discard(self, saved: "SavedFiles") -> None:
-        """Delete the objects of files that will get no row. Their keys are unique to this message.
+        """Delete the objects of files that will get no row. Their keys are unique to this message."""
+        await self.discard_objects(saved.keys())
+
+    async def discard_objects(self, keys: Sequence[str]) -> None:
+        """Delete objects that no row names, or names any more.
 
         Takes at most a second: the answer is already certain, and workers delete what a slow store still has.
         """
-        if not (keys := saved.keys()):
+        if not keys:
             return
         try:
             async with answered_within(DISCARD_LIMIT_S):
                 await self._objects.delete(keys)
         except (EverturnError, TimeoutError) as error:
             # The client must get the original error; the sweeper of objects finds these later.
-            _log.warning(
-                "Could not delete the objects of a message", keys=keys, error=str(error) or "no response in time"
-            )
+            _log.warning("Could not delete unused objects", keys=keys, error=str(error) or "no response in time")
 
 
 @dataclass(frozen=True, slots=True)

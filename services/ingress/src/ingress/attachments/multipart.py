@@ -35,7 +35,19 @@ async def read_multipart(
 
     Raises problems: 400 for a malformed body, 413 above a cap.
     """
-    collector = _Collector(max_files)
+    message, files = await asyncio.to_thread((await _collect(request, max_files, more_parts=1)).result)
+    if len(message) > json_bytes:
+        raise too_large(f"The part 'message' is larger than {json_bytes} bytes.")
+    return await load_json(message, "The part 'message'"), files
+
+
+async def read_files(request: AdmittedRequest, *, max_files: int) -> tuple[IncomingFile, ...]:
+    """The files of a body without a message. Raises problems as `read_multipart`."""
+    return await asyncio.to_thread((await _collect(request, max_files)).files)
+
+
+async def _collect(request: AdmittedRequest, max_files: int, *, more_parts: int = 0) -> "_Collector":
+    collector = _Collector(max_files, more_parts)
     parser = MultipartParser(_read_boundary(request), callbacks=collector.callbacks())
     try:
         async for chunk in request.stream():
@@ -45,10 +57,7 @@ async def read_multipart(
         raise malformed("The body is not well-formed multipart/form-data.") from error
     if not collector.ended:
         raise malformed("The multipart body ends before its closing boundary.")
-    message, files = await asyncio.to_thread(collector.result)
-    if len(message) > json_bytes:
-        raise too_large(f"The part 'message' is larger than {json_bytes} bytes.")
-    return await load_json(message, "The part 'message'"), files
+    return collector
 
 
 def _read_boundary(request: AdmittedRequest) -> bytes:
@@ -63,8 +72,9 @@ class _Collector:
     """Handles the parser's callbacks and stores the parts; raises at one part too many or at headers that are too
     long."""
 
-    def __init__(self, max_files: int) -> None:
-        self._max_parts = max_files + 1
+    def __init__(self, max_files: int, more_parts: int) -> None:
+        self._max_files = max_files
+        self._max_parts = max_files + more_parts
         self._parts: list[_Part] = []
         self._name = bytearray()
         self._value = bytearray()
@@ -82,7 +92,7 @@ class _Collector:
 
     def _begin(self) -> None:
         if len(self._parts) >= self._max_parts:
-            raise too_large(f"A message can have at most {self._max_parts - 1} files.")
+            raise too_large(f"A message can have at most {self._max_files} files.")
         self._parts.append(_Part())
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:
@@ -124,6 +134,16 @@ class _Collector:
         if message is None:
             raise unprocessable("The part 'message' is missing.")
         return message, tuple(files)
+
+    def files(self) -> tuple[IncomingFile, ...]:
+        """The files of a body that has nothing else. It copies them, so call it in a thread."""
+        files: list[IncomingFile] = []
+        for part in self._parts:
+            name, options = _disposition(part)
+            if name != b"files" or b"filename" not in options:
+                raise unprocessable("Each part must be a file named 'files'.")
+            files.append(_build_file(part, options[b"filename"], len(files)))
+        return tuple(files)
 
 
 def _disposition(part: _Part) -> tuple[bytes, dict[bytes, bytes]]:

@@ -1,10 +1,8 @@
-import io
 from collections.abc import AsyncIterator
 
-import pypdf
 import pytest
 import pytest_asyncio
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+from uploads.pdfs import pdf_of_texts
 
 from chat_proc.tools.web.client import Fetched
 from chat_proc.tools.web.page_reader import MAX_HTML_BYTES, MAX_LINKS, MAX_PDF_PAGES
@@ -68,32 +66,8 @@ async def test_texts_are_read_as_they_are(
     assert (page.text, page.title) == (text, "Annual report.txt")
 
 
-def build_pdf(*texts: str, link: str = "", password: str = "") -> bytes:
-    """A PDF with one text on each page, and a link on the first."""
-    writer = pypdf.PdfWriter()
-    font = DictionaryObject(
-        {NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
-         NameObject("/BaseFont"): NameObject("/Helvetica")}
-    )  # fmt: skip
-    for text in texts:
-        page = writer.add_blank_page(300, 300)
-        content = DecodedStreamObject()
-        content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
-        page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-        )
-        page[NameObject("/Contents")] = writer._add_object(content)  # pyright: ignore[reportPrivateUsage]
-    if link:
-        writer.add_uri(0, link, (0, 0, 100, 100))
-    if password:
-        writer.encrypt(password, algorithm="RC4-128")
-    written = io.BytesIO()
-    writer.write(written)
-    return written.getvalue()
-
-
 async def test_a_pdf_is_read_page_by_page(reader: PageReader) -> None:
-    pdf = build_pdf("The tide comes twice.", "The moon pulls.", link="https://b.example/tides#top")
+    pdf = pdf_of_texts("The tide comes twice.", "The moon pulls.", link="https://b.example/tides#top")
 
     page = await reader.read(fetched(pdf, "application/pdf"))
 
@@ -103,14 +77,14 @@ async def test_a_pdf_is_read_page_by_page(reader: PageReader) -> None:
 
 
 async def test_a_long_pdf_is_read_up_to_its_last_page_that_counts(reader: PageReader) -> None:
-    page = await reader.read(fetched(build_pdf(*["x"] * (MAX_PDF_PAGES + 1)), "application/pdf"))
+    page = await reader.read(fetched(pdf_of_texts(*["x"] * (MAX_PDF_PAGES + 1)), "application/pdf"))
 
     assert page.cut and page.text.endswith(f"[page {MAX_PDF_PAGES}]\nx")
 
 
 @pytest.mark.parametrize(
     ("pdf", "why"),
-    [(b"%PDF-1.7", "damaged"), (b"no pdf", "damaged"), (build_pdf("x", password="p"), "encrypted")],
+    [(b"%PDF-1.7", "damaged"), (b"no pdf", "damaged"), (pdf_of_texts("x", password="p"), "encrypted")],
 )
 async def test_an_unreadable_pdf_is_reported(reader: PageReader, pdf: bytes, why: str) -> None:
     with pytest.raises(Invalid, match=why):

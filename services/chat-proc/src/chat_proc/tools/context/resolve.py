@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, ToolContext
+from chat_proc.knowledge.collections import CollectionReader, is_in_collection
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.skills.model import NO_SKILLS, Skill, SkillFile, Skills, complete_skill_ref
 from chat_proc.timeline.artifacts import fold_artifacts
@@ -153,6 +154,7 @@ class ReadPorts:
     sources: ConversationSources
     skills: Skills = NO_SKILLS
     knowledge: KnowledgeReader | None = None
+    collections: CollectionReader | None = None
 
 
 class Resolver:
@@ -203,10 +205,14 @@ class Resolver:
             return Missing(missing.detail)
 
     async def _find_document(self, ref: refs.KnowledgeRef) -> Found:
-        if self._ports.knowledge is None:
-            return Missing("this agent has no knowledge documents")
+        knowledge, collections = self._ports.knowledge, self._ports.collections
         try:
-            document = await self._ports.knowledge.load(ref.document)
+            if collections is not None and is_in_collection(ref.document):
+                document = await collections.load(self._context.principal, ref.document)
+            elif knowledge is not None:
+                document = await knowledge.load(ref.document)
+            else:
+                return Missing("this agent has no knowledge documents")
         except NotFound as missing:
             return Missing(missing.detail)
         return FoundDocument(

@@ -51,21 +51,23 @@ class SearchKnowledgeTool:
         if not hits.found:
             return ToolOutcome("ok", "Nothing was found. Try other words.")
         try:
-            rows = call.context.pool.claim([_build_source(found) for found in hits.found])
+            rows = call.context.pool.claim([build_source(found) for found in hits.found])
         except EverturnError as error:
             return ToolOutcome("error", f"The results could not become sources: {error.detail}")
-        return _build_outcome(hits, rows)
+        return build_outcome(hits, rows)
 
 
-def _build_source(found: FoundPassage) -> SourceDraft:
+def build_source(found: FoundPassage) -> SourceDraft:
     """One source for all passages of a document; it has the text of the longest one that was found."""
     return SourceDraft(found.title, knowledge_ref(found.path), "file", text=found.text)
 
 
-def _build_outcome(hits: KnowledgeHits, rows: Sequence[Source]) -> ToolOutcome:
+def build_outcome(hits: KnowledgeHits, rows: Sequence[Source], *, notice: str = "") -> ToolOutcome:
+    """The result of a search, with a row for each passage. `notice` follows the passages."""
     shown = [_render(row, found) for row, found in zip(rows, hits.found, strict=True)]
     if hits.words_only:
         shown.append(f"Only words were compared, not meanings: {hits.words_only}")
+    shown += [notice] if notice else []
     refs = [_ref_of(found) for found in hits.found]
     untrusted = any(found.untrusted for found in hits.found)
     return ToolOutcome("ok", "\n\n".join(shown), data={"refs": refs}, untrusted=untrusted)
