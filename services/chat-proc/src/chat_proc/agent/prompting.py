@@ -440,8 +440,8 @@ def _collection_lines(collections: tuple[Collection, ...] | str) -> list[str]:
     if isinstance(collections, str):
         return [f"unavailable: {_one_line(collections)}"]
     return [
-        f"- {_one_line(each.title)}: {each.documents} documents"
-        + (f", {each.waiting} of them are being indexed" if each.waiting else "")
+        f"- {_one_line(each.title)}: {each.documents} document{'' if each.documents == 1 else 's'}"
+        + (f", {each.waiting} not indexed yet" if each.waiting else "")
         for each in collections
     ]
 
