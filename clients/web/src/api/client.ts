@@ -6,6 +6,8 @@ import { type Call, Requests } from "./http/requests";
 import type {
   Accepted,
   AgentList,
+  Collection,
+  CollectionList,
   ConversationList,
   ConversationPatch,
   ConversationView,
@@ -14,6 +16,7 @@ import type {
   FileView,
   Forked,
   Guest,
+  KeptDocuments,
   MessageLimits,
   Reaction,
   RoundContext,
@@ -223,6 +226,38 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path: `/bundles/${this.scope}`, abort });
   }
 
+  /** The collections that the caller may read: its own first. */
+  listCollections(abort?: AbortSignal): Promise<CollectionList> {
+    return this.requests.send({ method: "GET", path: this.collectionPath(), abort });
+  }
+
+  createCollection(title: string): Promise<Collection> {
+    return this.requests.send({ method: "POST", path: this.collectionPath(), json: { title } });
+  }
+
+  /** Delete a collection with its documents. */
+  deleteCollection(collectionId: string): Promise<unknown> {
+    return this.requests.send({ method: "DELETE", path: this.collectionPath(collectionId) });
+  }
+
+  listDocuments(collectionId: string, abort?: AbortSignal): Promise<KeptDocuments> {
+    return this.requests.send({ method: "GET", path: this.collectionPath(collectionId, "documents"), abort });
+  }
+
+  /** Add files to a collection; a file replaces the document of its name. */
+  addDocuments(collectionId: string, files: readonly File[], onProgress?: (share: number) => void): Promise<KeptDocuments> {
+    const form = (): FormData => {
+      const parts = new FormData();
+      for (const file of files) parts.append("files", file, file.name);
+      return parts;
+    };
+    return this.requests.send({ method: "POST", path: this.collectionPath(collectionId, "documents"), upload: { form, onProgress } });
+  }
+
+  deleteDocument(collectionId: string, documentId: string): Promise<unknown> {
+    return this.requests.send({ method: "DELETE", path: this.collectionPath(collectionId, "documents", documentId) });
+  }
+
   /** Whether guests may sign in here. */
   async allowsGuests(abort?: AbortSignal): Promise<boolean> {
     try {
@@ -257,6 +292,10 @@ export class EverturnClient {
     if (files.length === 0) return this.requests.send({ method: "POST", ...call, json: fields });
     const form = () => buildForm(fields, files);
     return this.requests.send({ method: "POST", ...call, upload: { form, onProgress } });
+  }
+
+  private collectionPath(...parts: readonly string[]): string {
+    return ["/collections", this.scope, ...parts.map(encodeURIComponent)].join("/");
   }
 
   private path(...parts: readonly string[]): string {

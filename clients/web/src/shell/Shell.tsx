@@ -1,8 +1,9 @@
 /** The list of conversations beside the open one; on narrow screens the list is a drawer over it. */
-import { LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
+import { Library, LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { JSX } from "react";
 
+import { CollectionsDialog } from "../collections/CollectionsDialog";
 import { forgetDrafts } from "../composer/drafts";
 import { ConversationList } from "../conversations/ConversationList";
 import { useRefreshConversations } from "../conversations/useConversationList";
@@ -109,6 +110,9 @@ function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JS
 
 function Bottom(): JSX.Element {
   const { isSignedIn, scope, signOut } = useSession();
+  const [showsDocuments, setShowsDocuments] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  const findOpener = useCallback(() => opener.current, []);
   const leave = (): void => {
     forgetDrafts(sessionStorage, scope);
     signOut();
@@ -116,6 +120,8 @@ function Bottom(): JSX.Element {
   return (
     <footer className={styles.bottom}>
       <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
+      <IconButton ref={opener} label="Documents" icon={<Library aria-hidden />} onClick={() => { setShowsDocuments(true); }} />
+      {showsDocuments && <CollectionsDialog onClose={() => { setShowsDocuments(false); }} returnTo={findOpener} />}
       <ThemeSwitch />
       {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={leave} />}
     </footer>

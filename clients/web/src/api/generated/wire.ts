@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 06310126668db9fe1e20ece157aec8be72b2c30a4fee796023929ef9acd18146
-// Types 299739d5f21ca255cee66f8017237312cea67b609bf2e7840c37f379e6217bb7
+// Schemas a352cb4547b89f8a58dd6e58c4956cba95a2daaffbefd9f4c3d915a948a8e423
+// Types 192137f8d88f8af0c644b0795628df028dbee45cc7d7c03dbecc92f453a46a00
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -329,6 +329,105 @@ export interface components {
             readonly url: string;
         };
         /**
+         * CollectionIn
+         * @description A new collection.
+         */
+        readonly CollectionIn: {
+            /**
+             * Scope
+             * @description Who may read it: `user` its owner only, `project` everybody in the project, which needs the role `privileged` or
+             *     `admin`. Only its owner may change it.
+             * @default user
+             * @example user
+             * @enum {string}
+             */
+            readonly scope?: "user" | "project";
+            /**
+             * Title
+             * @description Its name for people and agents.
+             * @example Contracts
+             */
+            readonly title: string;
+        };
+        /**
+         * CollectionList
+         * @description The caller's own collections by title, then those that others share with the project.
+         */
+        readonly CollectionList: {
+            /**
+             * Collections
+             * @description The collections.
+             */
+            readonly collections: readonly components["schemas"]["CollectionOut"][];
+        };
+        /**
+         * CollectionOut
+         * @description A collection that the caller may read.
+         */
+        readonly CollectionOut: {
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 (UTC).
+             * @example 2026-03-01T12:00:00.000Z
+             */
+            readonly created_at: string;
+            /**
+             * Documents
+             * @description How many documents it has.
+             * @example 12
+             */
+            readonly documents: number;
+            /**
+             * Error
+             * @description Why its documents can't be indexed; null if they can.
+             * @example null
+             */
+            readonly error?: string;
+            /**
+             * Id
+             * @description The collection's id.
+             * @example coll_01890a5d-ac96-774b-bcce-b302099a8057
+             */
+            readonly id: string;
+            /**
+             * Is Mine
+             * @description Whether the caller owns it, and may change it.
+             * @example true
+             */
+            readonly is_mine: boolean;
+            /**
+             * Scope
+             * @description Who may read it: its owner, or everybody in the project.
+             * @example user
+             * @enum {string}
+             */
+            readonly scope: "user" | "project";
+            /**
+             * Title
+             * @description Its name for people and agents.
+             * @example Contracts
+             */
+            readonly title: string;
+            /**
+             * Waiting
+             * @description How many of them agents can't find yet, because they are being indexed.
+             * @example 0
+             */
+            readonly waiting: number;
+        };
+        /**
+         * CollectionPatch
+         * @description The new title of a collection.
+         */
+        readonly CollectionPatch: {
+            /**
+             * Title
+             * @description Its name for people and agents.
+             * @example Contracts 2026
+             */
+            readonly title: string;
+        };
+        /**
          * ConversationFeedbackOut
          * @description A conversation that got feedback in the period. `title` is null in a report of the whole project.
          */
@@ -556,6 +655,18 @@ export interface components {
             readonly unrated: number;
         };
         /**
+         * DeletedOut
+         * @description What was deleted.
+         */
+        readonly DeletedOut: {
+            /**
+             * Documents
+             * @description How many documents were deleted.
+             * @example 1
+             */
+            readonly documents: number;
+        };
+        /**
          * DerivedArtifacts
          * @description Documents built from rows for one response; they are not stored.
          */
@@ -567,6 +678,66 @@ export interface components {
              * @description The logs of the requested turns, one for each.
              */
             readonly "turn.log": readonly components["schemas"]["TurnLogView"][];
+        };
+        /**
+         * DocumentList
+         * @description Documents of a collection.
+         */
+        readonly DocumentList: {
+            /**
+             * Documents
+             * @description The documents: of a list by name, of an upload in the order of its files.
+             */
+            readonly documents: readonly components["schemas"]["DocumentOut"][];
+        };
+        /**
+         * DocumentOut
+         * @description A document of a collection.
+         */
+        readonly DocumentOut: {
+            /**
+             * Added At
+             * @description When it was uploaded or replaced, in ISO 8601 and UTC.
+             * @example 2026-03-01T12:00:00.000Z
+             */
+            readonly added_at: string;
+            /**
+             * Error
+             * @description Why its text can't be read; null if it can.
+             * @example null
+             */
+            readonly error?: string;
+            /**
+             * Id
+             * @description The document's id.
+             * @example art_01890a5d-ac96-774b-bcce-b302099a8057
+             */
+            readonly id: string;
+            /**
+             * Media Type
+             * @description Its media type.
+             * @example application/pdf
+             */
+            readonly media_type: string;
+            /**
+             * Name
+             * @description The name of its file, by which agents cite it.
+             * @example lease.pdf
+             */
+            readonly name: string;
+            /**
+             * Size
+             * @description Its size in bytes.
+             * @example 182044
+             */
+            readonly size: number;
+            /**
+             * State
+             * @description Whether agents find it: `waiting` until it is indexed, `failed` if its text can't be read.
+             * @example indexed
+             * @enum {string}
+             */
+            readonly state: "waiting" | "indexed" | "failed";
         };
         /**
          * ErasedOut
@@ -4192,6 +4363,10 @@ export type BundleList = components['schemas']['BundleList'];
 export type BundleOut = components['schemas']['BundleOut'];
 export type ByRnIn = components['schemas']['ByRnIn'];
 export type CitationView = components['schemas']['CitationView'];
+export type CollectionIn = components['schemas']['CollectionIn'];
+export type CollectionList = components['schemas']['CollectionList'];
+export type CollectionOut = components['schemas']['CollectionOut'];
+export type CollectionPatch = components['schemas']['CollectionPatch'];
 export type ConversationFeedbackOut = components['schemas']['ConversationFeedbackOut'];
 export type ConversationIn = components['schemas']['ConversationIn'];
 export type ConversationList = components['schemas']['ConversationList'];
@@ -4199,7 +4374,10 @@ export type ConversationOut = components['schemas']['ConversationOut'];
 export type ConversationPatch = components['schemas']['ConversationPatch'];
 export type ConversationView = components['schemas']['ConversationView'];
 export type CountsOut = components['schemas']['CountsOut'];
+export type DeletedOut = components['schemas']['DeletedOut'];
 export type DerivedArtifacts = components['schemas']['DerivedArtifacts'];
+export type DocumentList = components['schemas']['DocumentList'];
+export type DocumentOut = components['schemas']['DocumentOut'];
 export type ErasedOut = components['schemas']['ErasedOut'];
 export type EventIn = components['schemas']['EventIn'];
 export type EventView = components['schemas']['EventView'];

@@ -47,7 +47,9 @@ class SearchCollectionsTool:
             found = await self._collections.search(principal, params.query, params.collection, params.limit)
         except (NotFound, Unavailable) as error:
             return ToolOutcome("error", f"Nothing was searched: {error.detail or error}.")
-        waiting = f"\n\nDocuments that are not indexed yet and were not searched: {found.waiting}." if found.waiting else ""
+        waiting = (
+            f"\n\nDocuments that are not indexed yet and were not searched: {found.waiting}." if found.waiting else ""
+        )
         if not found.hits.found:
             return ToolOutcome("ok", f"Nothing was found. Try other words.{waiting}")
         try:
