@@ -15,10 +15,9 @@ import { useKeptDocuments, useRefreshCollections } from "./useCollections";
 interface CollectionViewProps {
   collection: Collection;
   onBack: () => void;
-  onClose: () => void;
 }
 
-export function CollectionView({ collection, onBack, onClose }: CollectionViewProps): JSX.Element {
+export function CollectionView({ collection, onBack }: CollectionViewProps): JSX.Element {
   const backend = useBackend();
   const refresh = useRefreshCollections();
   const { items, isLoading, error } = useKeptDocuments(collection.id);
@@ -69,7 +68,6 @@ export function CollectionView({ collection, onBack, onClose }: CollectionViewPr
           </>
         )}
         <Button onClick={onBack}>Back</Button>
-        <Button onClick={onClose}>Close</Button>
       </ModalActions>
     </>
   );

@@ -43,7 +43,7 @@ export function CollectionsDialog({ onClose, returnTo }: CollectionsDialogProps)
           <NewCollection onCreated={setOpenId} />
           <ModalActions><Button onClick={onClose}>Close</Button></ModalActions>
         </>
-      ) : <CollectionView collection={open} onBack={() => { setOpenId(null); }} onClose={onClose} />}
+      ) : <CollectionView collection={open} onBack={() => { setOpenId(null); }} />}
     </Modal>
   );
 }
