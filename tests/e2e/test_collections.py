@@ -57,5 +57,5 @@ async def test_an_agent_cites_a_page_of_a_kept_document(tmp_path: Path) -> None:
     assert "chat.complete" in events
     assert "lease.pdf, under page 2" in results
     (cited,) = events["chat.citations"].sources
-    assert cited.title == "lease.pdf"
+    assert cited.title == "lease.pdf, page 2"
     assert "[COLLECTIONS]\\n- Contracts: 1 document\\n" in context

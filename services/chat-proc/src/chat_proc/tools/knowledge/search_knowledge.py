@@ -1,5 +1,6 @@
 """`react.search_knowledge`: finds passages in the documents of the agent's bundle, and makes the documents sources."""
 
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -16,6 +17,7 @@ from everturn.turns.model import Effect
 
 SEARCH_KNOWLEDGE_TOOL = "react.search_knowledge"
 MAX_QUERY_CHARS = 1_000
+_PAGE = re.compile(r"page [0-9]{1,6}")
 
 
 class SearchKnowledgeParams(BaseModel):
@@ -58,7 +60,10 @@ class SearchKnowledgeTool:
 
 
 def build_source(found: FoundPassage) -> SourceDraft:
-    """One source for all passages of a document; it has the text of the longest one that was found."""
+    """One source for all passages of a document, with the text of the longest one that was found; in a PDF one for each
+    passage, which names its page."""
+    if _PAGE.fullmatch(found.heading):
+        return SourceDraft(f"{found.title}, {found.heading}", _ref_of(found), "file", text=found.text)
     return SourceDraft(found.title, knowledge_ref(found.path), "file", text=found.text)
 
 
