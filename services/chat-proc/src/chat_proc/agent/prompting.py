@@ -1,5 +1,6 @@
 """The model's request in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE with the current state."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -276,11 +277,14 @@ class TurnPrompts:
         self._renderer.attach(self._media.loaded)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
-        if self._collections is None:
-            reader = self._kit.collections
-            self._collections = await reader.load_list(turn.lease.principal) if reader else ()
-        workspace = await self._workspace.load_lines()
+        # Together, because both ask the database once in a turn.
+        workspace, self._collections = await asyncio.gather(self._workspace.load_lines(), self._load_collections())
         return build_source_pool(turn.pool.rows), self._announce(context, workspace)
+
+    async def _load_collections(self) -> tuple[Collection, ...] | str:
+        if self._collections is not None or self._kit.collections is None:
+            return self._collections or ()
+        return await self._kit.collections.load_list(self._turn.lease.principal)
 
     def _open_rendering(self) -> Rendering:
         """What is rendered already for this codec and model, or an empty rendering."""
