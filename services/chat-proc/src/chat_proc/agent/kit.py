@@ -129,8 +129,9 @@ class TurnKit:
     """Knows the files of earlier turns; without it ANNOUNCE lists only this turn's."""
     skills: Skills = NO_SKILLS
     hotset: Hotset | None = None
-    collections: CollectionReader | None = None
     """None if memories of persons are switched off."""
+    collections: CollectionReader | None = None
+    """None if collections, or the tool that searches them, are switched off."""
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)
 
