@@ -35,6 +35,13 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
  && find /opt/everturn/bin -type f -delete \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 
+# Git for bundles and knowledge. The package would bring Perl and SSH: only the program, its part for HTTPS and their
+# libraries go into the image, 23 MB.
+FROM ${PYTHON_BUILD_IMAGE} AS git
+COPY deploy/docker/collect_git.py /build/
+RUN if ! command -v git > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends git; fi \
+ && python3 -I /build/collect_git.py /git
+
 # In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
@@ -46,6 +53,7 @@ RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/s
  && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"
 
 FROM ground
+COPY --from=git /git /
 COPY --from=libraries /opt/everturn /opt/everturn
 COPY --from=code /opt/everturn /opt/everturn
 ARG VERSION=unknown

@@ -108,6 +108,14 @@ def test_running_workers_load_a_bundle_that_the_operator_adds(installation: OwnI
     assert status == 202
 
 
+def test_workers_have_git_with_its_part_for_https(installation: OwnInstallation):
+    version = installation.run_in("chat-proc", "git", "--version")
+    said = installation.run_in("chat-proc", "git", "ls-remote", "https://127.0.0.1:9/a.git")
+
+    assert version.startswith("git version 2.")
+    assert "unable to access 'https://127.0.0.1:9/a.git/': Failed to connect" in said
+
+
 def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):
     secrets = [text for file in installation.secrets.iterdir() if (text := file.read_text().strip())]
 

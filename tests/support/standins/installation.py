@@ -113,6 +113,12 @@ class OwnInstallation:
         found = self._engine.containers.list(all=True, filters={"label": f"{PROJECT_LABEL}={self.project}"})
         return {each.labels[SERVICE_LABEL]: each.attrs for each in found}
 
+    def run_in(self, service: str, *command: str) -> str:
+        """What a program prints in a running container of this service, whether it fails or not."""
+        filters = {"label": [f"{PROJECT_LABEL}={self.project}", f"{SERVICE_LABEL}={service}"]}
+        container, *_ = self._engine.containers.list(filters=filters)
+        return bytes(container.exec_run(list(command)).output).decode()
+
     def _make(self, *words: str, limit_s: float) -> None:
         done = self._run_make(*words, limit_s=limit_s)
         assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]

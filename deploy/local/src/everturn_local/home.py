@@ -90,6 +90,11 @@ class Home:
         return self.root / "bundles"
 
     @property
+    def bundle_environments(self) -> Path:
+        """The Python environments of bundles, which workers create."""
+        return self.root / "environments"
+
+    @property
     def signing_secret_file(self) -> Path:
         """The secret that seals tickets and guest tokens; stored, so that they survive a restart."""
         return self.root / "signing-secret"
@@ -175,7 +180,8 @@ def load_secrets(home: Home) -> Secrets:
 
 def remove_home(home: Home) -> None:
     """Delete all state, but only our own files: EVERTURN_HOME can be a folder that contains others."""
-    for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes, home.clamd):
+    servers = home.postgres, home.redis, home.clamd
+    for folder in (*servers, home.objects, home.logs, home.sockets, home.processes, home.bundle_environments):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (home.secrets_file, home.signing_secret_file, home.lock_file):
         with suppress(OSError):  # `load_left` reports what can't be deleted, here and in the folders

@@ -14,6 +14,7 @@ from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.repositories import open_repositories
 from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
@@ -180,7 +181,13 @@ async def open_worker(
         ports = replace(build_tool_ports(database, objects, attachments), collections=readable)
         offer = partial(offer_tools, ports, sandbox, profiles=profiles)
         offered = offer(programs, more=more)
-        folders = BundleFolders(settings.bundles_dir, config.bundles, config.ai.default_bundle)
+        registry = PostgresBundles(database)
+        repositories = await stack.enter_async_context(
+            open_repositories(config.bundles, settings.git_rules, registry.load)
+        )
+        folders = BundleFolders(
+            settings.bundles_dir, config.bundles, config.ai.default_bundle, list_fetched=repositories.list
+        )
         opener = KitOpener(
             settings=settings,
             config=config,
@@ -200,7 +207,7 @@ async def open_worker(
             hosts=build_host_options(settings),
         )
         bundles = BundleLibrary(
-            PostgresBundles(database),
+            registry,
             folders,
             opener.open,
             opener.build_default(offered),
@@ -208,6 +215,7 @@ async def open_worker(
             list_problems=lambda kit: kit.list_problems(),
         )
         stack.push_async_callback(bundles.close)
+        await repositories.wait_fetched()
         await bundles.start()
         loop = build_loop_dependencies(settings, objects, attachments, stragglers, tracing)
         turn_average = TurnDurationAverage()

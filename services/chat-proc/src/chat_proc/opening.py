@@ -16,6 +16,7 @@ from chat_proc.bundles.host.environments import Environments
 from chat_proc.bundles.host.host import HostOptions
 from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
+from chat_proc.bundles.repositories import BundleTable
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, read_tool_specs
 from chat_proc.catalog.tool import Tool, ToolSpec
@@ -98,6 +99,7 @@ class KitOpener:
         models = await choose_models_of(manifest, self.settings, self.config, self.models)
         skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=self.has_programs)
         secrets = await asyncio.to_thread(load_bundle_secrets, self.settings.secrets_dir, bundle.id)
+        secrets = without_git_tokens(secrets, manifest, self.config.bundles.get(bundle.id))
         policy = self.policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
         programs = replace(self.programs, policy=policy)
         folder = self.folders.find_folder(bundle.id)
@@ -171,6 +173,15 @@ class KitOpener:
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
         async with opening as servers:
             yield servers.list_problems
+
+
+def without_git_tokens(secrets: Mapping[str, str], manifest: Manifest, table: BundleTable | None) -> Mapping[str, str]:
+    """The secrets that the bundle's code and MCP servers can have. A token with which git fetches the bundle or its
+    knowledge may open other repositories too, so only git gets it."""
+    tokens = [space.token for space in manifest.knowledge]
+    if table is not None:
+        tokens.append(table.token)
+    return {name: value for name, value in secrets.items() if f"b:{name}" not in tokens}
 
 
 def build_kit(

@@ -20,7 +20,6 @@ from pydantic_settings import BaseSettings
 from chat_proc.bundles.manifest import (
     MAX_ROUNDS,
     BundleId,
-    BundleProps,
     CodecSetting,
     Instructions,
     ModelRoleName,
@@ -28,10 +27,11 @@ from chat_proc.bundles.manifest import (
     Section,
     merge_react,
 )
+from chat_proc.bundles.repositories import BundleTable
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
 from chat_proc.catalog.mcp_servers import MAX_SERVERS, McpServer, McpServers
-from chat_proc.knowledge.git import GitRules, read_git_rules
+from chat_proc.git import GitRules, read_git_rules
 from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
@@ -205,7 +205,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default=None,
         validation_alias="BUNDLE_ENVIRONMENTS_DIR",
         description="Folder for the Python environments of bundles, which workers of one machine and user can share; "
-        "empty uses a folder of temporary files. The processes of bundles read it.",
+        "empty uses a folder of temporary files. The processes of bundles read it. `make run` uses a folder in "
+        "EVERTURN_HOME unless it is set.",
     )
     bundle_memory_max_mib: int = Field(
         default=4096,
@@ -219,11 +220,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="If the worker is root: user ids for the processes of bundles, as first-last; they must not belong "
         "to accounts, nor overlap with SANDBOX_UIDS.",
     )
-    knowledge_git_hosts: str = Field(
+    git_hosts: str = Field(
         default="github.com,gitlab.com,codeberg.org,bitbucket.org",
-        validation_alias="KNOWLEDGE_GIT_HOSTS",
-        description="Hosts from which the knowledge of bundles is fetched with git: host or host:port, separated by "
-        "commas. file: allows repositories on the worker's machine.",
+        validation_alias="GIT_HOSTS",
+        description="Hosts from which bundles and their knowledge are fetched with git: host or host:port, separated "
+        "by commas. file: allows repositories on the worker's machine.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
@@ -376,8 +377,9 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
 
     @property
     def git_rules(self) -> GitRules:
-        """Which repositories knowledge may come from; with the proxy and the certificates of this process."""
-        return read_git_rules(self.knowledge_git_hosts, os.environ)
+        """Which repositories bundles and knowledge may come from; with the proxy, the certificates and the secrets of
+        this process."""
+        return read_git_rules(self.git_hosts, os.environ, self.secrets_dir)
 
     @property
     def bundle_environments(self) -> Path:
@@ -396,7 +398,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         variables = os.environ.items()
         return {name: value for name, value in variables if name.startswith("PIP_") or name in _NETWORK_VARIABLES}
 
-    @field_validator("knowledge_git_hosts")
+    @field_validator("git_hosts")
     @classmethod
     def _check_git_hosts(cls, value: str) -> str:
         read_git_rules(value, {})
@@ -487,8 +489,8 @@ class OperatorConfig(Section):
 
     tools: tuple[ToolModule, ...] = ()
     """Functions of the operator's own modules, offered as tools."""
-    bundles: Mapping[BundleId, BundleProps] = {}
-    """Properties that override those of a bundle's folder, or make a bundle without one."""
+    bundles: Mapping[BundleId, BundleTable] = {}
+    """Properties that override those of a bundle's folder, or make a bundle without one, and repositories."""
     ai: AgentDefaults = AgentDefaults()
     tenants: Mapping[str, TenantConfig] = {}
     models: ModelsConfig = ModelsConfig()
@@ -497,7 +499,7 @@ class OperatorConfig(Section):
 
     def find_react(self, bundle_id: str | None) -> ReactConfig:
         """For each key the first value set in the bundle's `config.react`, its `react`, and `ai.react`."""
-        return merge_react(self.ai.react, self.bundles.get(bundle_id or "", BundleProps()).agent)
+        return merge_react(self.ai.react, self.bundles.get(bundle_id or "", BundleTable()).agent)
 
 
 def load_config(path: Path | None) -> OperatorConfig:

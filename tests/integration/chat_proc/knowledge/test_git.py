@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.git_sources import GitSource
 
-from chat_proc.knowledge.git import GitRules, GitTree, GitUnavailable, open_git_tree, resolve_commit
+from chat_proc.git import GitRules, GitUnavailable, Repository, RepositoryRefused, resolve_commit
+from chat_proc.knowledge.git import GitTree, open_git_tree
 from chat_proc.knowledge.trees import SpaceRefused, TreeLimits
 
 RULES = GitRules(folders=True)
@@ -26,9 +27,9 @@ async def fetched(
     roots: Mapping[str, str] = ALL,
     limits: TreeLimits | None = None,
 ) -> AsyncGenerator[GitTree]:
-    commit = await resolve_commit(source.url, ref, rules)
+    commit = await resolve_commit(Repository(source.url, ref), rules)
     limits = limits or TreeLimits()
-    async with open_git_tree(source.url, ref, commit, rules, name="", roots=roots, limits=limits) as tree:
+    async with open_git_tree(Repository(source.url, ref), commit, rules, name="", roots=roots, limits=limits) as tree:
         yield tree
 
 
@@ -62,7 +63,7 @@ async def test_branches_tags_and_commits_can_be_chosen(source: GitSource) -> Non
         ("topic/one", first, b"one"),
         (first, first, b"one"),
     ):
-        assert await resolve_commit(source.url, ref, RULES) == commit
+        assert await resolve_commit(Repository(source.url, ref), RULES) == commit
         async with fetched(source, ref=ref) as tree:
             (file,) = (await tree.list_files()).files
             assert await tree.read(file) == text
@@ -72,10 +73,10 @@ async def test_a_name_that_does_not_exist_is_refused(source: GitSource) -> None:
     source.write("a.md", "one")
     source.commit()
 
-    with pytest.raises(SpaceRefused, match="no branch or tag nightly"):
-        await resolve_commit(source.url, "nightly", RULES)
+    with pytest.raises(RepositoryRefused, match="no branch or tag nightly"):
+        await resolve_commit(Repository(source.url, "nightly"), RULES)
     with pytest.raises(GitUnavailable, match="ls-remote failed"):
-        await resolve_commit(f"{source.url}-missing", "", RULES)
+        await resolve_commit(Repository(f"{source.url}-missing"), RULES)
     async with fetched(source, roots={"docs": "docs"}) as tree:
         with pytest.raises(SpaceRefused, match="'docs' does not exist or has no files"):
             await tree.list_files()
@@ -84,12 +85,14 @@ async def test_a_name_that_does_not_exist_is_refused(source: GitSource) -> None:
 async def test_a_branch_that_moves_meanwhile_is_fetched_later(source: GitSource) -> None:
     source.write("a.md", "one")
     source.commit()
-    commit = await resolve_commit(source.url, "main", RULES)
+    commit = await resolve_commit(Repository(source.url, "main"), RULES)
     source.write("a.md", "two")
     source.commit()
 
     with pytest.raises(GitUnavailable, match="moved on"):
-        async with open_git_tree(source.url, "main", commit, RULES, name="", roots=ALL, limits=TreeLimits()):
+        async with open_git_tree(
+            Repository(source.url, "main"), commit, RULES, name="", roots=ALL, limits=TreeLimits()
+        ):
             pass
 
 
@@ -102,10 +105,10 @@ async def test_a_branch_that_moves_meanwhile_is_fetched_later(source: GitSource)
     ],
 )
 async def test_only_allowed_hosts_are_asked(repo: str, rules: GitRules) -> None:
-    with pytest.raises(SpaceRefused, match="KNOWLEDGE_GIT_HOSTS"):
-        await resolve_commit(repo, "", rules)
-    with pytest.raises(SpaceRefused, match="KNOWLEDGE_GIT_HOSTS"):
-        async with open_git_tree(repo, "", "0" * 40, rules, name="", roots=ALL, limits=TreeLimits()):
+    with pytest.raises(RepositoryRefused, match="GIT_HOSTS"):
+        await resolve_commit(Repository(repo), rules)
+    with pytest.raises(RepositoryRefused, match="GIT_HOSTS"):
+        async with open_git_tree(Repository(repo), "0" * 40, rules, name="", roots=ALL, limits=TreeLimits()):
             pass
 
 
@@ -195,7 +198,7 @@ async def test_a_repository_that_is_too_large_is_refused(
     await asyncio.to_thread(folder.mkdir)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
 
-    with pytest.raises((SpaceRefused, GitUnavailable)):
+    with pytest.raises((RepositoryRefused, GitUnavailable)):
         async with fetched(source, rules=GitRules(folders=True, disk_bytes=1024 * 1024)):
             pass
 
@@ -222,13 +225,12 @@ async def test_a_host_that_does_not_answer_takes_limited_time() -> None:
 
     silent = await asyncio.start_server(wait, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
+    silent_host = Repository(f"https://localhost:{port}/a.git")
     rules = GitRules(frozenset({f"localhost:{port}"}), resolve_s=0.5, fetch_s=0.5)
 
     async with silent:
         with pytest.raises(GitUnavailable, match=r"ls-remote took more than 0\.5 s"):
-            await resolve_commit(f"https://localhost:{port}/a.git", "", rules)
+            await resolve_commit(silent_host, rules)
         with pytest.raises(GitUnavailable, match=r"fetch took more than 0\.5 s"):
-            async with open_git_tree(
-                f"https://localhost:{port}/a.git", "", "0" * 40, rules, name="", roots=ALL, limits=TreeLimits()
-            ):
+            async with open_git_tree(silent_host, "0" * 40, rules, name="", roots=ALL, limits=TreeLimits()):
                 pass

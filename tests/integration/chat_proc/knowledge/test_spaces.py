@@ -5,7 +5,7 @@ import io
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import asyncpg
 import docx
 import pytest
 import structlog
+from helpers.git_server import GitServer
 from helpers.git_sources import GitSource
 
+from chat_proc.git import GitRules
 from chat_proc.knowledge.config import KnowledgeSpace
-from chat_proc.knowledge.git import GitRules
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.knowledge.spaces import KnowledgePorts, Pauses, open_knowledge
 from chat_proc.knowledge.trees import TreeLimits
 from chat_proc.tools.web.pages import PageReader
-from everturn.core.errors import NotFound, Unavailable
+from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.knowledge.postgres_store import PostgresKnowledgeStore
 from everturn.memory.embedder import EmbedderUnavailable, Vector
 from everturn.memory.encoders.hashed import HashedEmbedder
@@ -107,6 +108,14 @@ async def until_found(knowledge: KnowledgeReader, path: str, text: str = "") -> 
     await until(is_found)
 
 
+async def is_refused(knowledge: KnowledgeReader, why: str) -> bool:
+    try:
+        await knowledge.load("a.md")
+    except EverturnError as error:
+        return why in str(error)
+    return False
+
+
 async def test_the_folder_of_a_bundle_is_searched_and_follows_changes(desk: Desk) -> None:
     desk.write("knowledge/docs/architecture.md", "# Architecture\n\n## Storage\n\nThe zephyr database holds regions.\n")
     desk.write("knowledge/notes.txt", "Lunch is at noon.")
@@ -123,6 +132,24 @@ async def test_the_folder_of_a_bundle_is_searched_and_follows_changes(desk: Desk
     assert (best.path, best.title, best.heading) == ("docs/architecture.md", "Architecture", "Architecture > Storage")
     assert (best.start_line, best.end_line, best.untrusted) == (3, 5, False)
     assert best.text == "## Storage\n\nThe zephyr database holds regions."
+
+
+async def test_a_private_repository_is_read_with_a_secret_of_the_bundle(
+    desk: Desk, source: GitSource, git_server: GitServer, tmp_path: Path
+) -> None:
+    source.write("a.md", "# A\n\nA zephyr.\n")
+    source.commit()
+    git_server.password = "tok-0123456789"
+    secrets = tmp_path / "secrets/bundles" / desk.bundle_id
+    secrets.mkdir(parents=True)
+    certificates = {"GIT_SSL_CAINFO": str(git_server.certificate)}
+    rules = GitRules(frozenset({git_server.host}), environment=certificates, secrets_dir=tmp_path / "secrets")
+    desk.ports = replace(desk.ports, git=rules)
+
+    async with desk.open(repo=git_server.url("source/.git"), token="b:git-token") as knowledge:
+        await until(lambda: is_refused(knowledge, "secret b:git-token of the bundle"))
+        (secrets / "git-token").write_text("tok-0123456789")
+        await until_found(knowledge, "a.md", "zephyr")
 
 
 async def test_the_section_of_the_seeds_reads_a_repository(desk: Desk, source: GitSource) -> None:

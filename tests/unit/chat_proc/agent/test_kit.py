@@ -10,11 +10,18 @@ from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bundles.bundle import Bundle, read_folder, unpack
 from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest, read_manifest
+from chat_proc.bundles.repositories import BundleTable
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
 from chat_proc.model_choice import choose_models, choose_models_of
 from chat_proc.models.providers import BadModelSetting
-from chat_proc.opening import build_decision_limits, build_kit, build_texts, read_bundle_skills
+from chat_proc.opening import (
+    build_decision_limits,
+    build_kit,
+    build_texts,
+    read_bundle_skills,
+    without_git_tokens,
+)
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.skills.model import NO_SKILLS, Skills
@@ -265,3 +272,16 @@ def test_what_a_reply_may_hold_follows_the_version_and_the_offered_tools(setting
     assert several.fanout.strategies["react.write"] == "exploitation"
     assert several.fanout.strategies["react.plan"] == "neutral"
     assert "unknown" not in several.fanout.strategies.values()
+
+
+def test_only_git_gets_the_tokens_of_repositories() -> None:
+    manifest = read_manifest(b"""id = "desk"
+[knowledge]
+repo = "https://git.example/a.git"
+token = "b:docs"
+""")
+    table = BundleTable(git="https://git.example/desk.git", token="b:code")
+    secrets = {"docs": "1", "code": "2", "crm": "3"}
+
+    assert without_git_tokens(secrets, manifest, table) == {"crm": "3"}
+    assert without_git_tokens(secrets, Manifest(id="desk"), None) == secrets

@@ -189,10 +189,11 @@ def test_links_within_a_bundle_are_followed_as_in_kubernetes(tmp_path: Path) -> 
 
 def test_the_examples_of_the_guide_are_accepted_and_it_has_every_key(repository: Path) -> None:
     guide = (repository / "docs" / "bundles.md").read_text()
-    *manifests, config = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    *manifests, config, from_git = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
 
     assert [read_manifest(text.encode()).id for text in manifests] == ["support", "analyst"]
     assert OperatorConfig.model_validate(tomllib.loads(config)).ai.default_bundle == "support"
+    assert OperatorConfig.model_validate(tomllib.loads(from_git)).bundles["support"].folder == "agents/support"
     (keys,) = re.findall(r"^\| key \|.*?\n\n", guide, re.MULTILINE | re.DOTALL)
     for key in (*Manifest.model_fields, *ReactConfig.model_fields, *TurnBudget.model_fields, *get_args(ModelRoleName)):
         assert any(f"`{text}`" in keys for text in (key, f"[{key}]", f"[[{key}]]", f"[{key}.react]")), key
@@ -305,7 +306,7 @@ def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
     found = BundleFolders(tmp_path, {}, "default").look()["desk"]
 
     assert found.bundle is not None
-    assert found.error == "The folder b has the id desk of another folder. Change one of the two ids."
+    assert found.error == "The folder b has the id desk of another bundle. Change one of the two ids."
 
 
 def test_a_folder_that_cannot_be_read_is_no_reason_to_forget_bundles(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ def test_without_roots_a_space_is_a_folder_or_a_repository() -> None:
         ({"repo": "https://github.com:99999/a.git"}, "is not an address"),
         ({"ref": "--upload-pack=evil"}, "name of a branch"),
         ({"ref": "a..b"}, "name of a branch"),
+        ({"token": "b:git-token"}, "token belongs to a repo"),
+        ({"repo": "https://github.com/a.git", "token": "ghp_hunter2"}, "must be b:<name>"),
         ({"docs_root": "../secrets"}, "must be relative"),
         ({"docs_root": "/etc"}, "must be relative"),
         ({"name": "docs"}, "none of docs, src, deploy, tests"),

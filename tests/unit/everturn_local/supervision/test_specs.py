@@ -80,6 +80,17 @@ def test_workers_load_the_bundles_of_the_home_unless_the_caller_names_others(tmp
     assert (at_home.env["BUNDLES_DIR"], elsewhere.env["BUNDLES_DIR"]) == (str(tmp_path / "bundles"), "/b")
 
 
+def test_environments_of_bundles_survive_in_the_home_unless_the_caller_names_a_folder(tmp_path: Path):
+    around, layout = replace(AROUND, home=Home(tmp_path)), Layout("127.0.0.1", [1], 1)
+
+    ingress, at_home = build_specs(around, layout)
+    _, elsewhere = build_specs(replace(around, env={"BUNDLE_ENVIRONMENTS_DIR": "/e"}), layout)
+
+    assert "BUNDLE_ENVIRONMENTS_DIR" not in ingress.env
+    assert at_home.env["BUNDLE_ENVIRONMENTS_DIR"] == str(tmp_path / "environments")
+    assert elsewhere.env["BUNDLE_ENVIRONMENTS_DIR"] == "/e"
+
+
 def test_files_lie_in_the_home_unless_the_caller_names_another_store():
     layout = Layout("127.0.0.1", [1], 1)
 

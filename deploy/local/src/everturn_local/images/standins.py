@@ -1,7 +1,8 @@
 """A stand-in for the build images of the Dockerfiles, where no registry can be reached.
 
-It is our base image with the wheels of both locks, pip, Node and a cache of npm. Its settings let pip and npm use these
-instead of an index. The Dockerfiles are the same, and what they build holds nothing of it but installed packages.
+It is our base image with the wheels of both locks, pip, Node, a cache of npm, and this machine's git. Its settings let
+pip and npm use these instead of an index. The Dockerfiles are the same, and what they build holds nothing of it but
+installed packages and git.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ from everturn_local.web.stamps import LOCKED
 REPOSITORY_NAME: Final = "everturn/build"
 DOCKERFILE: Final = Path(__file__).with_name("standin.Dockerfile")
 SELECT: Final = REPOSITORY / "deploy" / "docker" / "select_libraries.py"
+COLLECT_GIT: Final = REPOSITORY / "deploy" / "docker" / "collect_git.py"
 SERVICES: Final = ("services/ingress", "services/chat-proc", "services/exec-supervisor")
 GENERATED_LOCK: Final = REPOSITORY / "services" / "executor" / "requirements.lock"
 KEPT: Final = 3
@@ -71,7 +73,8 @@ def save_build_image(engine: Engine, base: FoundImage, cache: Path, report: Repo
     locks = [load_services_lock(), GENERATED_LOCK.read_text()]
     packages = {name: WEB / name for name in LOCKED}
     facts = {"base": base.id, "locks": hashlib.sha256("\0".join(locks).encode()).hexdigest()}
-    name = f"{REPOSITORY_NAME}:{build_digest({**packages, 'Dockerfile': DOCKERFILE}, facts)[:16]}"
+    inputs = {**packages, "Dockerfile": DOCKERFILE, COLLECT_GIT.name: COLLECT_GIT}
+    name = f"{REPOSITORY_NAME}:{build_digest(inputs, facts)[:16]}"
     if engine.try_load_image(name) is None:
         python = parse_python(engine.run_python(base.id, ASK_PYTHON))
         report(f"building {name} with the packages of the locks, for builds without a registry; this takes minutes")
@@ -79,6 +82,7 @@ def save_build_image(engine: Engine, base: FoundImage, cache: Path, report: Repo
             context = {"Dockerfile": DOCKERFILE, **load_node(node), **load_pip()}
             for number, lock in enumerate(locks):
                 context |= save_wheels(python, lock, Path(folder) / f"wheels{number}")
+            context |= save_git(Path(folder) / "git")
             context |= save_npm_cache(node, packages, Path(folder) / "npm")
             arguments = {"BASE": base.id, "REGISTRY": load_npm_registry(node)}
             engine.build_image(context, name=name, arguments=arguments, labels={})
@@ -130,6 +134,14 @@ def load_pip() -> Context:
         raise ImageError("the environment has no pip; run: make setup")
     files = load_folder(Path(found.origin).parent, "root/opt/pip/pip")
     return {name: path for name, path in files.items() if "/__pycache__/" not in name}
+
+
+def save_git(folder: Path) -> Context:
+    """The git of this machine with its libraries. Raises ImageError."""
+    if shutil.which("git") is None:
+        raise ImageError("the image of workers needs git; install it on this machine")
+    _run([sys.executable, "-I", str(COLLECT_GIT), str(folder)], REPOSITORY)
+    return load_folder(folder, "root")
 
 
 def load_node(node: Node) -> Context:

@@ -101,6 +101,8 @@ def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
     }
     if not around.env.get("BUNDLES_DIR") and around.home.bundles.is_dir():
         own["BUNDLES_DIR"] = str(around.home.bundles)
+    if not around.env.get("BUNDLE_ENVIRONMENTS_DIR"):
+        own["BUNDLE_ENVIRONMENTS_DIR"] = str(around.home.bundle_environments)
     if around.env.get(METRICS_LISTEN):
         own[METRICS_LISTEN] = build_metrics_address(around.env[METRICS_LISTEN], number - 1)
     return _build_spec(around, f"worker-{number}", module="chat_proc", own=own)

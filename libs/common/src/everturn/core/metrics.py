@@ -103,6 +103,12 @@ BUNDLES = Gauge("everturn_bundles", "Bundles of this worker, by state: ready, or
 BUNDLES_REFUSED = Counter(
     "everturn_bundles_refused", "Times that the content of a bundle was refused. `GET /bundles` and the log say why."
 )
+BUNDLE_FETCHES = Counter(
+    "everturn_bundle_fetches",
+    "Looks at the repositories of bundles from git, by outcome: fetched, unchanged, refused (the newest commit can't "
+    "be used), or failed.",
+    ["outcome"],
+)
 SPANS_ENDED = Counter("everturn_trace_spans_ended", "Spans that ended; those not sent are waiting or were dropped.")
 SPANS_SENT = Counter(
     "everturn_trace_spans_sent", "Spans sent to the collector, by outcome: whether it accepted them.", ["outcome"]

@@ -1,13 +1,15 @@
-"""Finds the bundles that an operator provides: those in the folders of BUNDLES_DIR, and those that are tables of the
-configuration file."""
+"""Finds the bundles that an operator provides: those in the folders of BUNDLES_DIR, those from git, and those that are
+tables of the configuration file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder
 from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest
+from chat_proc.bundles.repositories import Fetched
+from everturn.bundles.registry import DEFAULT_BUNDLE
 
 MAX_BUNDLES: Final = 200
 
@@ -33,38 +35,65 @@ class BundleFolders:
     """Looks at the folders again and again. A changed folder is read once two looks find it the same, so that no
     version is half of an edit. Not thread-safe: one look at a time."""
 
-    def __init__(self, folder: Path | None, props: Mapping[str, BundleProps], default_bundle: str) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        props: Mapping[str, BundleProps],
+        default_bundle: str,
+        *,
+        list_fetched: Callable[[], Mapping[str, Fetched]] = dict[str, Fetched],
+    ) -> None:
         self._folder = folder
         self._props = props
         self._default_bundle = default_bundle
-        self._folders: dict[str, _Folder] = {}
+        self._list_fetched = list_fetched
+        self._folders: dict[Path, _Folder] = {}
 
     def look(self) -> dict[str, Found]:
         """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read."""
-        paths = self._list_folders()
-        self._folders = {path.name: self._folders.get(path.name) or _Folder() for path in paths}
-        found: dict[str, Found] = {}
+        paths, fetched = self._list_folders(), self._list_fetched()
+        self._folders = {
+            path: self._folders.get(path) or _Folder() for path in (*paths, *(each.folder for each in fetched.values()))
+        }
+        found = {bundle_id: self._find_fetched(each) for bundle_id, each in fetched.items()}
         for path in paths:
-            folder = self._folders[path.name]
+            folder = self._folders[path]
             _refresh(folder, path)
             bundle = folder.found.bundle
             bundle_id = path.name if bundle is None else bundle.id
             if bundle_id in found:
-                error = f"The folder {path.name} has the id {bundle_id} of another folder. Change one of the two ids."
+                error = f"The folder {path.name} has the id {bundle_id} of another bundle. Change one of the two ids."
                 found[bundle_id] = replace(found[bundle_id], error=error)
             else:
-                found[bundle_id] = self._override(bundle_id, folder.found)
+                found[bundle_id] = folder.found
         for bundle_id in (*self._props, self._default_bundle):
-            if bundle_id not in found:
-                found[bundle_id] = self._override(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
-        return found
+            found.setdefault(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
+        if self._default_bundle != DEFAULT_BUNDLE and DEFAULT_BUNDLE in found:
+            error = (
+                f"The id {DEFAULT_BUNDLE} means the default bundle, which is {self._default_bundle}. Choose another id."
+            )
+            found[DEFAULT_BUNDLE] = Found(error=error)
+        return {bundle_id: self._override(bundle_id, each) for bundle_id, each in found.items()}
 
     def find_folder(self, bundle_id: str) -> Path | None:
-        """Where the newest content of this bundle was read; None if it has no folder here."""
-        for name, folder in self._folders.items():
-            if self._folder is not None and folder.found.bundle is not None and folder.found.bundle.id == bundle_id:
-                return self._folder / name
+        """Where the newest content of this bundle is read; None if it has no folder here."""
+        if (fetched := self._list_fetched().get(bundle_id)) is not None:
+            return fetched.folder
+        for path, folder in self._folders.items():
+            if folder.found.bundle is not None and folder.found.bundle.id == bundle_id:
+                return path
         return None
+
+    def _find_fetched(self, fetched: Fetched) -> Found:
+        """The newest content of a repository, otherwise the stored version."""
+        folder = self._folders[fetched.folder]
+        if fetched.folder.exists():
+            _refresh(folder, fetched.folder.resolve())
+        errors = [error for error in (fetched.error, folder.found.error) if error]
+        bundle = folder.found.bundle or fetched.stored
+        if bundle is None and not errors:
+            errors = ["It is being fetched."]
+        return Found(bundle, " ".join(errors))
 
     def _override(self, bundle_id: str, found: Found) -> Found:
         props = self._props.get(bundle_id)

@@ -162,7 +162,8 @@ class Manifest(BundleProps):
 
     def override(self, props: BundleProps) -> "Manifest":
         """The manifest with what an operator has set; tables are merged key by key."""
-        merged = _merge(self.model_dump(exclude_unset=True), props.model_dump(exclude_unset=True))
+        chosen = props.model_dump(exclude_unset=True, include=set(BundleProps.model_fields))
+        merged = _merge(self.model_dump(exclude_unset=True), chosen)
         return Manifest.model_validate(merged)
 
     def write(self) -> str:

@@ -6,35 +6,32 @@ with `docs_root = "app/docs"`, the documents of that folder have refs that begin
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from everturn.core.errors import Invalid
-from everturn.core.refs import check_path
+from chat_proc.git import GitRef, RepositoryFolder, RepositoryUrl, TokenReference
 from everturn.knowledge.store import MAX_SPACES
 
 FOLDER: Final = "knowledge"
 """The folder of a bundle that is its space if no root is given."""
-_REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 class KnowledgeSpace(BaseModel):
-    """One space. An empty `repo` is the bundle's own folder; `ref` is a branch, a tag or a commit, or empty for the
-    default branch. Roots are folders. Without any, the space is the folder `knowledge` of the bundle, or the whole
-    repository."""
+    """One space. An empty `repo` is the bundle's own folder; `token` names the secret that a private repository needs.
+    Roots are folders. Without any, the space is the folder `knowledge` of the bundle, or the whole repository."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
-    repo: str = Field(default="", max_length=1_000)
-    ref: str = ""
-    docs_root: str = ""
-    src_root: str = ""
-    deploy_root: str = ""
-    tests_root: str = ""
+    repo: RepositoryUrl = ""
+    ref: GitRef = ""
+    token: TokenReference = ""
+    docs_root: RepositoryFolder = ""
+    src_root: RepositoryFolder = ""
+    deploy_root: RepositoryFolder = ""
+    tests_root: RepositoryFolder = ""
     validate_refs: bool = True
 
     @field_validator("name")
@@ -47,40 +44,11 @@ class KnowledgeSpace(BaseModel):
             )
         return name
 
-    @field_validator("repo")
-    @classmethod
-    def _check_repo(cls, repo: str) -> str:
-        if not repo:
-            return repo
-        try:
-            parts = urlsplit(repo)
-            named = bool(parts.hostname) or parts.scheme == "file"
-            port = parts.port
-        except ValueError as error:
-            raise ValueError("is not an address") from error
-        if parts.scheme not in ("https", "file") or not named or not repo.isascii() or not repo.isprintable():
-            raise ValueError("must be an https:// address of a git repository, or empty for the bundle's own folder")
-        if parts.username is not None or parts.password is not None or parts.query or parts.fragment or port == 0:
-            raise ValueError("must not contain a user, a password, a query or a fragment")
-        return repo
-
-    @field_validator("ref")
-    @classmethod
-    def _check_ref(cls, ref: str) -> str:
-        if ref and (not _REF.fullmatch(ref) or ".." in ref or ref.endswith(("/", ".lock")) or "//" in ref):
-            raise ValueError("must be the name of a branch or a tag, or a commit")
-        return ref
-
-    @field_validator("docs_root", "src_root", "deploy_root", "tests_root")
-    @classmethod
-    def _check_root(cls, root: str) -> str:
-        root = root.rstrip("/")
-        if root:
-            try:
-                check_path(root)
-            except Invalid as invalid:
-                raise ValueError(invalid.detail.rstrip(".")) from invalid
-        return root
+    @model_validator(mode="after")
+    def _check_token(self) -> Self:
+        if self.token and not self.repo.startswith("https:"):
+            raise ValueError("token belongs to a repo with an https:// address")
+        return self
 
     @property
     def roots(self) -> Mapping[str, str]:

@@ -13,15 +13,17 @@ from typing import Final
 
 import structlog
 
+from chat_proc.git import GitRules, GitUnavailable, Repository, RepositoryRefused, resolve_commit
 from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder
 from chat_proc.knowledge.config import KnowledgeSpace
-from chat_proc.knowledge.git import GitRules, GitUnavailable, open_git_tree, resolve_commit
+from chat_proc.knowledge.git import open_git_tree
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.knowledge.trees import FilesChanged, FolderTree, Listing, SpaceRefused, Tree, TreeLimits
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError
 from everturn.core.loops import guarded
 from everturn.core.metrics import KNOWLEDGE_BUILD_SECONDS, KNOWLEDGE_DOCUMENTS
+from everturn.core.settings import BadSecrets
 from everturn.knowledge.store import LEASE_S, KnowledgeStore, SpaceState, SpaceVersion, WantedSpace
 from everturn.memory.embedder import Embedder
 
@@ -88,6 +90,7 @@ class SpaceKeeper:
         self._tree = None
         if not space.repo and folder is not None:
             self._tree = FolderTree(folder, space.name, space.roots, ports.limits)
+        self._repository = Repository(space.repo, space.ref, space.token, bundle_id)
         self._holder = secrets.token_hex(8)
         self._version: SpaceVersion | None = None
         self._commit = ""
@@ -142,7 +145,7 @@ class SpaceKeeper:
         now_s = time.monotonic()
         if not self._commit or now_s - self._resolved_at_s >= self._ports.pauses.git_s:
             self._commit = ""
-            self._commit = await resolve_commit(self._space.repo, self._space.ref, self._ports.git)
+            self._commit = await resolve_commit(self._repository, self._ports.git)
             self._resolved_at_s = now_s
         return None, self._commit
 
@@ -158,8 +161,8 @@ class SpaceKeeper:
         )
 
     async def _build(self, version: SpaceVersion, listing: Listing | None, commit: str) -> None:
-        """Raises Unavailable, LeaseLost, TimeoutError, which leave the version unfinished, and SpaceRefused and
-        GitUnavailable, with which it has failed."""
+        """Raises Unavailable, LeaseLost, TimeoutError, which leave the version unfinished, and SpaceRefused,
+        RepositoryRefused, BadSecrets and GitUnavailable, with which it has failed."""
         began_s = time.monotonic()
         renewing = asyncio.create_task(self._renew(version))
         _log.info("Building a knowledge space", bundle_id=version.bundle_id, space=version.name, commit=commit or None)
@@ -170,8 +173,7 @@ class SpaceKeeper:
                 else:
                     space, ports = self._space, self._ports
                     async with open_git_tree(
-                        space.repo,
-                        space.ref,
+                        self._repository,
                         commit,
                         ports.git,
                         name=space.name,
@@ -182,7 +184,7 @@ class SpaceKeeper:
                         report = await self._fill(version, tree, listing)
             if not await self._ports.store.finish(version, self._holder):
                 raise LeaseLost
-        except (SpaceRefused, GitUnavailable) as error:
+        except (SpaceRefused, RepositoryRefused, BadSecrets, GitUnavailable) as error:
             KNOWLEDGE_BUILD_SECONDS.labels("failed").observe(time.monotonic() - began_s)
             self._commit = ""
             await self._ports.store.finish(version, self._holder, error=error.detail)
