@@ -179,8 +179,8 @@ async def open_worker(
         collections = PostgresCollections(database)
         readable = CollectionReader(collections, store, embedder) if settings.collections == "on" else None
         ports = replace(build_tool_ports(database, objects, attachments), collections=readable)
-        offer = partial(offer_tools, ports, sandbox, profiles=profiles)
-        offered = offer(programs, more=more)
+        offer = partial(offer_tools, ports, sandbox)
+        offered = offer(programs, more=more, profiles=profiles)
         registry = PostgresBundles(database)
         repositories = await stack.enter_async_context(
             open_repositories(config.bundles, settings.git_rules, registry.load)
@@ -202,7 +202,7 @@ async def open_worker(
             hotset=None if memories is None else Hotset(memories),
             knowledge=KnowledgePorts(store(), embedder, reader, settings.git_rules),
             folders=folders,
-            has_programs=isinstance(opened, OpenedSandbox),
+            profiles=profiles,
             texts=build_texts(config),
             hosts=build_host_options(settings),
         )

@@ -50,9 +50,11 @@ from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools
 from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.tools.workflow_knowledge import READ_TOOL, build_knowledge_tools
 from everturn.bundles.registry import DEFAULT_BUNDLE
+from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor, find_url_secrets
 from everturn.core.settings import load_bundle_secrets
 from everturn.execution.messages import RunLimits, parse_uid_range
+from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
 
@@ -79,7 +81,8 @@ class KitOpener:
     hotset: Hotset | None
     knowledge: KnowledgePorts
     folders: BundleFolders
-    has_programs: bool
+    profiles: Profiles | None
+    """The execution profiles that programs may use here; None if programs can't run."""
     texts: OperatorTexts
     hosts: HostOptions
 
@@ -96,8 +99,9 @@ class KitOpener:
         """The kit of a version of a bundle, while it is used. Raises Invalid if the version can't be used."""
         manifest = bundle.manifest
         check_builtin_tools(manifest.builtin_tools, self.of_operator)
+        profiles = choose_profile(manifest.execution_profile, self.profiles)
         models = await choose_models_of(manifest, self.settings, self.config, self.models)
-        skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=self.has_programs)
+        skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=self.profiles is not None)
         secrets = await asyncio.to_thread(load_bundle_secrets, self.settings.secrets_dir, bundle.id)
         secrets = without_git_tokens(secrets, manifest, self.config.bundles.get(bundle.id))
         policy = self.policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
@@ -114,6 +118,7 @@ class KitOpener:
                 offered = self.offer(
                     programs,
                     more=(*self.tools, *own),
+                    profiles=profiles,
                     off=manifest.builtin_tools.off,
                     skills=skills,
                     knowledge=knowledge,
@@ -173,6 +178,16 @@ class KitOpener:
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
         async with opening as servers:
             yield servers.list_problems
+
+
+def choose_profile(name: str | None, offered: Profiles | None) -> Profiles | None:
+    """The execution profiles of a bundle's programs: that which it names, otherwise all that are offered. Raises
+    Invalid if it names another one."""
+    if name is None or offered is None:
+        return offered
+    if name not in offered:
+        raise Invalid(f"execution_profile: {name} is not offered here. There are: {', '.join(offered)}.")
+    return {name: offered[name]}
 
 
 def without_git_tokens(secrets: Mapping[str, str], manifest: Manifest, table: BundleTable | None) -> Mapping[str, str]:
@@ -237,7 +252,9 @@ def build_kit(
                 settings, manifest.limits, react.max_iterations or settings.max_iterations or usual, reply_tokens
             ),
             synthesis=react.synthesis or "auto",
-            approval_timeout_s=settings.approval_timeout_s,
+            approval_timeout_s=min(
+                settings.approval_timeout_s, manifest.limits.approval_timeout_s or settings.approval_timeout_s
+            ),
         )
         kit = kit if threshold is None else replace(kit, selection_threshold=threshold)
         return kit.instruct(manifest.instructions)

@@ -19,15 +19,18 @@ from chat_proc.opening import (
     build_decision_limits,
     build_kit,
     build_texts,
+    choose_profile,
     read_bundle_skills,
     without_git_tokens,
 )
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.skills.model import NO_SKILLS, Skills
+from chat_proc.tools.code.run_code import build_code_spec
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
+from everturn.execution.profiles import ExecutionProfile
 from everturn.models.port import ModelTraits
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -81,6 +84,29 @@ def test_a_turn_of_a_bundle_has_the_rounds_configured_for_it(settings: WorkerSet
 
     assert make(usual, config, "b").limits.rounds == 3
     assert make(usual, config).limits.rounds == make(usual, config, "other").limits.rounds == 9
+
+
+def test_a_bundle_can_shorten_the_wait_for_an_approval(settings: WorkerSettings) -> None:
+    limits = {"b": {"limits": {"approval_timeout_s": 60}}, "c": {"limits": {"approval_timeout_s": 1e9}}}
+    config = OperatorConfig.model_validate({"bundles": limits})
+
+    waits = [make(settings, config, bundle_id).approval_timeout_s for bundle_id in ("b", "c", "default")]
+
+    assert waits == [60, settings.approval_timeout_s, settings.approval_timeout_s]
+
+
+def test_a_bundle_chooses_among_the_profiles_of_the_operator() -> None:
+    large = ExecutionProfile(description="For large tables.", denied_tools=("web_tools.web_fetch",))
+    offered = {"default": ExecutionProfile(), "large": large}
+
+    assert choose_profile(None, offered) is offered
+    assert choose_profile("large", offered) == {"large": large}
+    with pytest.raises(Invalid, match=r"execution_profile: huge is not offered here. There are: default, large\."):
+        choose_profile("huge", offered)
+    assert choose_profile("huge", None) is None, "where programs can't run, it does not matter"
+    guide = build_code_spec(profiles={"large": large}).guide
+    assert "- Programs run with the profile `large`: For large tables. (1,024 MiB of memory, " in guide
+    assert "profile" not in build_code_spec().guide
 
 
 def test_a_bundle_offers_its_skills_in_its_prompts_and_tools(settings: WorkerSettings, tmp_path: Path) -> None:

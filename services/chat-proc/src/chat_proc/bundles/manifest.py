@@ -20,6 +20,7 @@ from everturn.bundles.registry import BUILT_IN
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
 from everturn.core.settings import explain_errors
+from everturn.execution.profiles import ProfileName
 from everturn_sdk.descriptors import ToolsEntry
 
 MAX_ROUNDS: Final = 200
@@ -112,12 +113,14 @@ class AgentConfig(Section):
 
 
 class TurnBudget(Section):
-    """`limits`: what one turn may spend. The operator's own limits apply as well, so these can only be lower."""
+    """`limits`: what one turn may spend, and how long it waits for a person. The operator's own limits apply as well,
+    so these can only be lower."""
 
     wall_time_s: float | None = Field(default=None, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     cost_usd: float | None = Field(default=None, gt=0)
     output_tokens: int | None = Field(default=None, ge=256)
+    approval_timeout_s: float | None = Field(default=None, gt=0)
 
 
 class BundleProps(Section):
@@ -135,6 +138,8 @@ class BundleProps(Section):
     limits: TurnBudget = TurnBudget()
     skills: tuple[SkillSpec, ...] | None = Field(default=None, max_length=MAX_SPECS)
     """None if nothing is said about them, which is not the same as an empty list."""
+    execution_profile: ProfileName | None = None
+    """The operator's profile with which programs run; None for those that the operator offers."""
     user_memory: Literal["on", "off"] | None = None
     settings: Annotated[Mapping[str, JsonValue], AfterValidator(_check_settings)] = {}
     host: HostSection = HostSection()

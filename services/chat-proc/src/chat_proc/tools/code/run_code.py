@@ -230,6 +230,9 @@ def _build_guide(called: Sequence[ToolSpec], profiles: Profiles) -> str:
         lines = [_describe_profile(name, profile, called) for name, profile in profiles.items()]
         guide = f"{guide.rstrip()}\n- `profile` says what the program may use; without it, `{next(iter(profiles))}`:\n"
         guide += "".join(f"  - {line}\n" for line in lines)
+    elif DEFAULT_PROFILE not in profiles:
+        ((name, profile),) = profiles.items()
+        guide = f"{guide.rstrip()}\n- Programs run with the profile {_describe_profile(name, profile, called)}.\n"
     if not called:
         return guide
     explained = package.joinpath("program_tools.md").read_text(encoding="utf-8")
