@@ -35,6 +35,8 @@ class Opened:
         self.slow = asyncio.Event()
         """Until it is set, bundles with the instructions `slow` don't open."""
         self.tries = 0
+        self.problems: tuple[str, ...] = ()
+        """What does not work in the bundle `desk`."""
 
     @asynccontextmanager
     async def open_kit(self, bundle: Bundle) -> AsyncGenerator[BundleKit]:
@@ -88,7 +90,14 @@ async def library(
 
 def make(registry: PostgresBundles, folder: Path, opened: Opened, clock: FixedClock) -> Library:
     folders = BundleFolders(folder, {}, "default")
-    return BundleLibrary(registry, folders, opened.open_kit, BASE, monotonic=clock.monotonic)
+    return BundleLibrary(
+        registry,
+        folders,
+        opened.open_kit,
+        BASE,
+        list_problems=lambda kit: opened.problems if kit.bundle_id == "desk" else (),
+        monotonic=clock.monotonic,
+    )
 
 
 def write(folder: Path, text: str, *, name: str = "desk") -> None:
@@ -151,7 +160,7 @@ async def test_turns_that_wait_continue_after_their_bundle_was_removed(
     (tmp_path / "desk" / "bundle.toml").unlink()
     (tmp_path / "desk").rmdir()
     await library.refresh()
-    assert opened.texts == []
+    assert opened.texts == [] and await list_desk(registry) is None
 
     async with library.use("desk", first.digest) as later:
         assert later.digest == first.digest
@@ -205,6 +214,22 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
 
     listing = await list_desk(registry)
     assert listing is not None and not listing.error and opened.texts == ["second"]
+
+
+async def test_what_does_not_work_in_the_version_that_serves_is_not_its_error(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    write(tmp_path, "first")
+    opened.problems = ("mcp.crm: The server does not answer.",)
+    await library.refresh()
+    listing = await list_desk(registry)
+    opened.problems = ()
+    await library.refresh()
+    repaired = await list_desk(registry)
+
+    assert listing is not None and listing.is_ready and not listing.error
+    assert listing.problems == ("mcp.crm: The server does not answer.",)
+    assert repaired is not None and repaired.problems == ()
 
 
 async def test_a_bundle_that_never_worked_is_listed_with_its_error(

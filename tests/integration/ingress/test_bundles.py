@@ -21,7 +21,9 @@ SECRET = "a secret that is long enough for HS256"
 SCOPE = {"tenant": "acme", "project": "one"}
 LIST, CHAT = "/bundles/acme/one", "/conversations/acme/one"
 HELP = BundleListing("help", "a" * 64, "Help", is_default=True)
-DESK = BundleListing("desk", "a" * 64, "Desk", "Opens tickets.", "🎫", ("Open a ticket",))
+PROBLEMS = ("mcp.crm: The server does not answer.",)
+DESK = BundleListing("desk", "a" * 64, "Desk", "Opens tickets.", "🎫", ("Open a ticket",), problems=PROBLEMS)
+HIDDEN = BundleListing("default", "", "default", is_ready=False, error="The id default means the default bundle.")
 GOLD = BundleListing("gold", "a" * 64, "gold", roles=("paid", "admin"), error="bundle.toml, line 2: Wrong.")
 BROKEN = BundleListing("broken", "", "broken", is_ready=False, error="bundle.toml, line 1: Wrong.")
 Publish = Callable[..., Coroutine[Any, Any, None]]
@@ -71,6 +73,7 @@ async def test_the_built_in_agent_is_listed_before_any_worker_has_run(client: ht
                 "is_default": True,
                 "is_ready": True,
                 "error": None,
+                "problems": [],
             }
         ]
     }
@@ -79,7 +82,7 @@ async def test_the_built_in_agent_is_listed_before_any_worker_has_run(client: ht
 async def test_people_see_what_they_may_use_and_operators_what_is_broken(
     client: httpx2.AsyncClient, publish: Publish
 ) -> None:
-    await publish(DESK, GOLD, BROKEN, HELP)
+    await publish(DESK, GOLD, BROKEN, HELP, HIDDEN)
 
     async def load(*roles: str) -> list[tuple[str, bool, str | None]]:
         listed = (await client.get(LIST, headers=bearer(*roles))).json()["bundles"]
@@ -88,12 +91,20 @@ async def test_people_see_what_they_may_use_and_operators_what_is_broken(
     open_to_all = [("help", True, None), ("desk", True, None)]
     assert await load("registered") == open_to_all
     assert await load("paid") == [*open_to_all, ("gold", True, None)]
-    assert await load("privileged") == [open_to_all[0], ("broken", False, BROKEN.error), open_to_all[1]]
+    assert await load("privileged") == [
+        open_to_all[0],
+        ("broken", False, BROKEN.error),
+        ("default", False, HIDDEN.error),
+        open_to_all[1],
+    ]
     assert ("gold", True, GOLD.error) in await load("admin")
     desk = (await client.get(LIST, headers=bearer())).json()["bundles"][1]
     assert (desk["title"], desk["description"], desk["icon"], desk["starters"]) == (
         "Desk", "Opens tickets.", "🎫", ["Open a ticket"],
     )  # fmt: skip
+    seen = (await client.get(LIST, headers=bearer("admin"))).json()["bundles"]
+    problems = {bundle["id"]: bundle["problems"] for bundle in seen}
+    assert (problems["desk"], problems["help"], desk["problems"]) == ([*PROBLEMS], [], [])
 
 
 async def test_a_bundle_that_a_person_cannot_use_is_the_same_problem_everywhere(

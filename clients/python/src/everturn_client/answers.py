@@ -83,8 +83,8 @@ class ConversationNow(ConversationView):
 class Agent(Answer):
     """An agent that this person may use; `starters` are messages to begin with.
 
-    `error` says to administrators why the newest content of its bundle is refused. Only they are given an agent that is
-    not ready, which has no content that works.
+    `error` says to administrators why the newest content of its bundle is refused, `problems` what does not work in the
+    version that serves. Only they are given an agent that is not ready, which has no content that works.
     """
 
     id: str
@@ -95,6 +95,7 @@ class Agent(Answer):
     is_default: bool = False
     is_ready: bool = True
     error: str | None = None
+    problems: tuple[str, ...] = ()
 
 
 class AgentList(Answer):

@@ -53,6 +53,8 @@ class BundleOut(JsonBody):
     """Whether it can run; callers without the role `privileged` or `admin` get only those that can."""
     error: str | None = Field(examples=[None])
     """Why its newest content is refused; null without an error, and for callers without one of these roles."""
+    problems: tuple[str, ...] = Field(examples=[["mcp.crm: The server does not answer."]])
+    """What does not work in the version that serves, such as MCP servers; empty for callers without these roles."""
 
 
 class BundleList(JsonBody):
@@ -105,9 +107,13 @@ class Bundles:
     async def load_list(self, principal: Principal) -> BundleList:
         """What this person may use; operators also see what can't be used. Raises Unavailable."""
         sees_all = not OPERATORS.isdisjoint(principal.roles)
-        # The id `default` means the default bundle, so another one with this id can't be named.
-        nameable = [each for each in await self._load() if each.is_default or each.id != DEFAULT_BUNDLE]
-        shown = [each for each in nameable if each.is_open_to(principal) or (sees_all and not each.is_ready)]
+        shown = [
+            each
+            for each in await self._load()
+            # The id `default` means the default bundle, so another one with this id can't be named.
+            if (each.is_open_to(principal) and (each.is_default or each.id != DEFAULT_BUNDLE))
+            or (sees_all and not each.is_ready)
+        ]
         shown.sort(key=lambda listing: (not listing.is_default, listing.title.casefold(), listing.id))
         return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
 
@@ -153,4 +159,5 @@ def _build_view(listing: BundleListing, *, sees_error: bool) -> BundleOut:
         is_default=listing.is_default,
         is_ready=listing.is_ready,
         error=(listing.error or None) if sees_error else None,
+        problems=listing.problems if sees_error else (),
     )

@@ -13,7 +13,14 @@ from everturn_testing.turns.harness import ANN
 
 OLD, NEW = "a" * 64, "b" * 64
 DESK = BundleListing(
-    "desk", OLD, "Desk", "Opens tickets.", "🎫", ("Open a ticket", "Which tickets are open?"), ("paid", "admin")
+    "desk",
+    OLD,
+    "Desk",
+    "Opens tickets.",
+    "🎫",
+    ("Open a ticket", "Which tickets are open?"),
+    ("paid", "admin"),
+    problems=("mcp.crm: The server does not answer.",),
 )
 
 
@@ -98,6 +105,20 @@ async def test_a_bundle_that_no_worker_publishes_any_more_is_not_listed(
 
     assert [listing.id for listing in await ingress.load_listed()] == ["default"]
     assert await workers.load("desk", OLD) == content()
+
+
+async def test_a_bundle_that_a_worker_withdraws_is_not_listed_unless_another_has_it(
+    workers: PostgresBundles, ingress: PostgresBundles
+) -> None:
+    await workers.store(content())
+    await workers.publish([DESK, BUILT_IN])
+
+    await workers.publish([BUILT_IN], withdrawn=["desk"])
+    withdrawn = [listing.id for listing in await ingress.load_listed()]
+    await workers.publish([DESK, BUILT_IN])
+
+    assert withdrawn == ["default"]
+    assert [listing.id for listing in await ingress.load_listed()] == ["default", "desk"]
 
 
 async def test_content_that_nobody_published_for_long_is_removed(workers: PostgresBundles, roles: Roles) -> None:

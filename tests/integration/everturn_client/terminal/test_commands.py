@@ -35,7 +35,13 @@ async def test_conversations_are_listed(server: "SmallServer", everturn: "Evertu
 async def test_agents_are_listed_as_a_table_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
     none = await everturn.run("agents")
     server.agents = [
-        {"id": "desk", "title": "Support desk", "description": "Opens\ntickets.", "is_default": True},
+        {
+            "id": "desk",
+            "title": "Support desk",
+            "description": "Opens\ntickets.",
+            "is_default": True,
+            "problems": ["mcp.crm: away."],
+        },
         {"id": "it", "title": "IT", "is_ready": True, "error": "bundle.toml, line 3: icons: Unknown key."},
         {"id": "sales", "title": "sales", "is_ready": False, "error": "The folder sales has no bundle.toml."},
     ]
@@ -46,6 +52,7 @@ async def test_agents_are_listed_as_a_table_and_as_json(server: "SmallServer", e
     assert (code, out) == (
         0,
         "* desk   Support desk  Opens tickets.\n"
+        "    Does not work: mcp.crm: away.\n"
         "  it     IT\n"
         "    Its newest content is refused: bundle.toml, line 3: icons: Unknown key.\n"
         "  sales  sales\n"

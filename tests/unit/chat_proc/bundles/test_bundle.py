@@ -299,6 +299,18 @@ def test_bundles_of_the_configuration_file_need_no_folder(tmp_path: Path) -> Non
     assert list(BundleFolders(None, props, "desk").look()) == ["desk", "mini"]
 
 
+def test_another_bundle_than_the_default_one_is_refused_the_id_default(tmp_path: Path) -> None:
+    write(tmp_path / "desk", bundle_toml=DESK)
+    write(tmp_path / "other", bundle_toml='id = "default"')
+
+    found = BundleFolders(tmp_path, {}, "desk").look()
+    as_default = BundleFolders(tmp_path, {}, "default").look()
+
+    assert found["desk"].bundle is not None and found["default"].bundle is None
+    assert found["default"].error == "The id default means the default bundle, which is desk. Choose another id."
+    assert as_default["default"].bundle is not None and not as_default["default"].error
+
+
 def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a", bundle_toml=DESK)
     write(tmp_path / "b", bundle_toml=DESK)

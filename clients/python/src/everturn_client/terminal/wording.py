@@ -230,7 +230,8 @@ def render_conversation(conversation: ConversationView, state: StateView | None 
 
 
 def render_agents(agents: Sequence[Agent]) -> str:
-    """A line for each: `*` for the default one, id, title and description. Then why its newest content is refused."""
+    """A line for each: `*` for the default one, id, title and description. Then why its newest content is refused, and
+    what does not work in the version that serves."""
     names = [one_line(agent.title) for agent in agents]
     id_width, title_width = (max(map(len, texts), default=0) for texts in ([agent.id for agent in agents], names))
     lines: list[str] = []
@@ -241,6 +242,7 @@ def render_agents(agents: Sequence[Agent]) -> str:
         if agent.error:
             state = "Its newest content is refused" if agent.is_ready else "It can't be used"
             lines.append(f"    {state}: {agent.error}")
+        lines += [f"    Does not work: {problem}" for problem in agent.problems]
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas a352cb4547b89f8a58dd6e58c4956cba95a2daaffbefd9f4c3d915a948a8e423
-// Types 192137f8d88f8af0c644b0795628df028dbee45cc7d7c03dbecc92f453a46a00
+// Schemas 01f893ff7cdcaa7de362560fc011178058f26f41ec3b4d303c23a7f9b3ad49b1
+// Types c2d4521ad180011f82a251e0941de12908f06b74bc0a76a700e064bae90f0587
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -264,6 +264,14 @@ export interface components {
              * @example true
              */
             readonly is_ready: boolean;
+            /**
+             * Problems
+             * @description What does not work in the version that serves, such as MCP servers; empty for callers without these roles.
+             * @example [
+             *       "mcp.crm: The server does not answer."
+             *     ]
+             */
+            readonly problems: readonly string[];
             /**
              * Starters
              * @description Messages to start a conversation with, which clients suggest.

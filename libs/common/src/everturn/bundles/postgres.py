@@ -38,6 +38,9 @@ SELECT id, digest, listing, is_default, error, clock_timestamp()
     ON CONFLICT (id, digest) DO UPDATE SET listing = EXCLUDED.listing, is_default = EXCLUDED.is_default,
        error = EXCLUDED.error, seen_at = EXCLUDED.seen_at
 """
+_WITHDRAW = """
+UPDATE bundle SET seen_at = seen_at - make_interval(secs => $2) WHERE id = ANY($1::text[])
+"""
 _REMOVE = """
 DELETE FROM bundle
  WHERE greatest(seen_at, stored_at) < clock_timestamp() - make_interval(days => $1)
@@ -66,7 +69,7 @@ class PostgresBundles:
         async with self._database.connection() as connection:
             await connection.execute(_STORE, bundle.id, bundle.digest, bundle.manifest, bundle.files)
 
-    async def publish(self, listings: Sequence[BundleListing]) -> None:
+    async def publish(self, listings: Sequence[BundleListing], *, withdrawn: Sequence[str] = ()) -> None:
         columns = (
             [listing.id for listing in listings],
             [listing.digest for listing in listings],
@@ -76,6 +79,7 @@ class PostgresBundles:
         )
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_PUBLISH, *columns)
+            await connection.execute(_WITHDRAW, [*withdrawn], LISTED_S)
             await connection.execute(_REMOVE, KEPT_DAYS)
 
 

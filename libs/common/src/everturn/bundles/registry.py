@@ -25,7 +25,8 @@ approval."""
 class BundleListing:
     """One version of a bundle, as people choose it. Only people with one of `roles` may use it; all if there are none.
 
-    `error` says why newer content is refused. Without `is_ready` there is no version that can run.
+    `error` says why newer content is refused, `problems` what does not work in the version that serves, such as an MCP
+    server that is away. Without `is_ready` there is no version that can run.
     """
 
     id: str
@@ -38,6 +39,7 @@ class BundleListing:
     is_default: bool = False
     is_ready: bool = True
     error: str = ""
+    problems: tuple[str, ...] = ()
 
     def is_open_to(self, principal: Principal) -> bool:
         """Whether this person may use it."""
@@ -75,9 +77,10 @@ class BundleRegistry(Protocol):
         """Store the content of a version before it is published. Raises Unavailable."""
         ...
 
-    async def publish(self, listings: Sequence[BundleListing]) -> None:
+    async def publish(self, listings: Sequence[BundleListing], *, withdrawn: Sequence[str] = ()) -> None:
         """Publish all bundles of a worker at once, and remove what nobody has published for KEPT_DAYS. A listing whose
-        content is not stored can't run. Raises Unavailable."""
+        content is not stored can't run. The bundles with the ids `withdrawn` are listed only if another worker
+        publishes them again. Raises Unavailable."""
         ...
 
 
@@ -89,6 +92,7 @@ def write_listing(listing: BundleListing) -> str:
         "icon": listing.icon,
         "starters": listing.starters,
         "roles": listing.roles,
+        "problems": listing.problems,
     }
     return json.dumps(shown, ensure_ascii=False)
 
@@ -96,5 +100,5 @@ def write_listing(listing: BundleListing) -> str:
 def read_listing(shown: str) -> Mapping[str, Any]:
     """The fields of `write_listing`, without those that only another version knows."""
     fields = json.loads(shown)
-    lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles")}
+    lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles", "problems")}
     return {name: fields.get(name, "") for name in ("title", "description", "icon")} | lists

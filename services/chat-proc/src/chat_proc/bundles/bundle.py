@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import zipfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -50,8 +50,8 @@ class Bundle:
         """The bundle with the properties that an operator has set."""
         return self if props is None else Bundle(self.manifest.override(props), self.files)
 
-    def list(self, *, is_default: bool = False, error: str = "") -> BundleListing:
-        """What people see of it; `error` says why newer content is refused."""
+    def list(self, *, is_default: bool = False, error: str = "", problems: Sequence[str] = ()) -> BundleListing:
+        """What people see of it; `error` says why newer content is refused, `problems` what does not work in this."""
         about = self.manifest
         return BundleListing(
             id=self.id,
@@ -63,6 +63,7 @@ class Bundle:
             roles=tuple(sorted(about.roles)),
             is_default=is_default,
             error=error,
+            problems=tuple(problems),
         )
 
     def pack(self) -> StoredBundle:

@@ -240,7 +240,8 @@ class BundleLibrary(Generic[Kit]):
         BUNDLES.labels("refused").set(sum(bool(self._errors.get(bundle_id)) for bundle_id in self._found))
         now_s = self._monotonic()
         if listings != last or now_s - published_s >= RENEW_S:
-            await self._registry.publish(listings)
+            withdrawn = [listing.id for listing in last if listing.id not in self._found]
+            await self._registry.publish(listings, withdrawn=withdrawn)
             self._published = listings, now_s
             self._has_published.set()
 
@@ -248,9 +249,8 @@ class BundleLibrary(Generic[Kit]):
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
         if current is None:
             return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
-        if current.kit is not None:
-            error = " ".join(filter(None, (error, *self._list_problems(current.kit))))
-        return current.bundle.list(is_default=bundle_id == self._default, error=error)
+        problems = () if current.kit is None else tuple(self._list_problems(current.kit))
+        return current.bundle.list(is_default=bundle_id == self._default, error=error, problems=problems)
 
     async def _find(self, bundle_id: str, digest: str | None) -> tuple[_Version[Kit], Kit]:
         current = self._current.get(bundle_id)
