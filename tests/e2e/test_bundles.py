@@ -18,11 +18,9 @@ from helpers.homes import copy_home
 from chat_proc.bundles.versions import LOOK_S
 from everturn.accounts.credentials import ApiKey
 from everturn.accounts.postgres import PostgresCredentialAdmin
-from everturn.bundles.registry import LISTED_S
 from everturn.core.identity import Principal, Role
 from everturn.postgres.pool import open_database
 from everturn_client.errors import ProblemError
-from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 from ingress.auth.api_keys import build_key_text
 
@@ -196,8 +194,6 @@ async def test_a_bundle_is_added_changed_broken_and_removed_without_a_restart(de
     # Removed: no new turns, but those that have begun end.
     shutil.rmtree(desk.folder)
     await asyncio.sleep(2 * LOOK_S)
-    age = f"UPDATE bundle SET seen_at = seen_at - interval '{LISTED_S} s' WHERE id = 'desk'"
-    await asyncio.to_thread(desk.harness.platform.postgres.run_sql, age, database=DATABASE)
     await desk.wait_listed(lambda listed: "desk" not in listed)
     await desk.refuse("new", "desk")
     await desk.refuse(conversation)

@@ -1,4 +1,4 @@
-"""An agent with a knowledge folder searches it, reads a document and cites it."""
+"""An agent with a knowledge folder searches it, reads a document and cites it; also if the agent comes from git."""
 
 import asyncio
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.git_sources import GitSource
 from helpers.homes import copy_home
 from helpers.waiting import wait_until
 
@@ -20,13 +21,23 @@ BUILT = "SELECT count(*) FROM knowledge_space WHERE bundle_id = 'desk' AND state
 RESULTS = "SELECT string_agg(body, ' ' ORDER BY seq) FROM block WHERE type = 'react.tool.result'"
 
 
-async def test_an_agent_answers_from_its_documents(tmp_path: Path) -> None:
-    documents = tmp_path / "bundles/desk/knowledge/docs"
+@pytest.mark.parametrize("from_git", [False, True])
+async def test_an_agent_answers_from_its_documents(tmp_path: Path, *, from_git: bool) -> None:
+    bundle, config = tmp_path / "bundles/desk", '[ai]\ndefault_bundle = "desk"\n'
+    (tmp_path / "bundles").mkdir()
+    if from_git:
+        source = GitSource(tmp_path / "source")
+        bundle = source.folder / "agents/desk"
+        config += f'[bundles.desk]\ngit = "{source.url}"\nref = "main"\nfolder = "agents/desk"\n'
+    documents = bundle / "knowledge/docs"
     documents.mkdir(parents=True)
     (documents / "architecture.md").write_text("# Architecture\n\nThe zephyr database holds all regions.\n")
-    (tmp_path / "bundles/desk/bundle.toml").write_text('id = "desk"\n\n[knowledge]\n')
-    (tmp_path / "everturn.toml").write_text('[ai]\ndefault_bundle = "desk"\n')
+    (bundle / "bundle.toml").write_text('id = "desk"\n\n[knowledge]\n')
+    if from_git:
+        source.commit()
+    (tmp_path / "everturn.toml").write_text(config)
     env = {
+        "GIT_HOSTS": "file:",
         "EVERTURN_CONFIG": str(tmp_path / "everturn.toml"),
         "EVERTURN_MODEL": f"scripted:{SCRIPT}",
         "BUNDLES_DIR": str(tmp_path / "bundles"),

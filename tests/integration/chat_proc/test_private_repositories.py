@@ -44,7 +44,7 @@ def private(git_server: GitServer, source: GitSource) -> Repository:
 async def read_all(repository: Repository, rules: GitRules) -> dict[str, bytes]:
     commit = await resolve_commit(repository, rules)
     async with fetch_commit(repository, commit, rules) as fetched:
-        return {entry.path: await fetched.read(entry) for entry in await fetched.list_entries()}
+        return {entry.path: await fetched.read(entry) for entry in [*await fetched.list_entries()]}
 
 
 async def test_a_private_repository_is_read_with_its_token(

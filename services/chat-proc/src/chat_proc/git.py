@@ -257,8 +257,9 @@ class FetchedCommit:
         self._rules = rules
         self._objects: Process | None = None
 
-    async def list_entries(self, folders: Sequence[str] = ()) -> Sequence[TreeEntry]:
-        """What is below these folders, or in the whole commit. Raises RepositoryRefused, GitUnavailable."""
+    async def list_entries(self, folders: Sequence[str] = ()) -> Iterator[TreeEntry]:
+        """What is below these folders, or in the whole commit: read it in a thread, and only as far as needed. Raises
+        RepositoryRefused, GitUnavailable."""
         listed = await _run_git(
             ["ls-tree", "-r", "-z", "--long", "--full-tree", self._commit, "--", *folders],
             self._folder,
@@ -266,7 +267,7 @@ class FetchedCommit:
             limit_s=READ_S,
             output_bytes=MAX_LISTING_BYTES,
         )
-        return await asyncio.to_thread(lambda: [*_read_entries(listed)])
+        return _read_entries(listed)
 
     async def read(self, entry: TreeEntry) -> bytes:
         """The content of a file. Raises GitUnavailable."""

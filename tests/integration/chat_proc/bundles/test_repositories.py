@@ -220,6 +220,22 @@ def add_parent_folder(source: GitSource) -> None:
     source.git("update-ref", "refs/heads/main", source.git("commit-tree", top, "-m", "forged"))
 
 
+def add_file_with_the_name_of_a_folder(source: GitSource) -> None:
+    blob = bytes.fromhex(source.git("hash-object", "-w", "--stdin", data=b"hostile"))
+    inner = source.git("mktree", data=f"100644 blob {blob.hex()}\ta.py\n".encode())
+    top = source.git(
+        *("hash-object", "-w", "-t", "tree", "--literally", "--stdin"),
+        data=b"100644 tools\0" + blob + b"40000 tools\0" + bytes.fromhex(inner),
+    )
+    source.git("update-ref", "refs/heads/main", source.git("commit-tree", top, "-m", "forged"))
+
+
+def move_elsewhere(source: GitSource) -> None:
+    source.git("rm", "--quiet", "bundle.toml")
+    source.write("tests/bundle.toml", 'id = "desk"')
+    source.commit()
+
+
 def add_many_files(source: GitSource) -> None:
     blob = source.git("hash-object", "-w", "--stdin", data=b"same")
     index = "".join(f"100644 {blob}\tfiles/{n // 1000}/{n}.md\n" for n in range(100_000))
@@ -250,6 +266,8 @@ def remove_manifest(source: GitSource) -> None:
         (add_submodule, "'tools' is a submodule."),
         (add_control_character, r"'line\nbreak.md' is not a usable name for a file."),
         (add_parent_folder, "'../evil.md' is not a usable name for a file."),
+        (add_file_with_the_name_of_a_folder, "'tools/a.py' has the name of another file."),
+        (move_elsewhere, "It has no files."),
         (add_many_files, "There are more than 2000 files, or they are longer than 16 MB together."),
         (add_large_file, "There are more than 2000 files, or they are longer than 16 MB together."),
         (rename_bundle, "It has the bundle other. Write the table of the configuration as bundles.other."),

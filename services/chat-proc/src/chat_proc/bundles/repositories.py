@@ -5,7 +5,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -260,17 +260,15 @@ async def _save(commit: FetchedCommit, folder: str, target: Path) -> int:
     """Write the files of a bundle below a new folder. Returns how many. Raises BadBundle, RepositoryRefused,
     GitUnavailable, OSError."""
     entries = await commit.list_entries([folder] if folder else [])
-    if not entries:
-        raise BadBundle(f"It has no folder {folder}." if folder else "It has no files.")
     chosen = await asyncio.to_thread(_choose, entries, f"{folder}/" if folder else "")
-    for path, entry in chosen.items():
+    for path, entry in chosen:
         await asyncio.to_thread(_write, target, path, await commit.read(entry))
     return len(chosen)
 
 
-def _choose(entries: Sequence[TreeEntry], prefix: str) -> dict[str, TreeEntry]:
-    """The files that are part of the bundle or of its knowledge, by their paths in it. Raises BadBundle."""
-    chosen: dict[str, TreeEntry] = {}
+def _choose(entries: Iterable[TreeEntry], prefix: str) -> list[tuple[str, TreeEntry]]:
+    """The files that are part of the bundle or of its knowledge, with their paths in it. Raises BadBundle."""
+    chosen: list[tuple[str, TreeEntry]] = []
     documents = _Limit("documents in the folder knowledge", MAX_DOCUMENTS, MAX_DOCUMENTS_BYTES)
     others = _Limit("files", MAX_FILES, MAX_BYTES)
     for entry in entries:
@@ -287,10 +285,10 @@ def _choose(entries: Sequence[TreeEntry], prefix: str) -> dict[str, TreeEntry]:
             check_path(path)
         except Invalid as error:
             raise BadBundle(f"{_show(path)} is not a usable name for a file.") from error
-        if path in chosen:
-            raise BadBundle(f"{_show(path)} is there twice.")
         (documents if is_document else others).add(entry.size)
-        chosen[path] = entry
+        chosen.append((path, entry))
+    if not chosen:
+        raise BadBundle(f"It has no files in the folder {prefix}." if prefix else "It has no files.")
     return chosen
 
 
@@ -319,9 +317,12 @@ class _Limit:
 def _write(target: Path, path: str, data: bytes) -> None:
     """Write a new file. The names were checked, and nothing below `target` is a link."""
     file = target / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("xb") as opened:
-        opened.write(data)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as opened:
+            opened.write(data)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BadBundle(f"{_show(path)} has the name of another file.") from error
 
 
 def _show(path: str) -> str:
