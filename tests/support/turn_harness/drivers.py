@@ -1,22 +1,18 @@
 """The in-memory drivers as one worker reaches them: through a gate at which it can die, freeze, or be interrupted."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-from everturn.conversations.model import Conversation
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import Entry
-from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Commit, Lease, TurnStart
-from everturn.turns.ports import Ring
-from everturn_testing.core import BEGINNING
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.leases import MemoryLeases
@@ -192,66 +188,3 @@ class GatedModel:
             async for piece in pieces:
                 await self._gate.cross()
                 yield piece
-
-
-class MemoryTurns:
-    """Implements Turns: what REST reads, from the rows as they are."""
-
-    def __init__(self, platform: MemoryPlatform) -> None:
-        self._platform = platform
-        self.poisoned: set[TurnId] = set()
-        """Turns whose rows make their reader crash."""
-
-    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
-        return await MemoryTimelines(self._platform).load_sources(principal, conversation_id)
-
-    async def load_page(
-        self,
-        principal: Principal,
-        conversation_id: ConversationId,
-        *,
-        turn_ids: Sequence[TurnId] | None = None,
-        cursor: str | None = None,
-        limit: int = 20,
-        with_feedback: bool = False,
-    ) -> TurnPage:
-        if self.poisoned.intersection(turn_ids or ()):
-            raise ValueError("a row that nobody can read")
-        return self.read(conversation_id, turn_ids)
-
-    def read(self, conversation_id: ConversationId, turn_ids: Sequence[TurnId] | None = None) -> TurnPage:
-        row = self._platform.conversations[conversation_id]
-        turns = [item.turn for item in self._platform.turns_of(conversation_id)]
-        conversation = Conversation(
-            id=row.id,
-            title=row.title,
-            state=row.state,
-            bundle_id=row.bundle_id,
-            archived=False,
-            created_at=BEGINNING,
-            last_activity_at=BEGINNING,
-        )
-        records = tuple(self._record(turn) for turn in turns if turn_ids is None or turn.id in turn_ids)
-        return TurnPage(conversation, records, row.cursor, None)
-
-    def _record(self, turn: Turn) -> TurnRecord:
-        blocks = self._platform.conversations[turn.conversation_id].blocks
-        signals = sorted(
-            (row for row in self._platform.signals.values() if row.signal.turn_id == turn.id),
-            key=lambda row: row.inbox_seq,
-        )
-        return TurnRecord(
-            turn,
-            tuple(block for block in blocks if block.turn_id == turn.id),
-            tuple(row.signal for row in signals),
-        )
-
-
-class NoSweeps:
-    """Implements Sweeps: nothing waits elsewhere."""
-
-    async def claim_due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
-        return ()
-
-    async def claim_next_doorbells(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
-        return ()

@@ -60,8 +60,9 @@ from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.reading import MemoryTurns, NoSweeps
 from everturn_testing.turns.timelines import MemoryTimelines
-from turn_harness.drivers import Gate, GatedEvents, GatedLeases, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
+from turn_harness.drivers import Gate, GatedEvents, GatedLeases, GatedModel, GatedTimelines
 
 ANN = Principal("acme", "main", "ann")
 LEASE_S = 15.0

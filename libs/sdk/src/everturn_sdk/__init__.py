@@ -1,7 +1,7 @@
 """What an author of an agent imports: `@tool` on functions, the context of their calls, workflows, settings and
 secrets."""
 
-from everturn_sdk.protocol import RunFile
+from everturn_sdk.protocol import RunFile, SourceRow
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
 from everturn_sdk.tools import Rendered, ToolContext, ToolError, tool
 from everturn_sdk.workflows import (
@@ -26,6 +26,7 @@ __all__ = [
     "Rendered",
     "RunFile",
     "RunResult",
+    "SourceRow",
     "StepAmbiguous",
     "StepFailed",
     "ToolContext",

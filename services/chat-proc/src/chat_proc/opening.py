@@ -18,7 +18,7 @@ from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.bundles.repositories import BundleTable
 from chat_proc.catalog.call_policy import CallPolicy
-from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, read_tool_specs
+from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, OfferedServer, choose_servers, read_tool_specs
 from chat_proc.catalog.tool import Tool, ToolSpec
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.codec import DAG_ROUNDS, DEFAULT_ROUNDS, choose_codec
@@ -150,18 +150,22 @@ class KitOpener:
                 kit.list_problems = list_problems
                 yield kit
 
-    @asynccontextmanager
-    async def open_mcp_servers(
-        self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
-    ) -> AsyncGenerator[Callable[[], Sequence[str]]]:
-        """The MCP servers of a bundle while it is open. Yields what lists their problems. Raises Invalid."""
-        chosen = choose_servers(
+    def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
+        """The MCP servers of a bundle. Raises Invalid."""
+        return choose_servers(
             bundle.manifest.mcp,
             self.config.mcp,
             read_tool_specs(bundle.files.get(TOOLS_DESCRIPTOR, b"")),
             bundle.id,
             is_default=bundle.id == self.config.ai.default_bundle,
         )
+
+    @asynccontextmanager
+    async def open_mcp_servers(
+        self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
+    ) -> AsyncGenerator[Callable[[], Sequence[str]]]:
+        """The MCP servers of a bundle while it is open. Yields what lists their problems. Raises Invalid."""
+        chosen = self.choose_mcp_servers(bundle)
         if not chosen:
             yield tuple
             return

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from chat_proc.bundle_check.command import NotCreated, check_folder, parse_arguments, run_bundle, save_new
+from chat_proc.bundle_check.talks import read_talks
 from chat_proc.bundles.bundle import read_folder
 from chat_proc.bundles.manifest import MANIFEST, Manifest, read_manifest
 from everturn.core.errors import Invalid
@@ -53,7 +54,8 @@ def test_a_new_bundle_is_an_agent_without_a_problem(tmp_path: Path, name: str, t
     assert (checked.problems, checked.warnings) == ((), ())
     assert (about.id, about.title, len(about.starters)) == (name, title, 2)
     assert about.instructions.startswith("You work for")
-    assert sorted(path.name for path in folder.iterdir()) == ["bundle.toml", "instructions.md"]
+    assert sorted(path.name for path in folder.iterdir()) == ["bundle.toml", "instructions.md", "tests"]
+    assert [talk.name for talk in read_talks(folder)] == ["hello"]
 
 
 def test_the_comments_of_a_new_bundle_are_all_keys_that_exist(tmp_path: Path) -> None:

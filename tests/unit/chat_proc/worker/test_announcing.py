@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from turn_harness.checks import check_conversation
-from turn_harness.drivers import NoSweeps
 from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
@@ -24,6 +23,7 @@ from everturn.turns.model import Lease
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.reading import NoSweeps
 
 
 async def end_unannounced(bench: Bench, failpoint: str = "turn.after_c3") -> None:

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from turn_harness.drivers import NoSweeps
 
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, Slots, lane_orders
@@ -19,6 +18,7 @@ from everturn.events.cursor import ORIGIN
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
+from everturn_testing.turns.reading import NoSweeps
 
 ANN = Principal("acme", "main", "ann")
 

@@ -1,4 +1,3 @@
-from turn_harness.drivers import NoSweeps
 from turn_harness.harness import Bench
 
 from chat_proc.worker.ringing import Ringer
@@ -6,6 +5,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.turns.ports import Ring
+from everturn_testing.turns.reading import NoSweeps
 
 
 class WaitingElsewhere(NoSweeps):

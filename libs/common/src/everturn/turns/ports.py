@@ -294,7 +294,7 @@ class ConversationStatus:
     waiting: WaitingTurn | None
 
 
-class Turns(Protocol):
+class TurnPages(Protocol):
     """The rows from which the client's state is built, in one consistent read.
 
     All calls see only the principal's own conversations; any other id raises NotFound.
@@ -317,6 +317,10 @@ class Turns(Protocol):
         As many as fit into `limit` and `max_bytes` of stored text, but at least one. Raises BadCursor.
         """
         ...
+
+
+class Turns(TurnPages, Protocol):
+    """What else an ingress reads of turns."""
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> ConversationStatus:
         """The conversation without its turns. For ingresses only: a worker's database role can't read queue

@@ -104,7 +104,7 @@ class FileScriptedModel:
         """Play one round; raises ModelFailed when no script matches, or it has no such round."""
         scripted = self._choose_round(request)
         player = ScriptedModel(
-            [_render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
+            [render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
         )
         async with aclosing(player.generate(request)) as pieces:
             async for piece in pieces:
@@ -122,6 +122,37 @@ class FileScriptedModel:
         if number > len(script.rounds):
             raise ModelFailed(f"The script {script.when!r} has no round {number}, only {len(script.rounds)}.")
         return script.rounds[number - 1]
+
+
+class QueuedScriptedModel:
+    """Plays rounds in the order in which it is asked. A round with texts is kept for a request that contains them."""
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+        self.left: list[tuple[ScriptedRound, tuple[str, ...]]] = []
+        self.refused: list[ModelRequest] = []
+        """Requests for which no round was left."""
+
+    @property
+    def traits(self) -> ModelTraits:
+        return SCRIPTED_TRAITS
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Play the first round that fits; raises ModelFailed when there is none."""
+        self.requests.append(request)
+        whole = "\n".join(part.text for each in request.messages for part in each.parts if isinstance(part, TextPart))
+        chosen = next((each for each in self.left if all(text in whole for text in each[1])), None)
+        if chosen is None:
+            self.refused.append(request)
+            raise ModelFailed("The script has no reply left for this request.")
+        self.left.remove(chosen)
+        scripted = chosen[0]
+        player = ScriptedModel(
+            [render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
+        )
+        async with aclosing(player.generate(request)) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 def read_last_prompt(request: ModelRequest) -> str:
@@ -144,7 +175,7 @@ def _user_texts(request: ModelRequest) -> list[str]:
     return [part.text for message in users for part in message.parts if isinstance(part, TextPart)]
 
 
-def _render_steps(scripted: ScriptedRound) -> list[Step]:
+def render_steps(scripted: ScriptedRound) -> list[Step]:
     said = [Say(scripted.reply), *(Call(call.name, call.arguments) for call in scripted.calls)]
     match scripted.then:
         case "stop" | "length":

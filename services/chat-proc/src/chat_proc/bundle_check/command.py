@@ -11,6 +11,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from chat_proc.bundle_check.talks import FOLDER as TALKS
+from chat_proc.bundle_check.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
 from chat_proc.models.providers import BadModelSetting, read_choice
@@ -19,6 +21,7 @@ from chat_proc.skills.reader import load_platform_skills, read_skills
 from everturn.core.errors import Invalid
 
 HAS_PROBLEMS: Final = 1
+FIRST_TALK: Final = f"{TALKS}/hello.toml"
 _PACKAGE: Final = "chat_proc.bundle_check"
 
 
@@ -56,6 +59,17 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
     )
     check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
+    test = commands.add_parser(
+        "test",
+        help="play the talks of a bundle",
+        description="Play the conversations in the folder tests of a bundle, without a platform and with scripted "
+        "replies of the model. Exit status: 0 if all pass; 1 if one fails; 2 if the bundle or a file can't be used.",
+    )
+    test.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
+    )
+    test.add_argument("-k", default="", metavar="NAME", dest="name", help="only talks whose names contain NAME")
+    test.add_argument("--json", action="store_true", dest="as_json", help="print one line of JSON for each talk")
     return parser.parse_args(arguments)
 
 
@@ -64,11 +78,13 @@ def run_bundle(given: argparse.Namespace) -> int:
     if given.action == "new":
         folder = save_new(given.name, given.dir)
         sys.stdout.write(
-            f"Created {folder / MANIFEST} and {folder / INSTRUCTIONS} with an example. Replace it with your own texts, "
-            f"then run: everturn bundle check {folder}\n"
+            f"Created {folder / MANIFEST}, {folder / INSTRUCTIONS} and {folder / FIRST_TALK} with an example. Replace "
+            f"it with your own texts, then run: everturn bundle check {folder}\n"
         )
         return 0
     folder = given.folder.resolve()
+    if given.action == "test":
+        return run_test(folder, given.name, as_json=given.as_json)
     checked = check_folder(folder)
     sys.stdout.write((_build_json if given.as_json else _render)(folder, checked) + "\n")
     return HAS_PROBLEMS if checked.problems else 0
@@ -88,7 +104,8 @@ def save_new(name: str, parent: Path) -> Path:
     template = files(_PACKAGE).joinpath("template")
     try:
         folder.mkdir()
-        for file in (MANIFEST, INSTRUCTIONS):
+        (folder / TALKS).mkdir()
+        for file in (MANIFEST, INSTRUCTIONS, FIRST_TALK):
             text = template.joinpath(file).read_text(encoding="utf-8")
             (folder / file).write_text(text.replace("TITLE", title).replace("NAME", name), encoding="utf-8")
     except FileExistsError as error:

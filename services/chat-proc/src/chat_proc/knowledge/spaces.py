@@ -112,15 +112,17 @@ class SpaceKeeper:
             pause_s = pauses.failed_s
             with guarded("knowledge", bundle_id=self.wanted.bundle_id):
                 try:
-                    pause_s = await self._reconcile()
+                    pause_s = await self.update()
                 except (FilesChanged, LeaseLost):
                     pause_s = pauses.waiting_s
                 except (EverturnError, TimeoutError) as error:
                     self._report(error)
             await asyncio.sleep(pause_s)
 
-    async def _reconcile(self) -> float:
-        """Look at the files, and build their version unless it exists. Returns the pause before the next look."""
+    async def update(self) -> float:
+        """Look at the files, and build their version unless it exists. Returns the pause before the next look. Raises
+        what says why that is not possible: Unavailable, FilesChanged, SpaceRefused, GitUnavailable, LeaseLost,
+        TimeoutError."""
         store, pauses = self._ports.store, self._ports.pauses
         if self._version is not None:
             await store.want(self._version)

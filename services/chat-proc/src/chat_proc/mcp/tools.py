@@ -176,7 +176,7 @@ def build_tools(
                 raise Invalid("another tool of the server has the same id")
             if len(encode_name(tool_id)) > MAX_NAME_CHARS:
                 raise Invalid(f"its name is too long: {encode_name(tool_id)} may have {MAX_NAME_CHARS} characters")
-            spec = _build_spec(tool_id, tool, offered.server)
+            spec = build_spec(tool_id, tool, offered.server)
         except Invalid as error:
             left_out.append(f"mcp.{offered.alias}: the tool {tool.name[:100]!a} is not offered: {error.detail}.")
             continue
@@ -188,7 +188,8 @@ def build_tools(
     return tuple(built.values()), tuple(left_out)
 
 
-def _build_spec(tool_id: str, tool: types.Tool, server: McpServer) -> ToolSpec:
+def build_spec(tool_id: str, tool: types.Tool, server: McpServer) -> ToolSpec:
+    """The tool as it is offered. Raises Invalid if no model can be given its schema."""
     params = build_params(tool_id.replace(".", "_"), tool.input_schema)
     description = make_inert((tool.description or tool.title or tool.name).strip())[:MAX_GUIDE_CHARS]
     summary = _SENTENCE_END.split(" ".join(description.split()), maxsplit=1)[0]

@@ -22,7 +22,7 @@ from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter,
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
-from everturn.turns.ports import Leases, Timelines, Turns
+from everturn.turns.ports import Leases, Timelines, TurnPages
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Announcer:
         *,
         leases: Leases,
         timelines: Timelines,
-        turns: Turns,
+        turns: TurnPages,
         writer: EventWriter,
         ringer: Ringer,
         clock: Clock,

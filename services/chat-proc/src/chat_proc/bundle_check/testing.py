@@ -1,0 +1,101 @@
+"""The command `bundle test`."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from chat_proc.bundle_check.bootstrap import open_stages
+from chat_proc.bundle_check.playing import (
+    PlayedTalk,
+    TalkPlayer,
+    collect_logs,
+    needs_programs,
+    render_output,
+)
+from chat_proc.bundle_check.talks import Talk, read_talks
+from chat_proc.bundles.bundle import Bundle, read_folder
+from chat_proc.bundles.manifest import BadBundle
+from everturn.core.errors import EverturnError
+
+FAILED = 1
+UNUSABLE = 2
+
+
+async def run_talks(folder: Path, name: str, *, as_json: bool) -> int:
+    """Play the talks of the bundle whose names contain `name`, print what happens, and return the exit status."""
+    try:
+        bundle = read_folder(folder)
+        talks = read_talks(folder, name)
+    except BadBundle as error:
+        return _refuse(error, as_json=as_json)
+    return await _play_all(bundle, folder, talks, as_json=as_json)
+
+
+async def _play_all(bundle: Bundle, folder: Path, talks: Sequence[Talk], *, as_json: bool) -> int:
+    failed = 0
+    with collect_logs() as lines:
+        async with open_stages(folder, has_programs=needs_programs(talks)) as open_stage:
+            for talk in talks:
+                lines.clear()
+                began_s = time.monotonic()
+                try:
+                    async with open_stage(bundle, talk.content) as stage:
+                        failures = await TalkPlayer(stage, talk, folder).play()
+                except BadBundle as error:
+                    return _refuse(error, as_json=as_json)
+                except EverturnError as error:
+                    return _refuse(BadBundle(error.detail or str(error)), as_json=as_json)
+                played = PlayedTalk(talk, tuple(failures), render_output(lines), time.monotonic() - began_s)
+                failed += bool(failures)
+                _print((_build_json if as_json else _render)(played))
+    if not as_json:
+        count = len(talks)
+        _print(
+            f"{failed} of {count} {'talk' if count == 1 else 'talks'} failed."
+            if failed
+            else f"{count} {'talk' if count == 1 else 'talks'} passed."
+        )
+    return FAILED if failed else 0
+
+
+def _refuse(error: BadBundle, *, as_json: bool) -> int:
+    if as_json:
+        _print(json.dumps({"errors": [asdict(each) for each in error.problems]}, ensure_ascii=False))
+    else:
+        _print("\n".join(f"error: {each}" for each in error.problems))
+    return UNUSABLE
+
+
+def _render(played: PlayedTalk) -> str:
+    lines = [f"{'FAILED' if played.failures else 'ok'}  {played.talk.name}  {played.seconds:.1f} s"]
+    lines += [f"  {problem}" for problem in played.failures]
+    if played.failures and played.output:
+        lines += ["  Output of the bundle:", *(f"    {text}" for text in played.output)]
+    return "\n".join(lines)
+
+
+def _build_json(played: PlayedTalk) -> str:
+    return json.dumps(
+        {
+            "talk": played.talk.name,
+            "passed": not played.failures,
+            "seconds": round(played.seconds, 2),
+            "failures": [asdict(problem) for problem in played.failures],
+            "output": played.output,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run_test(folder: Path, name: str, *, as_json: bool) -> int:
+    """`bundle test`; see `run_talks`."""
+    return asyncio.run(run_talks(folder, name, as_json=as_json))

@@ -1,0 +1,252 @@
+"""`everturn bundle test` with real processes of bundles: what talks can check, and what they report."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from chat_proc.bundle_check.command import parse_arguments, run_bundle, save_new
+
+DESK = '''
+from everturn_sdk import SourceRow, ToolContext, get_plain, get_secret, tool
+
+@tool(effect="pure")
+async def find(name: str, context: ToolContext) -> dict:
+    """Finds the ticket of a person."""
+    print(f"looking for {name}")
+    await context.claim([SourceRow(url="https://shop.example/orders/7", title="Order 7", text="It arrived.")])
+    return {"order": 7, "name": name, "limit": get_plain("limit"), "key": len(get_secret("b:desk_key"))}
+
+@tool(requires_approval=True)
+def refund(order: int, amount: float) -> str:
+    """Pays money back."""
+    if amount > 1000:
+        raise ValueError("the till has only 1000")
+    return f"refunded {amount:g} for order {order}"
+
+@tool()
+async def report(context: ToolContext) -> str:
+    """Writes a report."""
+    return await context.put_artifact("outputs/report.txt", "All is well.")
+'''
+WORKFLOW = """
+from everturn_sdk import BaseWorkflow
+
+class Desk(BaseWorkflow):
+    async def run(self, payload):
+        react = await self.build_react(knowledge_space_fn=self._search)
+        number = await self.step("open_ticket", lambda: 12, effect="idempotent")
+        first = await react.run(payload)
+        if "refund" in first.text:
+            return await react.run(f"Check the refund of ticket {number}.")
+        return first
+
+    def _search(self, query, limit):
+        return f"ks:docs/{query}.md has it"
+"""
+BASE = {
+    "bundle.toml": 'id = "desk"\n[settings]\nlimit = 3\n[knowledge]\n[mcp.crm]\nurl = "https://crm.example/mcp"\n',
+    "instructions.md": "You work for Spoke & Chain.",
+    "tools_descriptor.py": 'TOOLS_SPECS = [{"ref": "tools/desk.py", "alias": "desk"}]\n',
+    "tools/desk.py": DESK,
+    "skills/shop/refunds/SKILL.md": "---\nname: refunds\ndescription: Decides on refunds.\n---\nWithin 14 days.\n",
+    "knowledge/returns.md": "# Returns\nGoods can be returned within 14 days.\n",
+    "tests/orders.csv": "order,amount\n7,120\n",
+}
+EVERYTHING = """
+[secrets]
+desk_key = "s3cret"
+
+[settings]
+limit = 9
+
+[mcp_answers."mcp.crm.find_customer"]
+value = { name = "Ann" }
+
+[[turn]]
+user = "Refund order 7."
+attach = "orders.csv"
+model = [
+    { reply = "I look first.", calls = [
+        { tool = "react.read", args = { paths = ["sk:shop.refunds"] } },
+        { tool = "react.search_knowledge", args = { query = "returned goods" } },
+        { tool = "desk.find", args = { name = "Ann" } },
+        { tool = "mcp.crm.find_customer", args = { id = 3 } },
+    ] },
+    { calls = ["desk.report"] },
+    { calls = [{ tool = "desk.refund", args = { order = 7, amount = 120 } }] },
+    "You get 120 euros [[S:2]].",
+]
+approve = true
+
+[turn.expect]
+answer_contains = ["120", "euros"]
+answer_matches = '\\b120 euros'
+calls = [
+    { tool = "desk.find", result_contains = ['"limit": 9', '"key": 6'] },
+    { tool = "mcp.crm.find_customer", args = { id = 3 }, result_contains = "Ann" },
+    { tool = "desk.refund", args = { amount = 120 }, result_contains = "refunded 120", status = "ok" },
+]
+no_calls = "react.write"
+files = { path = "outputs/report.txt", contains = "All is well" }
+sources = "https://shop.example/orders/7"
+skills = "shop.refunds"
+knowledge = "returns.md"
+approvals = "desk.refund"
+prompt_contains = "Spoke & Chain"
+
+[[turn]]
+user = "Thanks."
+model = ["You are welcome."]
+expect = { answer = "You are welcome." }
+"""
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def play(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = run_bundle(parse_arguments(["test", str(folder), *arguments]))
+    return status, capsys.readouterr().out
+
+
+def play_one(folder: Path, capsys: pytest.CaptureFixture[str], talk: str) -> tuple[int, list[str]]:
+    """The exit status, and the failures of the only talk."""
+    write(folder, {**BASE, "tests/talk.toml": talk})
+    status, printed = play(folder, capsys)
+    return status, [line.strip() for line in printed.splitlines() if line.startswith("  tests/")]
+
+
+def test_a_talk_goes_through_all_that_an_agent_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, printed = play(write(tmp_path, {**BASE, "tests/talk.toml": EVERYTHING}), capsys)
+
+    assert (status, printed.splitlines()[1:]) == (0, ["1 talk passed."]), printed
+    assert printed.startswith("ok  talk  ")
+
+
+def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, printed = play(save_new("shop", tmp_path), capsys, "-k", "hel", "--json")
+
+    (line,) = printed.splitlines()
+    assert (status, json.loads(line)["talk"], json.loads(line)["passed"]) == (0, "hello", True)
+
+
+@pytest.mark.parametrize(
+    ("turn", "failure"),
+    [
+        (
+            'model = ["Bye."]\nexpect = { answer = "Hello." }\n',
+            "tests/talk.toml, line 4: turn 1: expect.answer: expected 'Hello.', found 'Bye.'.",
+        ),
+        (
+            'model = [{ calls = ["desk.report"] }]\n',
+            "tests/talk.toml, line 3: turn 1: model: the model was asked again after 1 reply: add what it replies "
+            "then.",
+        ),
+        (
+            'model = ["Bye.", "Again."]\n',
+            "tests/talk.toml, line 3: turn 1: model: expected the model to be asked for 2 replies, found that it was "
+            "asked for 1.",
+        ),
+        (
+            'model = [{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }, "Bye."]\n',
+            "tests/talk.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
+            '"desk.find failed: ToolRaised: everturn_sdk.settings.MissingSetting: This agent has no secret '
+            "'b:desk_key'. An operator sets it. (desk.py, line 9)\". If that is right, expect "
+            '{ tool = "desk.find", status = "error" }.',
+        ),
+        (
+            'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 } }] }, "Bye."]\n',
+            "tests/talk.toml, line 2: turn 1: user: a call of desk.refund waits for approval, but the turn doesn't "
+            "say what the person answers: add approve = true, or false.",
+        ),
+        (
+            'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 } }] }, "Bye."]\n'
+            'approve = true\nexpect = { calls = [{ tool = "desk.refund", result_contains = "refunded 2" }] }\n',
+            "tests/talk.toml, line 5: turn 1: expect.calls: expected 'refunded 2' in the result of "
+            "desk.refund(amount=1, order=7), found 'refunded 1 for order 7'.",
+        ),
+        (
+            'model = [{ then = "fail_for_good" }]\n',
+            "tests/talk.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem model-unavailable",
+        ),
+    ],
+)
+def test_a_failure_says_what_was_expected_and_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], turn: str, failure: str
+) -> None:
+    status, failures = play_one(tmp_path, capsys, f'[[turn]]\nuser = "Hi."\n{turn}')
+
+    assert status == 1
+    assert len(failures) == 1 and failures[0].startswith(failure), failures
+
+
+def test_a_denied_call_and_expected_problems_are_no_failures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = (
+        '[[turn]]\nuser = "Refund."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 '
+        '} }] }, "No."]\napprove = false\nexpect = { approvals = "desk.refund" }\n'
+        '[[turn]]\nuser = "Refund all."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 9999 '
+        '} }] }, "No."]\napprove = true\nexpect = { calls = { tool = "desk.refund", status = "ambiguous" } }\n'
+        '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-unavailable" }\n'
+    )
+
+    assert play_one(tmp_path, capsys, talk) == (0, [])
+
+
+def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = (
+        '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "react.search_knowledge", args = { query = "x" } }] }, '
+        '"A refund.", "It is right."]\n'
+        'expect = { answer = "It is right.", steps = "open_ticket", knowledge = "docs/x.md" }\n'
+    )
+    write(tmp_path, {"workflow.py": WORKFLOW})
+
+    assert play_one(tmp_path, capsys, talk) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (
+            {"tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["desk.fnd"] }]\n'},
+            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'desk.fnd'. The agent has: desk.find, ",
+        ),
+        (
+            {"tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.crm.find"] }]\n'},
+            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'mcp.crm.find'. Write its answer as "
+            '[mcp_answers."mcp.crm.find"].',
+        ),
+    ],
+)
+def test_a_call_of_a_tool_that_does_not_exist_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str], problem: str
+) -> None:
+    status, printed = play(write(tmp_path, {**BASE, **files}), capsys)
+
+    assert (status, problem in printed) == (1, True), printed
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"tools/desk.py": "import nothing_there\n"}, "error: "),
+        ({"bundle.toml": "id = 1\n"}, "error: bundle.toml, line 1: id: Input should be a valid string.\n"),
+        (
+            {"tests/talk.toml": f'[mcp_answers."mcp.erp.x"]\ntext = "x"\n{EVERYTHING[EVERYTHING.index("[[turn]]") :]}'},
+            "error: mcp_answers: The agent has no server for 'mcp.erp.x'. Its servers are: mcp.crm.\n",
+        ),
+    ],
+)
+def test_a_bundle_that_cannot_be_used_is_no_failed_talk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str], problem: str
+) -> None:
+    status, printed = play(write(tmp_path, {**BASE, "tests/talk.toml": EVERYTHING, **files}), capsys)
+
+    assert (status, printed.startswith(problem)) == (2, True), printed
