@@ -25,7 +25,7 @@ MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step, as JSON."""
 Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
 
-
+_HOOKS: Final = ("on_bundle_load", "pre_run_hook", "on_turn_end")
 _inside: ContextVar[str] = ContextVar("inside", default="")
 """What runs now, if nothing durable can begin in it: the run would wait for itself."""
 
@@ -308,6 +308,11 @@ def load_workflow(folder: Path, package: str) -> BaseWorkflow | None:
         raise BadTool(f"{WORKFLOW}: {kind.__name__} needs a method `async def run(self, payload)`.")
     if len(inspect.signature(kind.run).parameters) != 2:
         raise BadTool(f"{WORKFLOW}: {kind.__name__}.run must have the parameters self and payload.")
+    for hook in _HOOKS:
+        try:
+            inspect.signature(getattr(kind, hook)).bind(None)
+        except TypeError as error:
+            raise BadTool(f"{WORKFLOW}: {kind.__name__}.{hook} must have no parameter but self.") from error
     return kind()
 
 

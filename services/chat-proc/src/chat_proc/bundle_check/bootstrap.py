@@ -110,7 +110,7 @@ async def open_stages(
 
     async with AsyncExitStack() as stack:
         private = Path(stack.enter_context(TemporaryDirectory(prefix="everturn-talks-", ignore_cleanup_errors=True)))
-        settings = _build_settings(private)
+        settings = build_settings(private).model_copy(update={"secrets_dir": private / "secrets"})
         reader = PageReader()
         stack.push_async_callback(reader.close)
         resolver = NameResolver()
@@ -125,15 +125,14 @@ async def open_stages(
         yield partial(_open_stage, settings, private, folders, opened, knowledge, resolver)
 
 
-def _build_settings(private: Path) -> WorkerSettings:
-    """Those of the environment where a talk needs them, such as for the sandbox and for installing libraries. Neither
-    the operator's file nor the model applies."""
+def build_settings(private: Path) -> WorkerSettings:
+    """Settings for opening a bundle without a platform: those of the environment for the sandbox, for secrets and for
+    installing libraries. Neither the operator's file nor the model applies."""
     return WorkerSettings(
         mode="development",
         database_url="postgresql://nobody@127.0.0.1:1/none",
         redis_url="redis://127.0.0.1:1/0",
         objects_url=private.as_uri(),
-        secrets_dir=private / "secrets",
         config=None,
         model="offline",
         fallback_model="",

@@ -11,12 +11,14 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from chat_proc.bundle_check.code import check_code, place_problem
 from chat_proc.bundle_check.talks import FOLDER as TALKS
+from chat_proc.bundle_check.talks import read_talks
 from chat_proc.bundle_check.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
 from chat_proc.models.providers import BadModelSetting, read_choice
-from chat_proc.settings import ModelSettings, load_config
+from chat_proc.settings import ModelSettings, OperatorConfig, load_config
 from chat_proc.skills.reader import load_platform_skills, read_skills
 from everturn.core.errors import Invalid
 
@@ -36,6 +38,8 @@ class Checked:
     bundle: Bundle | None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    parts: tuple[str, ...] = ()
+    """What it has besides its texts, such as `3 tools`."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -57,6 +61,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     check.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
+    )
+    check.add_argument(
+        "--install", action="store_true", dest="installs", help="install the libraries of requirements.txt first"
     )
     check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
     test = commands.add_parser(
@@ -85,7 +92,7 @@ def run_bundle(given: argparse.Namespace) -> int:
     folder = given.folder.resolve()
     if given.action == "test":
         return run_test(folder, given.name, as_json=given.as_json)
-    checked = check_folder(folder)
+    checked = check_folder(folder, installs=given.installs)
     sys.stdout.write((_build_json if given.as_json else _render)(folder, checked) + "\n")
     return HAS_PROBLEMS if checked.problems else 0
 
@@ -115,17 +122,32 @@ def save_new(name: str, parent: Path) -> Path:
     return folder
 
 
-def check_folder(folder: Path) -> Checked:
-    """Read a bundle as a worker does. Raises BadConfig and ValidationError if the bundle names models and the settings
-    of this environment can't be used."""
+def check_folder(folder: Path, *, installs: bool = False) -> Checked:
+    """Check a bundle as a worker does, and load its code. Raises BadConfig and ValidationError if the settings of this
+    environment can't be used."""
     try:
         bundle = read_folder(folder)
-        read_skills(bundle.files, bundle.manifest.skills, load_platform_skills())
+        skills = read_skills(bundle.files, bundle.manifest.skills, load_platform_skills())
     except BadBundle as error:
         return Checked(None, error.problems)
     except Invalid as error:
-        return Checked(None, (Problem(error.detail.rstrip(".")),))
-    text = (folder / MANIFEST).read_text(encoding="utf-8-sig")
+        return Checked(None, (place_problem(error.detail),))
+    settings = ModelSettings()
+    config = load_config(settings.config)
+    code = check_code(bundle, folder, skills, config, installs=installs)
+    if code.problems:
+        return Checked(None, tuple(code.problems), tuple(code.warnings))
+    text = code.manifest_text
+    warnings = [
+        *_check_texts(bundle, text),
+        *_check_models(bundle, text, settings, config),
+        *code.warnings,
+        *_check_talks(folder),
+    ]
+    return Checked(bundle, (), tuple(warnings), tuple(code.parts))
+
+
+def _check_texts(bundle: Bundle, text: str) -> list[Problem]:
     about = bundle.manifest
     warnings: list[Problem] = []
     if about.title is None:
@@ -135,20 +157,27 @@ def check_folder(folder: Path) -> Checked:
     if not about.starters:
         line = find_line(text, ["starters"])
         warnings.append(Problem("People see no messages to begin with. Set one or more", MANIFEST, line, "starters"))
-    return Checked(bundle, (), (*warnings, *_check_models(bundle, text)))
+    return warnings
 
 
-def _check_models(bundle: Bundle, text: str) -> list[Problem]:
+def _check_talks(folder: Path) -> tuple[Problem, ...]:
+    """The mistakes in files of talks, which workers don't read."""
+    if not any((folder / TALKS).glob("*.toml")):
+        return ()
+    try:
+        read_talks(folder)
+    except BadBundle as error:
+        return error.problems
+    return ()
+
+
+def _check_models(bundle: Bundle, text: str, settings: ModelSettings, config: OperatorConfig) -> list[Problem]:
     """The models that this environment has no provider or key for. A worker with the same would refuse the bundle; the
     author's need not have it."""
-    if not bundle.manifest.models:
-        return []
-    settings = ModelSettings()
-    endpoints = load_config(settings.config).models.endpoints
     problems: list[Problem] = []
     for role, name in bundle.manifest.models.items():
         try:
-            read_choice(f"models.{role}", name, settings.model_environment, endpoints)
+            read_choice(f"models.{role}", name, settings.model_environment, config.models.endpoints)
         except BadModelSetting as error:
             why = error.detail.removeprefix(f"models.{role}").lstrip(": ").rstrip(".")
             message = f"A worker with the variables of this terminal would refuse the bundle: {name} {why}"
@@ -163,7 +192,8 @@ def _render(folder: Path, checked: Checked) -> str:
         count = len(checked.problems)
         lines.append(f"{folder.name} can't be used: {count} {'error' if count == 1 else 'errors'}.")
     else:
-        lines.append(f"{checked.bundle.id} can be used.")
+        has = f" It has {', '.join(checked.parts)}." if checked.parts else ""
+        lines.append(f"{checked.bundle.id} can be used.{has}")
     return "\n".join(lines)
 
 
@@ -175,5 +205,6 @@ def _build_json(folder: Path, checked: Checked) -> str:
         "digest": bundle and bundle.digest,
         "errors": [asdict(problem) for problem in checked.problems],
         "warnings": [asdict(warning) for warning in checked.warnings],
+        "parts": checked.parts,
     }
     return json.dumps(result, ensure_ascii=False)

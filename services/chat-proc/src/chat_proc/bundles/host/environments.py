@@ -76,7 +76,7 @@ class Environments:
         """The Python of the environment for this content of requirements.txt, installed if it is missing. Raises
         BadRequirements with the last lines that pip has written."""
         check_requirements(requirements)
-        name = hashlib.sha256(f"{sys.version}\0{sys.prefix}\0".encode() + requirements).hexdigest()[:32]
+        name = _name_environment(requirements)
         await asyncio.to_thread(self._open_folder)
         environment = self._folder / name
         python = environment / "bin" / "python"
@@ -85,6 +85,10 @@ class Environments:
                 await self._install(environment, requirements)
             await asyncio.to_thread(os.utime, environment / _DONE)
         return python
+
+    def has(self, requirements: bytes) -> bool:
+        """Whether they are installed."""
+        return (self._folder / _name_environment(requirements) / _DONE).exists()
 
     def _open_folder(self) -> None:
         """Code of this folder is executed, so nobody else may have made it, nor write to it."""
@@ -145,6 +149,10 @@ class Environments:
                 return False
             if ended:
                 return True
+
+
+def _name_environment(requirements: bytes) -> str:
+    return hashlib.sha256(f"{sys.version}\0{sys.prefix}\0".encode() + requirements).hexdigest()[:32]
 
 
 def check_requirements(requirements: bytes) -> None:

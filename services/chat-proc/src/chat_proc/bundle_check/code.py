@@ -1,0 +1,336 @@
+"""What is wrong with the code, knowledge and servers of a bundle. Its modules are loaded in their own process, as a
+worker does."""
+
+import ast
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from chat_proc.bundle_check.bootstrap import build_settings
+from chat_proc.bundle_check.playing import collect_logs
+from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
+from chat_proc.bundles.host.host import BundleCode, open_bundle_host
+from chat_proc.bundles.manifest import MANIFEST, Problem, find_line
+from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, find_references, read_tool_specs
+from chat_proc.knowledge.passages import find_broken_links, find_folders
+from chat_proc.knowledge.trees import FolderTree, TreeLimits
+from chat_proc.opening import build_host_options
+from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.skills.model import Skills
+from chat_proc.tools.hosted import check_builtin_tools, read_specs
+from chat_proc.tools.offered import BUILTIN_TOOLS
+from everturn.core.errors import EverturnError, Invalid
+from everturn.core.settings import load_bundle_secrets
+from everturn_sdk.descriptors import DESCRIPTOR
+from everturn_sdk.protocol import BundleDescription
+from everturn_sdk.workflows import WORKFLOW
+
+MAX_LISTED: Final = 20
+"""Warnings of one kind, such as broken links."""
+_PLACE: Final = re.compile(r"([\w./-]{1,400}\.[a-z]{2,4}), line (\d{1,7}):? (.*)", re.DOTALL)
+_RAISED_AT: Final = re.compile(r" \(([\w.-]{1,200}\.py), line (\d{1,7})\)$")
+_ENTRY: Final = re.compile(r"(TOOLS_SPECS|MCP_TOOL_SPECS|tools)\[(\d{1,4})\] of [\w.]{1,40}: ")
+_TOOL: Final = re.compile(r"([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59}): ")
+_TWICE: Final = re.compile(r"Two tools have the id '([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59})'")
+_SKILL_REF: Final = re.compile(r"sk:([a-z0-9_-]{1,64}\.[a-z0-9-]{1,64})/([\w./-]{1,200})")
+_UNSET: Final = "MissingSetting: This agent has no secret"
+
+
+@dataclass(slots=True)
+class CodeReport:
+    """`problems` are reasons for workers to refuse the bundle; `parts` says what it has, such as `3 tools`."""
+
+    manifest_text: str
+    """The content of bundle.toml, for finding lines."""
+    problems: list[Problem] = field(default_factory=list[Problem])
+    warnings: list[Problem] = field(default_factory=list[Problem])
+    parts: list[str] = field(default_factory=list[str])
+
+
+def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorConfig, *, installs: bool) -> CodeReport:
+    """Check what `read_folder` does not. With `installs` the libraries of the bundle are installed if they are not;
+    otherwise its modules can only be loaded if they are."""
+    report = CodeReport((folder / MANIFEST).read_text(encoding="utf-8-sig"))
+    with tempfile.TemporaryDirectory(prefix="everturn-check-") as private, collect_logs():
+        settings = build_settings(Path(private))
+        secrets = load_bundle_secrets(settings.secrets_dir, bundle.id)
+        trees = list(_parse(bundle, report))
+        if not config.tools:
+            _check_names(bundle, report)
+        _check_settings(bundle, trees, secrets, report)
+        _check_servers(bundle, config, settings, secrets, report)
+        if not report.problems:
+            asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
+        _check_skills(skills, report)
+        asyncio.run(_check_knowledge(bundle, folder, report))
+        _check_widgets(bundle, report)
+    return report
+
+
+def place_problem(detail: str) -> Problem:
+    """A message that may begin with its file and line."""
+    if match := _PLACE.fullmatch(detail.rstrip(".")):
+        return Problem(match[3], match[1], int(match[2]))
+    return Problem(detail.rstrip("."))
+
+
+def _parse(bundle: Bundle, report: CodeReport) -> Iterator[tuple[str, ast.Module]]:
+    """The modules of the bundle; scripts of skills run elsewhere."""
+    for name, content in bundle.files.items():
+        if not name.endswith(".py") or name.startswith("skills/"):
+            continue
+        try:
+            yield name, ast.parse(content)
+        except SyntaxError as error:
+            report.problems.append(Problem(f"The code is not valid: {error.msg}", name, error.lineno))
+        except (ValueError, RecursionError, MemoryError) as error:
+            report.problems.append(Problem(f"The code can't be read: {error}", name))
+
+
+def _check_names(bundle: Bundle, report: CodeReport) -> None:
+    """What the manifest says about tools of the platform, if the operator has no others."""
+    try:
+        check_builtin_tools(bundle.manifest.builtin_tools, ())
+    except Invalid as error:
+        report.problems.append(_at_key(report, error.detail.removeprefix("builtin_tools: "), "builtin_tools"))
+
+
+def _at_key(report: CodeReport, message: str, *place: str) -> Problem:
+    return Problem(message.rstrip("."), MANIFEST, find_line(report.manifest_text, place), ".".join(place))
+
+
+def _check_settings(
+    bundle: Bundle, trees: Sequence[tuple[str, ast.Module]], secrets: Mapping[str, str], report: CodeReport
+) -> None:
+    """Warn of secrets and settings that the code asks for by a literal name, and nobody sets."""
+    for name, tree in trees:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(value=str(asked)), *rest]
+                ):
+                    is_set = bool(rest or node.keywords) or _has_setting(bundle, asked)
+                case _:
+                    continue
+            if called == "get_secret" and not asked.startswith("b:"):
+                why = f"{asked!a} is not the name of a secret; write 'b:{asked}'"
+            elif called == "get_secret" and asked.removeprefix("b:") not in secrets:
+                secret = asked.removeprefix("b:")
+                why = (
+                    f"The secret {asked!a} is not set here. An operator puts it into the file "
+                    f"bundles/{bundle.id}/{secret} in the folder SECRETS_DIR"
+                )
+            elif called == "get_plain" and not is_set:
+                why = f"[settings] of {MANIFEST} has no {asked!a}, and the call has no default"
+            else:
+                continue
+            report.warnings.append(Problem(why, name, node.lineno))
+
+
+def _has_setting(bundle: Bundle, path: str) -> bool:
+    found: object = bundle.manifest.settings
+    for part in path.removeprefix("b:").split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return False
+        found = found[part]
+    return True
+
+
+def _check_servers(
+    bundle: Bundle, config: OperatorConfig, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport
+) -> None:
+    try:
+        specs = read_tool_specs(bundle.files.get(TOOLS_DESCRIPTOR, b""))
+        chosen = choose_servers(bundle.manifest.mcp, config.mcp, specs, bundle.id)
+    except Invalid as error:
+        problem = place_problem(error.detail)
+        # A file with a mistake in its syntax is reported already.
+        if not any((each.file, each.line) == (problem.file, problem.line) for each in report.problems):
+            report.problems.append(problem)
+        return
+    known = {*settings.mcp_secrets, *(f"b:{name}" for name in secrets)}
+    for offered in chosen:
+        templates = {"headers": offered.server.headers, "env": offered.server.env}
+        for section, values in templates.items():
+            for key, text in values.items():
+                for secret in find_references(text):
+                    if secret not in known:
+                        where = "mcp", offered.alias, section, key
+                        report.warnings.append(_at_key(report, f"The secret {secret!a} is not set here", *where))
+    if chosen:
+        report.parts.append(_count(len(chosen), "MCP server"))
+
+
+async def _check_process(
+    bundle: Bundle, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport, *, installs: bool
+) -> None:
+    """Load the tools and the workflow in a process of their own."""
+    manifest, requirements = bundle.manifest, bundle.files.get(REQUIREMENTS, b"")
+    try:
+        check_requirements(requirements)
+    except BadRequirements as error:
+        report.problems.append(place_problem(error.detail))
+        return
+    if not manifest.tools and not {DESCRIPTOR, WORKFLOW} & bundle.files.keys():
+        return
+    options = build_host_options(settings)
+    if requirements.strip() and not installs and not options.environments.has(requirements):
+        why = "These libraries are not installed, so tools and workflow were not loaded. Add --install to do both"
+        report.warnings.append(Problem(why, REQUIREMENTS))
+        return
+    code = BundleCode(
+        bundle.id,
+        bundle.digest,
+        bundle.files,
+        described=[entry.model_dump(mode="json", exclude_unset=True) for entry in manifest.tools],
+        section=manifest.host,
+        settings=manifest.settings,
+        secrets=secrets,
+    )
+    try:
+        async with open_bundle_host(code, options) as host:
+            description = host.description
+    except BadRequirements as error:
+        report.problems.append(Problem(error.detail, REQUIREMENTS))
+    except Invalid as error:
+        problem = locate_failure(bundle, report.manifest_text, error.detail)
+        # An operator may have set the secret where the bundle will run.
+        (report.warnings if _UNSET in error.detail else report.problems).append(problem)
+    else:
+        _check_description(bundle, description, report)
+
+
+def _check_description(bundle: Bundle, description: BundleDescription, report: CodeReport) -> None:
+    taken = set(BUILTIN_TOOLS)
+    for tool in description.tools:
+        try:
+            read_specs(BundleDescription(tools=(tool,)), taken)
+        except Invalid as error:
+            report.problems.append(locate_failure(bundle, report.manifest_text, error.detail))
+        taken.add(tool.tool_id)
+    try:
+        read_specs(description, BUILTIN_TOOLS)
+    except Invalid as error:
+        if not report.problems:
+            report.problems.append(locate_failure(bundle, report.manifest_text, error.detail))
+    if description.has_workflow and bundle.manifest.agent.workflow == "dag":
+        why = f"The bundle has a {WORKFLOW}, so this can't be 'dag'. Remove one of them"
+        report.problems.append(_at_key(report, why, "react", "workflow"))
+    report.parts[:0] = [
+        *([_count(len(description.tools), "tool")] if description.tools else []),
+        *(["a workflow"] if description.has_workflow else []),
+    ]
+
+
+def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
+    """Why the code could not be loaded, with the line of the bundle that it is about."""
+    text = detail.rstrip(".")
+    if raised := _RAISED_AT.search(text):
+        paths = [name for name in bundle.files if PurePosixPath(name).name == raised[1]]
+        if len(paths) == 1:
+            return Problem(text[: raised.start()], paths[0], int(raised[2]))
+    if entry := _ENTRY.match(text):
+        if entry[1] == "tools":
+            line = _find_table(manifest_text, int(entry[2]))
+            return Problem(text[entry.end() :], MANIFEST, line, f"tools {int(entry[2]) + 1}")
+        line = _find_element(bundle, entry[1], int(entry[2]))
+        return Problem(text[entry.end() :], DESCRIPTOR, line, f"{entry[1]}[{entry[2]}]")
+    if tool := _TOOL.match(text) or _TWICE.match(text):
+        found = [
+            (name, node.lineno)
+            for name, content in bundle.files.items()
+            if name.endswith(".py") and not name.startswith("skills/")
+            for node in ast.walk(ast.parse(content))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool[2]
+        ]
+        if len(found) == 1:
+            return Problem(text, *found[0])
+    if text.startswith(f"{WORKFLOW} ") or text.startswith(f"{WORKFLOW}: "):
+        return Problem(text.removeprefix(f"{WORKFLOW}: "), WORKFLOW)
+    return place_problem(text)
+
+
+def _find_table(text: str, index: int) -> int | None:
+    headers = [n for n, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith("[[tools]]")]
+    return headers[index] if index < len(headers) else find_line(text, ["tools"])
+
+
+def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
+    """The line of an element of a list that the descriptor assigns."""
+    for node in ast.parse(bundle.files.get(DESCRIPTOR, b"")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=ast.List(elts=elements)) if target == name:
+                return elements[index].lineno if index < len(elements) else node.lineno
+            case _:
+                pass
+    return None
+
+
+def _check_skills(skills: Skills, report: CodeReport) -> None:
+    """Warn of refs to files that a skill of the bundle doesn't have."""
+    own = {skill.id: skill for skill in skills}
+    for skill in skills:
+        for path, file in skill.files.items():
+            if not file.is_text or not path.endswith(".md") or skill.namespace == "public":
+                continue
+            for number, line in enumerate(file.decode().splitlines(), 1):
+                for match in _SKILL_REF.finditer(line):
+                    target, wanted = own.get(match[1]), match[2].rstrip("./")
+                    if target is None:
+                        why = f"The agent has no skill {match[1]}"
+                    elif not any(each == wanted or each.startswith(f"{wanted}/") for each in target.files):
+                        why = f"The skill {match[1]} has no file {wanted}"
+                    else:
+                        continue
+                    report.warnings.append(Problem(why, f"skills/{skill.namespace}/{skill.name}/{path}", number))
+    if skills:
+        report.parts.append(_count(len(skills), "skill"))
+
+
+async def _check_knowledge(bundle: Bundle, folder: Path, report: CodeReport) -> None:
+    """Look at the documents in the bundle's own folder. Workers don't refuse a bundle for them. Repositories are not
+    fetched."""
+    documents = 0
+    for space in bundle.manifest.knowledge:
+        if space.repo:
+            continue
+        tree = FolderTree(folder, space.name, space.roots, TreeLimits())
+        try:
+            listing = await tree.list_files()
+            targets = listing.names | find_folders(listing.names)
+            broken: list[str] = []
+            for file in listing.files:
+                if space.validate_refs and not file.converted_from:
+                    text = (await tree.read(file)).decode("utf-8-sig", "replace")
+                    broken += find_broken_links(file.origin, text, targets, space.roots)
+        except EverturnError as error:
+            report.warnings.append(_at_key(report, error.detail, "knowledge"))
+            continue
+        documents += len(listing.files)
+        for found in broken[:MAX_LISTED]:
+            file, line, target = found.split(":", 2)
+            report.warnings.append(Problem(f"The link {target.strip()} leads nowhere", file, int(line)))
+        if len(broken) > MAX_LISTED:
+            report.warnings.append(_at_key(report, f"{len(broken) - MAX_LISTED} more links lead nowhere", "knowledge"))
+        for skipped in listing.skipped.listed[:MAX_LISTED]:
+            report.warnings.append(_at_key(report, f"Left out is {skipped}", "knowledge"))
+    if documents:
+        report.parts.append(_count(documents, "document"))
+
+
+def _check_widgets(bundle: Bundle, report: CodeReport) -> None:
+    names = sorted({name.split("/")[1] for name in bundle.files if name.startswith("widgets/") and name.count("/") > 1})
+    for name in names:
+        if f"widgets/{name}/index.html" not in bundle.files:
+            report.warnings.append(Problem("The widget has no index.html, with which it begins", f"widgets/{name}"))
+    if names:
+        report.parts.append(_count(len(names), "widget"))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,230 @@
+"""`everturn bundle check` loads the code of a bundle in a real process, and looks at everything beside it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from chat_proc.bundle_check.command import check_folder, parse_arguments, run_bundle
+
+MANIFEST = 'id = "desk"\ntitle = "Desk"\nstarters = ["Hi."]\n'
+DESCRIPTOR = 'TOOLS_SPECS = [\n    {"ref": "tools/desk.py", "alias": "desk"},\n]\n'
+TOOL = 'from everturn_sdk import *\n\n@tool()\ndef find(name: str) -> str:\n    """Finds."""\n    return name\n'
+WORKFLOW = (
+    "from everturn_sdk import BaseWorkflow\n\nclass Desk(BaseWorkflow):\n"
+    "    async def run(self, payload):\n        return None\n"
+)
+SKILL = "---\nname: refunds\ndescription: Decides.\n---\nRead `sk:shop.refunds/more.md` and `sk:shop.gone/a.md`.\n"
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SECRETS_DIR", "EVERTURN_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in {"bundle.toml": MANIFEST, "instructions.md": "Be brief.", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def with_tool(source: str, **more: str) -> dict[str, str]:
+    return {"tools_descriptor.py": DESCRIPTOR, "tools/desk.py": source, **more}
+
+
+def function(
+    name: str = "find", parameters: str = "name: str", docstring: str = '"""Finds."""', options: str = ""
+) -> str:
+    return f"from everturn_sdk import *\n\n@tool({options})\ndef {name}({parameters}):\n    {docstring}\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "problems"),
+    [
+        (
+            with_tool("import json\n\nimport nothing_there\n"),
+            ["tools/desk.py, line 3: ModuleNotFoundError: No module named 'nothing_there'."],
+        ),
+        (with_tool("def f(:\n"), ["tools/desk.py, line 1: The code is not valid: invalid syntax."]),
+        (
+            with_tool(
+                TOOL, **{"tools_descriptor.py": "import os\nTOOLS_SPECS = [\n {'ref': 'a.py', 'alis': 'x'},\n]\n"}
+            ),
+            ["tools_descriptor.py, line 3: TOOLS_SPECS[0]: alias: Field required; alis: unknown key."],
+        ),
+        (
+            {"bundle.toml": f'{MANIFEST}[[tools]]\nref = "gone.py"\nalias = "desk"\n'},
+            ["desk: gone.py is not a Python file of the bundle."],
+        ),
+        (
+            with_tool(
+                TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("\n]", '\n    {"ref": "b.py", "alias": "desk"},\n]')}
+            ),
+            ["Two entries have the alias 'desk'."],
+        ),
+        (
+            with_tool(function(docstring="pass")),
+            ["tools/desk.py, line 4: desk.find: the function has no docstring, which the model needs to use it."],
+        ),
+        (
+            with_tool(function(parameters="name")),
+            ["tools/desk.py, line 4: desk.find: the parameter 'name' has no type."],
+        ),
+        (
+            with_tool(function(docstring=f'"""{"x" * 301}"""') + function("other", docstring=f'"""{"y" * 302}"""')),
+            [
+                "tools/desk.py, line 4: desk.find: the first paragraph of its docstring has 301 characters; at most "
+                "300 are allowed.",
+                "tools/desk.py, line 10: desk.other: the first paragraph of its docstring has 302 characters; at most "
+                "300 are allowed.",
+            ],
+        ),
+        (
+            with_tool(function("read"), **{"tools_descriptor.py": DESCRIPTOR.replace('"desk"}', '"react"}')}),
+            ["tools/desk.py, line 4: Two tools have the id 'react.read'. Choose another alias."],
+        ),
+        (
+            {"workflow.py": WORKFLOW.replace("run(self, payload)", "run(self)")},
+            ["workflow.py: Desk.run must have the parameters self and payload."],
+        ),
+        (
+            {"workflow.py": f"{WORKFLOW}\n    def pre_run_hook(self, turn):\n        pass\n"},
+            ["workflow.py: Desk.pre_run_hook must have no parameter but self."],
+        ),
+        (
+            {"workflow.py": f"{WORKFLOW}\n    def on_bundle_load(self):\n        1 / 0\n"},
+            ["workflow.py, line 8: ZeroDivisionError: division by zero."],
+        ),
+        (
+            {"workflow.py": WORKFLOW, "bundle.toml": f'{MANIFEST}[react]\nworkflow = "dag"\n'},
+            [
+                "bundle.toml, line 5: react.workflow: The bundle has a workflow.py, so this can't be 'dag'. Remove one "
+                "of them."
+            ],
+        ),
+        (
+            {"bundle.toml": f'{MANIFEST}[builtin_tools]\noff = ["web_tools.web_fech"]\n'},
+            ["bundle.toml, line 4: builtin_tools: There is no tool 'web_tools.web_fech'."],
+        ),
+        (
+            {"tools_descriptor.py": 'MCP_TOOL_SPECS = [{"server_id": "crm", "alias": "c"}]\n'},
+            ["MCP_TOOL_SPECS names the server 'crm', which is not defined. Define [mcp.crm] in bundle.toml; "],
+        ),
+        (
+            with_tool(TOOL, **{"requirements.txt": "httpx\n-r other.txt\n"}),
+            ["requirements.txt, line 2: '-r other.txt' is not allowed. Name packages such as `httpx>=0.28`."],
+        ),
+    ],
+)
+def test_what_makes_workers_refuse_a_bundle_is_a_problem(
+    tmp_path: Path, files: dict[str, str], problems: list[str]
+) -> None:
+    found = list(map(str, check_folder(write(tmp_path, files)).problems))
+
+    assert len(found) == len(problems), found
+    assert all(each.startswith(expected) for each, expected in zip(found, problems, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("files", "warnings"),
+    [
+        (
+            with_tool(f"{TOOL}    get_secret('b:key'), get_plain('limit'), get_plain('limit', 3), get_secret('key')\n"),
+            [
+                "tools/desk.py, line 7: The secret 'b:key' is not set here. An operator puts it into the file "
+                "bundles/desk/key in the folder SECRETS_DIR.",
+                "tools/desk.py, line 7: [settings] of bundle.toml has no 'limit', and the call has no default.",
+                "tools/desk.py, line 7: 'key' is not the name of a secret; write 'b:key'.",
+            ],
+        ),
+        (
+            with_tool(f"{TOOL}\nget_secret('b:key')\n"),
+            [
+                "tools/desk.py, line 8: The secret 'b:key' is not set here.",
+                "tools/desk.py, line 8: everturn_sdk.settings.MissingSetting: This agent has no secret 'b:key'.",
+            ],
+        ),
+        (
+            with_tool(TOOL, **{"requirements.txt": "a-library-that-is-not-installed\n"}),
+            ["requirements.txt: These libraries are not installed, so tools and workflow were not loaded."],
+        ),
+        (
+            {
+                "bundle.toml": f'{MANIFEST}[mcp.crm]\ncommand = "crm"\n'
+                'env = { CRM = "${b:crm}", B = "${MCP_B_KEY}" }\n'
+            },
+            [
+                "bundle.toml, line 6: mcp.crm.env.CRM: The secret 'b:crm' is not set here.",
+                "bundle.toml, line 6: mcp.crm.env.B: The secret 'MCP_B_KEY' is not set here.",
+            ],
+        ),
+        (
+            {"skills/shop/refunds/SKILL.md": SKILL},
+            [
+                "skills/shop/refunds/SKILL.md, line 5: The skill shop.refunds has no file more.md.",
+                "skills/shop/refunds/SKILL.md, line 5: The agent has no skill shop.gone.",
+            ],
+        ),
+        (
+            {"bundle.toml": f'{MANIFEST}[knowledge]\ndocs_root = "handbook"\n'},
+            ["bundle.toml, line 4: knowledge: The folder 'handbook' does not exist or has no files."],
+        ),
+        (
+            {"bundle.toml": f"{MANIFEST}[knowledge]\n", "knowledge/a.md": "# A\n[b](b.md)\n", "knowledge/x.bin": "\0"},
+            ["knowledge/a.md, line 2: The link b.md leads nowhere."],
+        ),
+        ({"widgets/chart/app.js": ""}, ["widgets/chart: The widget has no index.html, with which it begins."]),
+        ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: Field required.", "tests/a.toml, line 1: x: Unknown key."]),
+    ],
+)
+def test_what_an_operator_can_still_set_is_a_warning(
+    tmp_path: Path, files: dict[str, str], warnings: list[str]
+) -> None:
+    checked = check_folder(write(tmp_path, files))
+
+    found = list(map(str, checked.warnings))
+    assert (checked.problems, len(found)) == ((), len(warnings)), found
+    assert all(each.startswith(expected) for each, expected in zip(found, warnings, strict=True)), found
+
+
+def test_what_a_bundle_has_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(
+        tmp_path / "desk",
+        with_tool(
+            f"{TOOL}    get_secret('b:key')\n",
+            **{
+                "bundle.toml": f'{MANIFEST}[knowledge]\n[mcp.crm]\nurl = "https://crm.example/mcp"\n',
+                "workflow.py": WORKFLOW,
+                "skills/shop/refunds/SKILL.md": SKILL.partition(" and")[0].replace("/more.md", ""),
+                "knowledge/a.md": "# A\n",
+                "knowledge/b.md": "# B\n",
+                "widgets/chart/index.html": "",
+            },
+        ),
+    )
+    (tmp_path / "secrets" / "bundles" / "desk").mkdir(parents=True)
+    (tmp_path / "secrets" / "bundles" / "desk" / "key").write_text("x")
+    monkeypatch.setenv("SECRETS_DIR", str(tmp_path / "secrets"))
+
+    status = run_bundle(parse_arguments(["check", str(folder)]))
+    printed = capsys.readouterr().out
+    run_bundle(parse_arguments(["check", str(folder), "--json"]))
+
+    assert (status, printed) == (
+        0,
+        "desk can be used. It has 1 tool, a workflow, 1 MCP server, 1 skill, 2 documents, 1 widget.\n",
+    )
+    assert json.loads(capsys.readouterr().out)["parts"][:2] == ["1 tool", "a workflow"]
+
+
+def test_libraries_are_installed_when_that_is_asked_for(tmp_path: Path) -> None:
+    (problem,) = check_folder(
+        write(tmp_path, with_tool(TOOL, **{"requirements.txt": "no-such==0\n"})), installs=True
+    ).problems
+
+    assert str(problem).startswith("requirements.txt: pip ended with status 1.")
