@@ -1,7 +1,7 @@
 """What an author of an agent imports: `@tool` on functions, the context of their calls, workflows, settings and
 secrets."""
 
-from everturn_sdk.protocol import RunFile, SourceRow
+from everturn_sdk.protocol import CallContext, RunFile, SourceRow
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
 from everturn_sdk.tools import Rendered, ToolContext, ToolError, tool
 from everturn_sdk.workflows import (
@@ -18,6 +18,7 @@ from everturn_sdk.workflows import (
 
 __all__ = [
     "BaseWorkflow",
+    "CallContext",
     "ContextRAGClient",
     "HostingService",
     "MissingSetting",

@@ -75,6 +75,7 @@ class CallContext(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     call_id: str
+    """Of this call; the same when it is repeated after a crash."""
     tenant: str
     project: str
     user_id: str
@@ -82,7 +83,9 @@ class CallContext(BaseModel):
     conversation_id: str
     turn_id: str
     round: int
+    """The round of the turn, from 1."""
     now: str
+    """When the call was made, in ISO 8601, UTC."""
 
 
 class Call(Message):
@@ -110,9 +113,11 @@ class RunFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ref: str
+    """With which tools and answers name the file, such as `fi:<turn_id>.outputs/report.pdf`."""
     filename: str
     mime: str
     size: int
+    """In bytes."""
     url: str
 
 
@@ -261,7 +266,9 @@ class SourceRow(BaseModel):
     url: str
     title: str = ""
     text: str = ""
+    """What the source says; the agent can read it by the number of the source."""
     published_time_iso: str | None = None
+    """Such as `2026-03-01` or `2026-03-01T12:00:00Z`."""
 
 
 class Claim(Message):

@@ -93,10 +93,19 @@ def tool(
     asks_after_untrusted: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Mark a function as a tool. Its typed parameters are the tool's, and its docstring is the guide for the model; the
-    first paragraph is the summary. A parameter of the type ToolContext receives the context of the call. ToolOptions
-    says what the arguments mean.
+    first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext receives the context
+    of the call. A function that is not async runs in a thread, which keeps running if the call is given up.
 
-    A function that is not async runs in a thread, which keeps running if the call is given up.
+    - `effect`: what repeating a call would do. A call that a crash has interrupted is repeated if the tool is `pure` or
+      `idempotent`; the model learns that an `irreversible` one is uncertain.
+    - `strategy`: the purpose of a call: `exploration` finds information, `exploitation` produces something from it,
+      `neutral` does neither. It decides which calls one reply may make together.
+    - `requires_approval`: a person has to approve each call; programs can't make one.
+    - `in_programs`, `in_loop`: whether programs and the model itself can call the tool. Both can unless it is set.
+    - `timeout_s`: time limit of a call in seconds, at most 300.
+    - `untrusted`: whether the result contains text of third parties.
+    - `addresses`: the names of parameters with web addresses that the function requests.
+    - `asks_after_untrusted`: a call needs approval once the conversation has read untrusted text.
     """
     options = ToolOptions(
         effect=effect,
