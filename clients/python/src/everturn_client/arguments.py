@@ -72,7 +72,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
     bundle = commands.add_parser(
-        "bundle", help="make, check or run an agent of your own (only where the platform is installed)"
+        "bundle", help="make, check, test or run an agent of your own (only where the platform is installed)"
     )
     bundle.add_argument(
         "words",

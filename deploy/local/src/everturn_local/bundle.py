@@ -1,4 +1,4 @@
-"""`everturn bundle`: makes and checks the bundle of an author, and runs the platform with it."""
+"""`everturn bundle`: makes, checks and tests the bundle of an author, and runs the platform with it."""
 
 import argparse
 import asyncio
@@ -10,11 +10,14 @@ from pathlib import Path
 from everturn_local.models import run_worker_command
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import LocalSettings
+from everturn_local.supervision.specs import SANDBOX_PYTHON
 
 
 def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment: Mapping[str, str]) -> int:
     """Run a command and return its exit status; all but `run` are commands of the worker."""
     if list(arguments[:1]) != ["run"]:
+        # Talks can run programs.
+        environment = {"SANDBOX_PYTHON": str(SANDBOX_PYTHON), **environment}
         return run_worker_command(["bundle", *(arguments or ["--help"])], environment)
     parser = argparse.ArgumentParser(
         prog="everturn bundle run",

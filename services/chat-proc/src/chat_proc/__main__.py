@@ -1,5 +1,5 @@
 """`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers, with
-`models` it checks or lists the models that it would use, with `bundle` it makes or checks a bundle."""
+`models` it checks or lists the models that it would use, with `bundle` it makes, checks or tests a bundle."""
 
 import argparse
 import asyncio
@@ -80,7 +80,11 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
         if list(arguments[:1]) == ["bundle"]:
             refused = "bundle"
             configure_logging("error", "json")
-            return run_bundle(parse_bundle_arguments(arguments[1:]))
+            try:
+                return run_bundle(parse_bundle_arguments(arguments[1:]))
+            except KeyboardInterrupt:
+                sys.stderr.write("Interrupted.\n")
+                return STOPPED
         if list(arguments[:1]) == ["battery"]:
             configure_logging("error", "json")
             choice = choose_execution(ExecutionSettings())

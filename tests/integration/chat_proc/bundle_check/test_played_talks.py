@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chat_proc.bundle_check.command import parse_arguments, run_bundle, save_new
+from chat_proc.bundle_check.playing import CODE_TOOL
 
 DESK = '''
 from everturn_sdk import SourceRow, ToolContext, get_plain, get_secret, tool
@@ -101,6 +102,12 @@ user = "Thanks."
 model = ["You are welcome."]
 expect = { answer = "You are welcome." }
 """
+
+
+@pytest.fixture(autouse=True)
+def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SANDBOX_PYTHON", "BROKER_URL", "EXECUTION_MODE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def write(folder: Path, files: Mapping[str, str]) -> Path:
@@ -211,6 +218,15 @@ def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest
     assert play_one(tmp_path, capsys, talk) == (0, [])
 
 
+def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = (
+        '[[turn]]\nuser = "Hi."\nmodel = [{ reply = "Done.", shows = "report.txt" }, { calls = "desk.report" }]\n'
+        'expect = { answer = "Done." }\n'
+    )
+
+    assert play_one(tmp_path, capsys, talk) == (0, [])
+
+
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
@@ -222,6 +238,11 @@ def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest
             {"tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.crm.find"] }]\n'},
             "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'mcp.crm.find'. Write its answer as "
             '[mcp_answers."mcp.crm.find"].',
+        ),
+        (
+            {"tests/talk.toml": f'[[turn]]\nuser = "Hi."\nmodel = [{{ calls = ["{CODE_TOOL}"] }}]\n'},
+            f"tests/talk.toml, line 3: turn 1: model: The agent has no tool '{CODE_TOOL}'. Programs can't run here: "
+            "SANDBOX_PYTHON is not set.",
         ),
     ],
 )

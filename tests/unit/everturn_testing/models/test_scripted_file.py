@@ -7,7 +7,7 @@ import pytest
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelFailed, ReplyFinished, TextDelta
 from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-from everturn_testing.models.scripted_file import build_model
+from everturn_testing.models.scripted_file import QueuedScriptedModel, ScriptedRound, build_model
 
 SCRIPTS = """
 [[scripts]]
@@ -149,3 +149,14 @@ def test_a_file_that_can_not_be_read_is_an_error_for_the_operator(tmp_path: Path
 
     with pytest.raises(Invalid, match=r"scripts\.toml can't be read"):
         build_model(str(file))
+
+
+async def test_queued_rounds_play_in_order_and_keep_for_the_request_that_they_name() -> None:
+    model = QueuedScriptedModel()
+    model.left += [(ScriptedRound(reply="kept"), ("the second",)), (ScriptedRound(reply="first"), ())]
+
+    texts = [join_text(await collect_pieces(model, build_request(text))) for text in ("the first", "the second")]
+    with pytest.raises(ModelFailed, match="no reply left"):
+        await collect_pieces(model, build_request("the third"))
+
+    assert (texts, len(model.requests), len(model.refused)) == (["first", "kept"], 3, 1)

@@ -1,4 +1,4 @@
-"""The commands `bundle new` and `bundle check` of an author."""
+"""The commands `bundle new`, `bundle check` and `bundle test` of an author."""
 
 import argparse
 import json
@@ -46,7 +46,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what follows `bundle`. Exits with 2 if it is invalid."""
     parser = argparse.ArgumentParser(
         prog="everturn bundle",
-        description="Make and check an agent of your own. A bundle is the folder that makes an agent.",
+        description="Make, check and test an agent of your own. A bundle is the folder that makes an agent.",
         epilog="`everturn bundle run [FOLDER]` runs a platform with a bundle, where Everturn is installed with `make`.",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)

@@ -110,10 +110,11 @@ def check_calls(talk: Talk, kit: BundleKit, principal: Principal) -> list[Proble
     for number, turn in enumerate(talk.content.turn):
         missing = [call.tool for reply in turn.model for call in reply.calls if call.tool not in known]
         for tool_id in dict.fromkeys(missing):
-            own = ", ".join(sorted(known))
-            hint = f"The agent has: {own}"
+            hint = f"The agent has: {', '.join(sorted(known))}"
             if tool_id.startswith("mcp."):
                 hint = f'Write its answer as [mcp_answers."{tool_id}"]. {hint}'
+            elif tool_id == CODE_TOOL:
+                hint = offered.code[:1].upper() + offered.code[1:]
             problems.append(talk.explain(f"The agent has no tool {tool_id!a}. {hint}", "turn", number, "model"))
     return problems
 
