@@ -110,7 +110,7 @@ def _own_doc(described: Any) -> str:
     return inspect.cleandoc(getattr(described, "__doc__", "") or "")
 
 
-def _list_methods(exported: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _list_methods(exported: type[Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The public methods that authors call or override, in their order."""
     for name, method in vars(exported).items():
         is_public = inspect.isfunction(method) and not name.startswith("_")
@@ -119,7 +119,7 @@ def _list_methods(exported: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, method
 
 
-def _list_fields(exported: type) -> Iterator[str]:
+def _list_fields(exported: type[Any]) -> Iterator[str]:
     """A row for each public field: of pydantic models, dataclasses, and those that `__init__` sets with a docstring."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(exported))).body[0]
     assert isinstance(tree, ast.ClassDef)

@@ -139,6 +139,7 @@ def build_settings(private: Path) -> WorkerSettings:
         codec="native",
         max_iterations=None,
         web_fetch="off",
+        collections="off",
         user_memory="off",
         turn_wall_time_s=TURN_S,
         failpoint="",
