@@ -73,12 +73,16 @@ OWN_ANSWERS = ("another user", "a guest")
 NEEDS_A_WORKER = {
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,
+    ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): 404,
+    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): 404,
 }
-"""What the owner gets without a worker: no turn has ended and there is no step, which
-`conversations/test_turns.py` reads."""
+"""What the owner gets without a worker: no turn has ended, and there is no step, which
+`conversations/test_turns.py` reads, and no bundle, which `test_bundle_operations.py` has."""
 
 BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/bundles/{tenant}/{project}"): None,
+    ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): None,
+    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): {},
     ("GET", "/conversations/{tenant}/{project}"): None,
     ("POST", "/conversations/{tenant}/{project}"): {"title": "t"},
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}"): None,
@@ -200,6 +204,7 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
         ids["number"] = "1"
         ids["step"] = "call_1"
+        ids |= {"bundle_id": "desk", "name": "list_tickets"}
         await keep_context(ids["conversation_id"], ids["turn_id"])
         ids["memory_id"] = await remember("ann", "The secret is 42.", tenant="acme", project="one")
         ids["artifact_id"] = turn.json()["attachments"][0]["artifact_id"]

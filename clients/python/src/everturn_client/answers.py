@@ -104,6 +104,29 @@ class AgentList(Answer):
     bundles: tuple[Agent, ...]
 
 
+class Operation(Answer):
+    """Something that an agent's code does for programs. `parameters` is the JSON schema of its arguments; `effect` says
+    what repeating a call would do: `pure`, `idempotent` or `irreversible`."""
+
+    name: str
+    summary: str = ""
+    parameters: dict[str, Any] = {}
+    effect: str = "irreversible"
+    timeout_s: float = 30.0
+
+
+class OperationList(Answer):
+    """The operations of an agent that this person may call."""
+
+    operations: tuple[Operation, ...]
+
+
+class OperationResult(Answer):
+    """What an operation has returned."""
+
+    result: Any
+
+
 def try_find_agent(agents: Sequence[Agent], bundle_id: str | None) -> Agent | None:
     """The agent with this id; for None and `default` the one that answers if none is chosen."""
     found = next((agent for agent in agents if agent.id == bundle_id), None)

@@ -28,6 +28,9 @@ from everturn_client.answers import (
     ConversationPage,
     Erased,
     Fork,
+    Operation,
+    OperationList,
+    OperationResult,
     SearchPage,
     parse_answer,
     try_read_filename,
@@ -120,6 +123,24 @@ class EverturnClient:
     async def list_agents(self) -> tuple[Agent, ...]:
         """The agents that this user may use, the default one first. `id` is the `bundle_id` of the other methods."""
         return parse_answer(AgentList, await self.requests.send("GET", f"/bundles/{self._scope}")).bundles
+
+    async def list_operations(self, bundle_id: str) -> tuple[Operation, ...]:
+        """The operations of an agent that this user may call, by name."""
+        body = await self.requests.send("GET", self._operations_path(bundle_id))
+        return parse_answer(OperationList, body).operations
+
+    async def call_operation(self, bundle_id: str, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Call an operation of an agent with these arguments, and return its result.
+
+        It is never repeated. After a ProblemError with a status below 500, or 503, it had no effect unless its author
+        says so; after any other error it may have had one.
+        """
+        path = f"{self._operations_path(bundle_id)}/{quote(name, safe='')}"
+        body = await self.requests.send("POST", path, json=dict(arguments or {}))
+        return parse_answer(OperationResult, body).result
+
+    def _operations_path(self, bundle_id: str) -> str:
+        return f"/bundles/{self._scope}/{quote(bundle_id, safe='')}/operations"
 
     async def create_conversation(self, title: str = "", *, bundle_id: str | None = None) -> ConversationView:
         """Create a conversation. `send_message` to "new" does so too."""

@@ -4,11 +4,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from everturn.bundles.redis_operations import RedisOperationQueue
 from everturn.events.redis import RedisEventReader, RedisEventWriter, RedisHints, RedisInboxBells, RedisNotifications
 from everturn.events.redis_budget import RedisStreamMemory
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.redis import RedisDoorbells, RedisPresences
 from everturn.redis.calls import build_client
+
+OPERATIONS_POOL_SIZE = 48
+"""Connections for operations of bundles, each of which has one while it waits: more than a process has operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,14 @@ class RedisDrivers:
     presences: RedisPresences
     token_buckets: RedisTokenBuckets
     memory: RedisStreamMemory
+    operations: RedisOperationQueue
 
 
 @asynccontextmanager
 async def open_redis_drivers(url: str, *, name: str) -> AsyncGenerator[RedisDrivers]:
     """Drivers that connect on first use; `url` is `redis://:password@host:port/0`, `name` that of the process."""
     client = build_client(url, name=name)
+    waiting = build_client(url, name=name, pool_size=OPERATIONS_POOL_SIZE)
     try:
         yield RedisDrivers(
             doorbells=RedisDoorbells(client),
@@ -41,7 +47,9 @@ async def open_redis_drivers(url: str, *, name: str) -> AsyncGenerator[RedisDriv
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
             memory=RedisStreamMemory(client),
+            operations=RedisOperationQueue(waiting),
         )
     finally:
-        await client.aclose()
-        await client.connection_pool.disconnect()
+        for each in (client, waiting):
+            await each.aclose()
+            await each.connection_pool.disconnect()

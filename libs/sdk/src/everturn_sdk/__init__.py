@@ -1,7 +1,8 @@
 """What an author of an agent imports: `@tool` on functions, the context of their calls, workflows, settings and
 secrets."""
 
-from everturn_sdk.protocol import CallContext, RunFile, SourceRow
+from everturn_sdk.operations import OperationError, operation
+from everturn_sdk.protocol import CallContext, OperationContext, RunFile, SourceRow
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
 from everturn_sdk.tools import Rendered, ToolContext, ToolError, tool
 from everturn_sdk.workflows import (
@@ -22,6 +23,8 @@ __all__ = [
     "ContextRAGClient",
     "HostingService",
     "MissingSetting",
+    "OperationContext",
+    "OperationError",
     "Payload",
     "React",
     "Rendered",
@@ -36,5 +39,6 @@ __all__ = [
     "get_plain",
     "get_secret",
     "get_settings",
+    "operation",
     "tool",
 ]

@@ -23,12 +23,14 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from everturn_sdk.descriptors import LoadedTools, load_bundle_tools
+from everturn_sdk.operations import Operation, OperationError, load_operations
 from everturn_sdk.protocol import (
     BEAT_S,
     INLINE_BYTES,
     MAX_ASKS,
     MAX_CONTENT_BYTES,
     MAX_ERROR_CHARS,
+    MAX_OPERATION_RESULT_BYTES,
     MAX_TEXT_CHARS,
     SOURCES,
     TO_HOST,
@@ -44,11 +46,13 @@ from everturn_sdk.protocol import (
     Ended,
     Event,
     Failed,
+    FieldProblem,
     FrameError,
     Invoke,
     Invoked,
     Log,
     Message,
+    Operate,
     PutArtifact,
     Question,
     RenderedFile,
@@ -65,6 +69,8 @@ THREADS = 32
 """Functions that are not async and run at once; more of them wait."""
 STACK_BYTES = 2 * 1024 * 1024
 """Of each thread: it counts as memory of the process."""
+MAX_FIELDS = 20
+"""Arguments of an operation that are named as wrong."""
 HOOK_S = 5.0
 """How long `on_turn_end` can take: the person has read the answer, and waits for the end of the turn."""
 
@@ -77,8 +83,9 @@ class Host:
         self._tools = LoadedTools((), ())
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tool")
         self._workflow: BaseWorkflow | None = None
+        self._operations: dict[str, Operation] = {}
         self._loading: asyncio.Task[None] | None = None
-        self._calls: dict[int, RunningCall | RunningWorkflow] = {}
+        self._calls: dict[int, RunningCall | RunningWorkflow | RunningOperation] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
         self.connection = Connection(TO_HOST, self._receive, self._close)
@@ -102,6 +109,8 @@ class Host:
                 self._loading = self._loop.create_task(self._begin(message))
             case Call(number=number):
                 self._calls[number] = RunningCall(self, message, content)
+            case Operate(number=number):
+                self._calls[number] = RunningOperation(self, self._operations.get(message.name), message, content)
             case Run(number=number):
                 self._calls[number] = RunningWorkflow(self, self._workflow, message, content)
             case Invoke(number=number):
@@ -111,7 +120,8 @@ class Host:
                 if (call := self._calls.get(number)) is not None:
                     call.cancel()
             case Answer(number=number):
-                if (call := self._calls.get(number)) is not None:
+                call = self._calls.get(number)
+                if isinstance(call, RunningCall | RunningWorkflow):
                     call.receive(message, content)
 
     async def _begin(self, begin: Begin) -> None:
@@ -123,20 +133,36 @@ class Host:
             self._workflow = load_workflow(folder, begin.package)
             if self._workflow is not None:
                 await self.call(self._workflow.on_bundle_load, ())
-            description = self._tools.description.model_copy(update={"has_workflow": self._workflow is not None})
-            described = description.model_dump_json().encode()
+            self._operations = load_operations(self._workflow)
+            described = tuple(each.description for each in self._operations.values())
+            description = self._tools.description.model_copy(
+                update={"has_workflow": self._workflow is not None, "operations": described}
+            )
+            content = description.model_dump_json().encode()
         except BadTool as error:
             self.connection.send(Failed(error=str(error)[:MAX_ERROR_CHARS]))
         except BaseException:  # noqa: BLE001 - an author's module can raise anything, also SystemExit
             self.connection.send(Failed(error=_describe_exception()))
         else:
-            self.send_content(Described(), described)
+            self.send_content(Described(), content)
 
     def send_content(self, message: Message, content: bytes) -> None:
         """Send a content and its message in the background, in the order of these calls."""
         task = self._loop.create_task(self.connection.send_content(message, content))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    def send_end(self, ended: Ended, value: bytes, *, max_bytes: int = MAX_CONTENT_BYTES) -> None:
+        """Send the end of a call with its value, which is JSON or empty."""
+        if len(value) > max_bytes:
+            text = f"Its result has {len(value)} bytes as JSON; at most {max_bytes} are allowed."
+            ended, value = Ended(number=ended.number, status="raised", error=text), b""
+        if len(value) > INLINE_BYTES:
+            self.send_content(ended, value)
+        elif value:
+            self.connection.send(ended.model_copy(update={"value": from_json(value)}))
+        else:
+            self.connection.send(ended)
 
     def find_tool(self, tool_id: str) -> ToolFunction | None:
         return self._tools.functions.get(tool_id)
@@ -235,7 +261,7 @@ class RunningCall:
             # Also if the worker has given up the call: it wants to know when the function has ended.
             ended = Ended(number=call.number, status="raised", error=_describe_exception())
         self._host.drop(call.number)
-        self._send(ended, value)
+        self._host.send_end(ended, value)
 
     async def _serve(self, call: Call, content: bytes) -> tuple[Ended, bytes]:
         number = call.number
@@ -258,26 +284,45 @@ class RunningCall:
         if isinstance(given, Rendered):
             rendered = RenderedFile(filename=given.filename, mime=given.mime)
             return Ended(number=number, status="ok", rendered=rendered), to_json(_clean(given.text))
-        return Ended(number=number, status="ok"), self._encode(given)
+        return Ended(number=number, status="ok"), _encode(given)
 
-    def _encode(self, given: object) -> bytes:
+
+class RunningOperation:
+    """One execution of an operation. It ends with exactly one message."""
+
+    def __init__(self, host: Host, operation: Operation | None, operate: Operate, arguments: bytes) -> None:
+        self._host = host
+        self._task = asyncio.get_running_loop().create_task(self._run(operation, operate, arguments))
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def _run(self, operation: Operation | None, operate: Operate, arguments: bytes) -> None:
+        value = b""
         try:
-            return to_json(given, bytes_mode="base64", inf_nan_mode="null")
-        except UnicodeEncodeError:
-            return to_json(_clean(str(given)))
-        except PydanticSerializationError as error:
-            raise TypeError(f"its result can't be sent as JSON: {error}") from error
+            ended, value = await self._execute(operation, operate, arguments)
+        except BaseException:  # noqa: BLE001 - an author's method can raise anything
+            # Also if the worker has given it up: it wants to know when the method has ended.
+            ended = Ended(number=operate.number, status="raised", error=_describe_exception())
+        self._host.drop(operate.number)
+        self._host.send_end(ended, value, max_bytes=MAX_OPERATION_RESULT_BYTES)
 
-    def _send(self, ended: Ended, value: bytes) -> None:
-        if len(value) > MAX_CONTENT_BYTES:
-            text = f"Its result has {len(value)} bytes as JSON; at most {MAX_CONTENT_BYTES} are allowed."
-            ended, value = Ended(number=self._number, status="raised", error=text), b""
-        if len(value) > INLINE_BYTES:
-            self._host.send_content(ended, value)
-        elif value:
-            self._host.connection.send(ended.model_copy(update={"value": from_json(value)}))
-        else:
-            self._host.connection.send(ended)
+    async def _execute(self, operation: Operation | None, operate: Operate, arguments: bytes) -> tuple[Ended, bytes]:
+        number = operate.number
+        if operation is None:
+            return Ended(number=number, status="invalid", error=f"There is no operation {operate.name!r}."), b""
+        try:
+            method, given = operation.bind(arguments, operate.context)
+        except ValidationError as error:
+            return Ended(number=number, status="invalid", fields=_list_fields(error)), b""
+        try:
+            if inspect.iscoroutinefunction(method):
+                result = await method(**given)
+            else:
+                result = await self._host.run_in_thread(method, **given)
+        except OperationError as error:
+            return Ended(number=number, status="notice", error=_clean(str(error))[:MAX_ERROR_CHARS]), b""
+        return Ended(number=number, status="ok"), _encode(result)
 
 
 class RunningWorkflow:
@@ -390,6 +435,15 @@ def _settle(
         waiting.set_result(from_json(content) if content else answer.value)
 
 
+def _encode(given: object) -> bytes:
+    try:
+        return to_json(given, bytes_mode="base64", inf_nan_mode="null")
+    except UnicodeEncodeError:
+        return to_json(_clean(str(given)))
+    except PydanticSerializationError as error:
+        raise TypeError(f"its result can't be sent as JSON: {error}") from error
+
+
 def _clean(text: str) -> str:
     """The text without lone surrogates, which no JSON can carry."""
     return text.encode("utf-8", "replace").decode()
@@ -408,6 +462,16 @@ def _describe_exception() -> str:
 
 def _is_library(filename: str) -> bool:
     return filename.startswith(("<", sys.prefix, sys.base_prefix)) or "everturn_sdk" in filename
+
+
+def _list_fields(error: ValidationError) -> tuple[FieldProblem, ...]:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return tuple(
+        FieldProblem(
+            field=_clean(".".join(str(part)[:80] for part in each["loc"][:10])), message=_clean(each["msg"])[:300]
+        )
+        for each in problems[:MAX_FIELDS]
+    )
 
 
 def _explain_arguments(error: ValidationError) -> str:

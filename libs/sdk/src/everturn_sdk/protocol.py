@@ -37,6 +37,8 @@ _SLICE_PAUSE_S: Final = 0.01
 _PART_BIT: Final = 0x8000_0000
 _LENGTH: Final = struct.Struct(">I")
 
+MAX_OPERATION_RESULT_BYTES: Final = 1024 * 1024
+"""Size limit of the result of an operation, as JSON."""
 MAX_ASKS: Final = 32
 """Requests of one running workflow that are open at once."""
 
@@ -105,6 +107,27 @@ class Run(Message):
     kind: Literal["run"] = "run"
     number: int
     context: CallContext
+
+
+class OperationContext(BaseModel):
+    """Who called an operation; `request_id` names the request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request_id: str
+    tenant: str
+    project: str
+    user_id: str
+    roles: tuple[str, ...]
+
+
+class Operate(Message):
+    """An operation to execute. The content are its arguments: a JSON object."""
+
+    kind: Literal["operate"] = "operate"
+    number: int
+    name: str
+    context: OperationContext
 
 
 class RunFile(BaseModel):
@@ -179,6 +202,19 @@ class ToolDescription(BaseModel):
     asks_after_untrusted: bool
 
 
+class OperationDescription(BaseModel):
+    """One operation of a workflow. `parameters` is the JSON schema of its arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    summary: str
+    parameters: dict[str, Any]
+    roles: tuple[str, ...]
+    effect: Effect
+    timeout_s: float
+
+
 class McpTools(BaseModel):
     """One entry of MCP_TOOL_SPECS; the tool `*` means all of them."""
 
@@ -203,6 +239,7 @@ class BundleDescription(BaseModel):
     tools: tuple[ToolDescription, ...] = ()
     mcp: tuple[McpTools, ...] = ()
     has_workflow: bool = False
+    operations: tuple[OperationDescription, ...] = ()
 
 
 class Failed(Message):
@@ -227,10 +264,19 @@ class RenderedFile(BaseModel):
     mime: str = ""
 
 
+class FieldProblem(BaseModel):
+    """What is wrong with one argument, by the path of its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    field: str
+    message: str
+
+
 class Ended(Message):
     """A call ended. `ok` has a value: it is the content, as JSON, if it is too long, and the text of a rendered file.
-    A `notice` is the author's own text for the model. A call with `invalid` arguments was not made. With `raised` it
-    is unknown what the call has done."""
+    A `notice` is the author's own text for the model, or for the caller of an operation. A call with `invalid`
+    arguments was not made; `fields` are those of an operation. With `raised` it is unknown what the call has done."""
 
     kind: Literal["ended"] = "ended"
     number: int
@@ -238,6 +284,7 @@ class Ended(Message):
     value: Any = None
     rendered: RenderedFile | None = None
     error: str = ""
+    fields: tuple[FieldProblem, ...] = ()
 
 
 class Event(Message):
@@ -310,7 +357,7 @@ class Invoked(Message):
     error: str = ""
 
 
-ToHost = Begin | Call | Run | Invoke | Cancel | Answer
+ToHost = Begin | Call | Operate | Run | Invoke | Cancel | Answer
 ToWorker = Described | Failed | Beat | Ended | Event | Log | Claim | PutArtifact | Ask | Invoked
 TO_HOST: Final[TypeAdapter[ToHost]] = TypeAdapter(Annotated[ToHost, Field(discriminator="kind")])
 TO_WORKER: Final[TypeAdapter[ToWorker]] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])

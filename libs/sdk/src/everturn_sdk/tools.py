@@ -221,9 +221,9 @@ class ToolFunction:
         self.tool_id = tool_id
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        hints = _read_hints(tool_id, function)
+        hints = read_hints(tool_id, function)
         self.context_name = next((name for name, hint in hints.items() if hint is ToolContext), None)
-        self.params = _build_params(tool_id, function, hints)
+        self.params = build_params(tool_id, function, hints, context=ToolContext)
         self.description = _describe(tool_id, function, options, self.params, hints)
 
     def read_arguments(self, arguments: bytes) -> dict[str, Any]:
@@ -232,17 +232,21 @@ class ToolFunction:
         return {name: getattr(read, name) for name in self.params.model_fields}
 
 
-def _read_hints(tool_id: str, function: Callable[..., Any]) -> dict[str, Any]:
+def read_hints(tool_id: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's parameters and result by name. Raises BadTool."""
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
         raise BadTool(f"{tool_id}: can't read its annotations: {error}") from error
 
 
-def _build_params(tool_id: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> type[BaseModel]:
+def build_params(
+    tool_id: str, function: Callable[..., Any], hints: Mapping[str, Any], *, context: type
+) -> type[BaseModel]:
+    """A model of the parameters without the one of the type `context`. Raises BadTool."""
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        if hints.get(name) is ToolContext:
+        if hints.get(name) is context:
             continue
         if name not in hints:
             raise BadTool(f"{tool_id}: the parameter {name!r} has no type.")

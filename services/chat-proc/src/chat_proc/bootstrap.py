@@ -52,6 +52,7 @@ from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.announcing import Announcer
+from chat_proc.worker.bundle_operations import OperationRunner
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
 from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
@@ -213,6 +214,7 @@ async def open_worker(
             opener.build_default(offered),
             default_bundle=config.ai.default_bundle,
             list_problems=lambda kit: kit.list_problems(),
+            list_operations=lambda kit: kit.operations.listings if kit.operations else (),
         )
         stack.push_async_callback(bundles.close)
         await repositories.wait_fetched()
@@ -404,6 +406,7 @@ def build_worker(
         trimmer=trimmer,
         presence=drivers.presence,
         bundles=bundles,
+        operations=OperationRunner(redis.operations, bundles),
         collections=collections,
         deadline_s=settings.drain_timeout_s,
     )

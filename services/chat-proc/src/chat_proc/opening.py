@@ -142,6 +142,7 @@ class KitOpener:
                 )
 
             kit = BundleKit(build(()), self.texts, bundle_id=bundle.id, digest=bundle.digest)
+            kit.operations = hosted.operations
 
             async def offer_mcp(found: Sequence[Tool]) -> None:
                 kit.replace(await asyncio.to_thread(build, found))

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
 
 from everturn import __version__
+from everturn.bundles.operations import OperationQueue
 from everturn.bundles.registry import BundleListing
 from everturn.conversations.model import Conversations
 from everturn.core.clock import Clock
@@ -38,7 +39,7 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import bundles, collections, feedback, guests, health, lifecycle, memory, search, web
+from ingress import bundle_operations, bundles, collections, feedback, guests, health, lifecycle, memory, search, web
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.limits import build_request_limits
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
@@ -51,6 +52,7 @@ from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.auth.revocation import Recheck
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
+from ingress.bundle_operations import OperationCaller
 from ingress.bundles import Bundles
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
@@ -123,6 +125,7 @@ class Parts:
     queue: Queue
     web: Bundle | None
     load_bundles: Callable[[], Awaitable[tuple[BundleListing, ...]]]
+    operations: OperationQueue
     tracing: Tracing = NO_TRACING
 
 
@@ -159,6 +162,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         chat.signal_router,
         attachments.router,
         bundles.router,
+        bundle_operations.router,
         memory.router,
         collections.router,
         collections.upload_router,
@@ -190,6 +194,13 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.workers = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.bundles = Bundles(parts.load_bundles, monotonic=parts.clock.monotonic)
+    slots = OpenSlots(
+        max_total=bundle_operations.OPEN,
+        max_per_user=bundle_operations.OPEN_OF_PERSON,
+        singular="operation",
+        plural="operations",
+    )
+    app.state.operations = OperationCaller(parts.operations, slots)
     intake = _build_intake(parts)
     app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
     app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)

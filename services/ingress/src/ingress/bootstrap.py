@@ -124,6 +124,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
             load_bundles=PostgresBundles(database).load_listed,
+            operations=redis.operations,
             tracing=tracing,
         )
 

@@ -130,6 +130,13 @@ class Bundles:
             ids.add(DEFAULT_BUNDLE)
         return OpenBundles(frozenset(ids))
 
+    async def load_open_listing(self, principal: Principal, bundle_id: str) -> BundleListing | None:
+        """The bundle that this person can name so; None if there is none. Raises Unavailable."""
+        for listing in await self._load():
+            if listing.is_default if bundle_id == DEFAULT_BUNDLE else listing.id == bundle_id:
+                return listing if listing.is_open_to(principal) else None
+        return None
+
     async def _load(self) -> tuple[BundleListing, ...]:
         try:
             async with asyncio.timeout(LOAD_LIMIT_S):

@@ -99,9 +99,14 @@ def unprocessable(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> P
     return ProblemError(problem("unprocessable", "The request is invalid", 422, detail), errors=errors)
 
 
-def unknown_bundle(detail: str, *, errors: Sequence[Mapping[str, str]]) -> ProblemError:
-    """422: the caller can't use this bundle, whether it exists or not."""
-    return ProblemError(problem("unknown-bundle", "The bundle is unknown", 422, detail), errors=errors)
+def unknown_bundle(detail: str, *, errors: Sequence[Mapping[str, str]] = (), status: int = 422) -> ProblemError:
+    """422, or 404 for one in the path: the caller can't use this bundle, whether it exists or not."""
+    return ProblemError(problem("unknown-bundle", "The bundle is unknown", status, detail), errors=errors)
+
+
+def operation_problem(kind: str, title: str, status: int, detail: str) -> ProblemError:
+    """The problem `operation-<kind>`: how an operation of a bundle ended without a result."""
+    return ProblemError(problem(f"operation-{kind}", title, status, detail))
 
 
 def too_many(detail: str, *, retry_after_s: int) -> ProblemError:

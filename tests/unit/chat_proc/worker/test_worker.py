@@ -47,11 +47,13 @@ class Desk:
         self.claiming, self.heartbeat, self.sweeper, self.indexer = Part(), Part(), Part(), Part()
         self.parts = self.claiming, self.heartbeat, self.sweeper, self.indexer
         self.presence, self.retention, self.trimmer, self.bundles = Part(), Part(), Part(), Part()
+        self.operations = Part()
         self.rest = {
             "presence": self.presence,
             "retention": self.retention,
             "trimmer": self.trimmer,
             "bundles": self.bundles,
+            "operations": self.operations,
         }
         self.worker = Worker(*self.parts, **self.rest, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
         self.ready = asyncio.Event()

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 01f893ff7cdcaa7de362560fc011178058f26f41ec3b4d303c23a7f9b3ad49b1
-// Types c2d4521ad180011f82a251e0941de12908f06b74bc0a76a700e064bae90f0587
+// Schemas c62a70cf414bfce69bdefac1376230feaf8a16dee61d70c6202bbc01eec69ebd
+// Types e5ae824ac1b9b7d6c2c448107c88261c4ff4e41e9f49e9fcd210bcfa1582cfa3
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1486,6 +1486,75 @@ export interface components {
              *     ]
              */
             readonly zeros_in_text: readonly string[];
+        };
+        /**
+         * OperationList
+         * @description The operations of a bundle that the caller may call, by name.
+         */
+        readonly OperationList: {
+            /**
+             * Operations
+             * @description The operations, by name.
+             */
+            readonly operations: readonly components["schemas"]["OperationOut"][];
+        };
+        /**
+         * OperationOut
+         * @description An operation of a bundle that the caller may call.
+         */
+        readonly OperationOut: {
+            /**
+             * Effect
+             * @description What repeating a call would do: nothing, the same again, or something that can't be undone.
+             * @example pure
+             * @enum {string}
+             */
+            readonly effect: "pure" | "idempotent" | "irreversible";
+            /**
+             * Name
+             * @description Its name in the path of a call.
+             * @example list_tickets
+             */
+            readonly name: string;
+            /**
+             * Parameters
+             * @description The JSON schema of its arguments.
+             * @example {
+             *       "properties": {},
+             *       "type": "object"
+             *     }
+             */
+            readonly parameters: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Summary
+             * @description What it does, in a sentence.
+             * @example The open tickets of a person.
+             */
+            readonly summary: string;
+            /**
+             * Timeout S
+             * @description Its time limit in seconds.
+             * @example 30
+             */
+            readonly timeout_s: number;
+        };
+        /**
+         * OperationResult
+         * @description What an operation has returned.
+         */
+        readonly OperationResult: {
+            /**
+             * Result
+             * @description The result, any JSON value of at most 1 MiB.
+             * @example {
+             *       "tickets": [
+             *         "T-1"
+             *       ]
+             *     }
+             */
+            readonly result: unknown;
         };
         /**
          * PartOut
@@ -4409,6 +4478,9 @@ export type IndexedFile = components['schemas']['IndexedFile'];
 export type MemoryList = components['schemas']['MemoryList'];
 export type MemoryOut = components['schemas']['MemoryOut'];
 export type MessageLimits = components['schemas']['MessageLimits'];
+export type OperationList = components['schemas']['OperationList'];
+export type OperationOut = components['schemas']['OperationOut'];
+export type OperationResult = components['schemas']['OperationResult'];
 export type PartOut = components['schemas']['PartOut'];
 export type PeriodIn = components['schemas']['PeriodIn'];
 export type PeriodOut = components['schemas']['PeriodOut'];

@@ -3,7 +3,7 @@ others."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from everturn.core.identity import Principal
@@ -19,6 +19,23 @@ When no worker runs, all stay listed, because their turns wait for one."""
 KEPT_DAYS: Final = 31
 """How long the content of a version is kept after its last publication: longer than the longest wait for an
 approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationListing:
+    """One operation of a bundle. Only people with one of `roles` may call it; all who may use the bundle if there are
+    none. `parameters` is the JSON schema of its arguments."""
+
+    name: str
+    summary: str
+    parameters: Mapping[str, Any]
+    roles: tuple[str, ...] = ()
+    effect: str = "irreversible"
+    timeout_s: float = 30.0
+
+    def is_open_to(self, principal: Principal) -> bool:
+        """Whether this person may call it, apart from the bundle's own roles."""
+        return not self.roles or any(role in principal.roles for role in self.roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,7 @@ class BundleListing:
     is_ready: bool = True
     error: str = ""
     problems: tuple[str, ...] = ()
+    operations: tuple[OperationListing, ...] = ()
 
     def is_open_to(self, principal: Principal) -> bool:
         """Whether this person may use it."""
@@ -93,6 +111,7 @@ def write_listing(listing: BundleListing) -> str:
         "starters": listing.starters,
         "roles": listing.roles,
         "problems": listing.problems,
+        "operations": [asdict(each) for each in listing.operations],
     }
     return json.dumps(shown, ensure_ascii=False)
 
@@ -101,4 +120,17 @@ def read_listing(shown: str) -> Mapping[str, Any]:
     """The fields of `write_listing`, without those that only another version knows."""
     fields = json.loads(shown)
     lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles", "problems")}
-    return {name: fields.get(name, "") for name in ("title", "description", "icon")} | lists
+    operations = tuple(map(_read_operation, fields.get("operations", ())))
+    texts = {name: fields.get(name, "") for name in ("title", "description", "icon")}
+    return {**texts, **lists, "operations": operations}
+
+
+def _read_operation(fields: Mapping[str, Any]) -> OperationListing:
+    return OperationListing(
+        name=fields["name"],
+        summary=fields.get("summary", ""),
+        parameters=fields.get("parameters", {}),
+        roles=tuple(fields.get("roles", ())),
+        effect=fields.get("effect", "irreversible"),
+        timeout_s=fields.get("timeout_s", 30.0),
+    )

@@ -235,6 +235,13 @@ BUNDLE_HOSTS_ENDED = Counter(
     "Processes of bundles that ended, by reason: blocked, closed, crashed, protocol, start or stuck.",
     ["reason"],
 )
+BUNDLE_OPERATION_SECONDS = Histogram(
+    "everturn_bundle_operation_seconds",
+    "Duration of operations of bundles, by outcome: ok, refused, invalid, forbidden, unknown, unavailable, failed,"
+    " timeout, lost or cancelled.",
+    ["outcome"],
+    buckets=_WORK_S,
+)
 AUTHORED_WORKFLOWS_FAILED = Counter(
     "everturn_authored_workflows_failed",
     "Workflows of bundles that gave no answer, by reason: raised (an exception), timeout, crashed, empty or long.",

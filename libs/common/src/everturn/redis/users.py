@@ -19,8 +19,8 @@ COMMANDS: Final = (
     " +info"
 )
 RULES: Final[Mapping[str, str]] = {
-    INGRESS: f"resetkeys ~events:* ~bucket:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
-    WORKER: f"resetkeys ~events:* ~turns:* ~workers ~worker:* {CHANNELS} {COMMANDS}",
+    INGRESS: f"resetkeys ~events:* ~bucket:* %W~turns:* %R~workers %R~worker:* ~operations:* {CHANNELS} {COMMANDS}",
+    WORKER: f"resetkeys ~events:* ~turns:* ~workers ~worker:* ~operations:* {CHANNELS} {COMMANDS}",
 }
 """By user: an ingress rings doorbells but can't read them, and reads the list of workers. It also manages limits, which
 workers can't access."""

@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol
 from chat_proc.agent.authored.port import Authored
 from chat_proc.agent.prompt.system import build_codec
 from chat_proc.attachments.reader import AttachmentReader
+from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.codec import Codec
@@ -215,6 +216,8 @@ class BundleKit:
         self._texts = texts
         self.list_problems: Callable[[], Sequence[str]] = tuple
         """What does not work in this version although it can be used, one line each."""
+        self.operations: BundleOperations | None = None
+        """What programs can call without a turn."""
         self.replace(kit)
 
     def replace(self, kit: TurnKit) -> None:

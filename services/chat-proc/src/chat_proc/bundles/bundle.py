@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleProps, Manifest, read_manifest
-from everturn.bundles.registry import BundleListing, StoredBundle
+from everturn.bundles.registry import BundleListing, OperationListing, StoredBundle
 
 MAX_FILES: Final = 2_000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -50,7 +50,14 @@ class Bundle:
         """The bundle with the properties that an operator has set."""
         return self if props is None else Bundle(self.manifest.override(props), self.files)
 
-    def list(self, *, is_default: bool = False, error: str = "", problems: Sequence[str] = ()) -> BundleListing:
+    def list(
+        self,
+        *,
+        is_default: bool = False,
+        error: str = "",
+        problems: Sequence[str] = (),
+        operations: Sequence[OperationListing] = (),
+    ) -> BundleListing:
         """What people see of it; `error` says why newer content is refused, `problems` what does not work in this."""
         about = self.manifest
         return BundleListing(
@@ -64,6 +71,7 @@ class Bundle:
             is_default=is_default,
             error=error,
             problems=tuple(problems),
+            operations=tuple(operations),
         )
 
     def pack(self) -> StoredBundle:

@@ -13,7 +13,7 @@ import structlog
 from chat_proc.bundles.bundle import Bundle, unpack
 from chat_proc.bundles.folders import BundleFolders, Found
 from chat_proc.bundles.manifest import BadBundle
-from everturn.bundles.registry import DEFAULT_BUNDLE, RENEW_S, BundleListing, BundleRegistry
+from everturn.bundles.registry import DEFAULT_BUNDLE, RENEW_S, BundleListing, BundleRegistry, OperationListing
 from everturn.core.errors import EverturnError, Invalid, NotFound, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLES, BUNDLES_REFUSED
@@ -63,7 +63,7 @@ class BundleLibrary(Generic[Kit]):
     """Opens bundles with `open_kit`, which raises Invalid if a version can't be used. `run` is a task of its own.
 
     Turns that are only to be ended need nothing of their bundle, so they get `base`. `list_problems` says what does not
-    work in a version that can be used.
+    work in a version that can be used, and `list_operations` what programs can call of it without a turn.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class BundleLibrary(Generic[Kit]):
         *,
         default_bundle: str = DEFAULT_BUNDLE,
         list_problems: Callable[[Kit], Sequence[str]] = lambda _: (),
+        list_operations: Callable[[Kit], Sequence[OperationListing]] = lambda _: (),
         look_s: float = LOOK_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,6 +85,7 @@ class BundleLibrary(Generic[Kit]):
         self._open_kit = open_kit
         self._default = default_bundle
         self._list_problems = list_problems
+        self._list_operations = list_operations
         self._look_s = look_s
         self._monotonic = monotonic
         self._found: Mapping[str, Found] = {}
@@ -153,6 +155,14 @@ class BundleLibrary(Generic[Kit]):
             yield kit
         finally:
             version.users -= 1
+
+    def list_operated(self) -> tuple[str, ...]:
+        """The ids of the bundles whose newest version is open here and has operations."""
+        return tuple(
+            bundle_id
+            for bundle_id, version in self._current.items()
+            if version.kit is not None and self._list_operations(version.kit)
+        )
 
     async def close(self) -> None:
         """Close all versions."""
@@ -249,8 +259,13 @@ class BundleLibrary(Generic[Kit]):
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
         if current is None:
             return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
-        problems = () if current.kit is None else tuple(self._list_problems(current.kit))
-        return current.bundle.list(is_default=bundle_id == self._default, error=error, problems=problems)
+        kit = current.kit
+        return current.bundle.list(
+            is_default=bundle_id == self._default,
+            error=error,
+            problems=() if kit is None else self._list_problems(kit),
+            operations=() if kit is None else self._list_operations(kit),
+        )
 
     async def _find(self, bundle_id: str, digest: str | None) -> tuple[_Version[Kit], Kit]:
         current = self._current.get(bundle_id)

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 import structlog
@@ -24,6 +25,7 @@ from chat_proc.bundles.host.host import (
     HostUnavailable,
     open_bundle_host,
 )
+from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.bundles.manifest import BadBundle
 from chat_proc.bundles.policy import BuiltinToolsSection
 from chat_proc.catalog.described import APPROVAL_NOTICE, MAX_TIMEOUT_S
@@ -32,12 +34,15 @@ from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.stored_files import ProducedFile, check_room, read_destination, save_file
 from chat_proc.workspace.local import MAX_DELTA_BYTES, fold_workspace
+from everturn.bundles.registry import OperationListing
 from everturn.core.errors import Conflict, Invalid
+from everturn.core.identity import Role
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
 from everturn.timeline.sources import SourceDraft
 from everturn.turns.model import Effect
 from everturn_sdk.descriptors import DESCRIPTOR
+from everturn_sdk.operations import MAX_TIMEOUT_S as MAX_OPERATION_TIMEOUT_S
 from everturn_sdk.protocol import (
     SOURCES,
     BundleDescription,
@@ -59,9 +64,13 @@ MAX_SCHEMA_BYTES: Final = 16 * 1024
 MAX_PARAMETERS: Final = 64
 MAX_SCHEMA_DEPTH: Final = 16
 MAX_SCHEMA_PARTS: Final = 5_000
+MAX_OPERATIONS: Final = 32
+MAX_OPERATIONS_BYTES: Final = 64 * 1024
+"""Of the schemas of all operations of a bundle."""
 MAX_SOURCES: Final = 100
 """Sources of one claim."""
 _TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}\.[A-Za-z][A-Za-z0-9_]{0,59}")
+_OPERATION: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _MAX_ID_CHARS: Final = 63
 """Providers allow names of 64 characters, in which the dot takes two."""
 _PARAMETER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -82,6 +91,7 @@ class HostedCode:
 
     tools: tuple[Tool, ...] = ()
     workflow: BundleHost | None = None
+    operations: BundleOperations | None = None
 
 
 @asynccontextmanager
@@ -112,7 +122,16 @@ async def open_bundle_code(
         tools = await asyncio.to_thread(build_hosted_tools, host, objects, taken)
         if host.description.has_workflow and manifest.agent.workflow == "dag":
             raise BadBundle(f"The bundle has a {WORKFLOW}, so react.workflow can't be 'dag'. Remove one of them.")
-        yield HostedCode(tools, host if host.description.has_workflow else None)
+        workflow = host if host.description.has_workflow else None
+        if not host.description.operations:
+            yield HostedCode(tools, workflow)
+            return
+        listings = await asyncio.to_thread(read_operations, host.description)
+        operations = BundleOperations(listings, partial(open_bundle_host, code, options))
+        try:
+            yield HostedCode(tools, workflow, operations)
+        finally:
+            await operations.close()
 
 
 def check_builtin_tools(section: BuiltinToolsSection, others: Collection[str]) -> None:
@@ -144,6 +163,39 @@ def read_specs(description: BundleDescription, taken: Collection[str]) -> tuple[
         known.add(tool.tool_id)
         specs.append(_read_spec(tool))
     return tuple(specs)
+
+
+def read_operations(description: BundleDescription) -> tuple[OperationListing, ...]:
+    """What a host said about the operations of its workflow, checked as its tools are. Raises Invalid."""
+    if len(description.operations) > MAX_OPERATIONS:
+        raise Invalid(
+            f"The workflow has {len(description.operations)} operations; at most {MAX_OPERATIONS} are allowed."
+        )
+    listings: list[OperationListing] = []
+    for each in description.operations:
+        name = each.name
+        if not _OPERATION.fullmatch(name) or any(name == listing.name for listing in listings):
+            raise Invalid(f"{name[:100]!a} can't be the name of an operation.")
+        if len(each.summary) > MAX_SUMMARY_CHARS:
+            raise Invalid(
+                f"{name}: the first paragraph of its docstring has {len(each.summary)} characters; at most "
+                f"{MAX_SUMMARY_CHARS} are allowed."
+            )
+        if not 0 < each.timeout_s <= MAX_OPERATION_TIMEOUT_S:
+            raise Invalid(
+                f"{name}: timeout_s is {each.timeout_s:g}; it must be between 0 and {MAX_OPERATION_TIMEOUT_S:g}."
+            )
+        if unknown := set(each.roles).difference(role.value for role in Role):
+            known = ", ".join(role.value for role in Role)
+            raise Invalid(f"{name}: there is no role {min(unknown)[:100]!a}. The roles are: {known}.")
+        check_schema(name, each.parameters)
+        listings.append(OperationListing(**each.model_dump()))
+    if (size := len(json.dumps([each.parameters for each in listings]))) > MAX_OPERATIONS_BYTES:
+        raise Invalid(
+            f"The schemas of all operations have {size} bytes; at most {MAX_OPERATIONS_BYTES} are allowed, because "
+            "they are published."
+        )
+    return tuple(listings)
 
 
 def _read_spec(tool: ToolDescription) -> ToolSpec:

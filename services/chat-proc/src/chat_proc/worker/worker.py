@@ -11,6 +11,7 @@ from chat_proc.agent.kit import BundleKit
 from chat_proc.bundles.versions import BundleLibrary
 from chat_proc.knowledge.collections import CollectionIndexer
 from chat_proc.memory.indexer import Indexer
+from chat_proc.worker.bundle_operations import OperationRunner
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
@@ -42,6 +43,7 @@ class Worker:
         trimmer: StreamTrimmer,
         presence: PresenceTask,
         bundles: BundleLibrary[BundleKit],
+        operations: OperationRunner,
         collections: CollectionIndexer | None = None,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
@@ -54,6 +56,7 @@ class Worker:
         self._trimmer = trimmer
         self._presence = presence
         self._bundles = bundles
+        self._operations = operations
         self._collections = collections
         self._deadline_s = deadline_s
         self._margin_s = margin_s
@@ -88,6 +91,7 @@ class Worker:
             trimming = tasks.create_task(run_guarded("trimmer", self._trimmer.run))
             reporting = tasks.create_task(run_guarded("presence", self._presence.run))
             publishing = tasks.create_task(run_guarded("bundles", self._bundles.run))
+            operating = tasks.create_task(run_guarded("bundle_operations", self._operations.run))
             building = None
             if self._collections is not None:
                 building = tasks.create_task(run_guarded("collections", self._collections.run))
@@ -104,7 +108,9 @@ class Worker:
                 building.cancel()
             self._indexer.drain()
             self._claim_loop.drain()
-            await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)
+            self._operations.drain()
+            await asyncio.wait({claiming, operating}, timeout=self._deadline_s - self._margin_s)
+            operating.cancel()
             self._claim_loop.interrupt()
             await asyncio.wait({claiming}, timeout=self._margin_s)
             reporting.cancel()

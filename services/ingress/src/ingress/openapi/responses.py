@@ -19,9 +19,10 @@ _REASONS = {
     422: "The request is well-formed but invalid; `errors` names the fields.",
     429: "Too many requests; `Retry-After` says when to retry.",
     431: "The headers are too large.",
-    500: "An internal error.",
-    502: "The stored file was altered.",
+    500: "An internal error, or an operation of a bundle failed.",
+    502: "The stored file was altered, or an operation of a bundle was lost.",
     503: "Temporarily unavailable; `Retry-After` says when to retry.",
+    504: "An operation of a bundle did not end in time.",
 }
 _ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)
 

@@ -49,6 +49,8 @@ from everturn_sdk.protocol import (
     Invoke,
     Invoked,
     Log,
+    Operate,
+    OperationContext,
     PutArtifact,
     Question,
     Run,
@@ -162,9 +164,10 @@ class RunHandler(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    """A call or a workflow that has not ended. Nobody waits for one that `is_given_up`."""
+    """A call, an operation or a workflow that has not ended. Nobody waits for one that `is_given_up`. An operation asks
+    nothing of the worker, so it has no handler."""
 
-    handler: CallHandler | RunHandler
+    handler: CallHandler | RunHandler | None
     tool_id: str
     turn_id: str
     result: asyncio.Future[tuple[Ended, bytes]]
@@ -251,14 +254,30 @@ class HostProcess:
     ) -> tuple[Ended, bytes]:
         """The end of the call and its content. Raises HostUnavailable if it was not made, and HostLost if it is unknown
         what it has done."""
+        encoded = to_json(arguments, bytes_mode="base64")
+        running = _Running(handler, tool_id, turn_id, asyncio.get_running_loop().create_future())
+        call = Call(number=0, tool_id=tool_id, context=context)
+        if len(encoded) > INLINE_BYTES:
+            return await self._make(call, encoded, running)
+        return await self._make(call.model_copy(update={"arguments": from_json(encoded)}), b"", running)
+
+    async def operate(self, name: str, arguments: bytes, context: OperationContext) -> tuple[Ended, bytes]:
+        """The end of one execution of an operation and its content. Raises as `call`."""
+        running = _Running(None, name, "", asyncio.get_running_loop().create_future())
+        return await self._make(Operate(number=0, name=name, context=context), arguments, running)
+
+    async def _make(self, call: Call | Operate, content: bytes, running: _Running) -> tuple[Ended, bytes]:
         async with self._free:
             if not self.is_serving:
                 raise HostUnavailable(self.end_reason)
             number = self._last_number = self._last_number + 1
-            running = _Running(handler, tool_id, turn_id, asyncio.get_running_loop().create_future())
             self._calls[number] = running
+            numbered = call.model_copy(update={"number": number})
             try:
-                await self._send_call(Call(number=number, tool_id=tool_id, context=context), arguments)
+                if content:
+                    await self._connection.send_content(numbered, content)
+                else:
+                    self._connection.send(numbered)
                 return await running.result
             except FrameError as error:
                 self._drop(number)
@@ -322,13 +341,6 @@ class HostProcess:
             if not running.result.done() and not running.is_given_up:
                 running.result.set_exception(HostLost(f"The reason: {reason}."))
 
-    async def _send_call(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        encoded = to_json(arguments, bytes_mode="base64")
-        if len(encoded) > INLINE_BYTES:
-            await self._connection.send_content(call, encoded)
-        else:
-            self._connection.send(call.model_copy(update={"arguments": _encode_bytes(arguments)}))
-
     def _begin(self, folder: Path) -> None:
         code = self._code
         begin = Begin(
@@ -383,7 +395,8 @@ class HostProcess:
                     running.result.set_result((message, content))
                 self._end_if_retired()
             case Event(number=number):
-                if (running := self._find(number)) is not None and not running.is_workflow:
+                running = self._find(number)
+                if running is not None and running.handler is not None and not running.is_workflow:
                     cast("CallHandler", running.handler).show(message)
             case Log(number=number):
                 if (running := self._calls.get(number)) is not None and self._budget.allows(self._now_s()):
@@ -414,7 +427,7 @@ class HostProcess:
         running = self._find(number)
         if running is None:
             return
-        if running.is_workflow is not isinstance(request, Ask):
+        if running.handler is None or running.is_workflow is not isinstance(request, Ask):
             self.end("protocol", f"it sent a request {request.kind!r} of something else")
             return
         open_requests, limit = (
@@ -481,7 +494,7 @@ class HostProcess:
             return
         self.is_stuck = True
         _log.warning(
-            "A tool of a bundle did not end after its call was given up; its process is replaced",
+            "A function of a bundle did not end after its call was given up; its process is replaced",
             bundle_id=self._code.bundle_id,
             tool_id=running.tool_id,
             grace_s=self._options.cancel_grace_s,
@@ -494,7 +507,7 @@ class HostProcess:
             self._end_stuck()
 
     def _end_stuck(self) -> None:
-        self.end("stuck", "a tool did not end after its call was given up")
+        self.end("stuck", "a function did not end after its call was given up")
 
     def _log_output(self, text: str, **context: str) -> None:
         _log.info(
@@ -578,6 +591,20 @@ class BundleHost:
                 self._crashes[key] = self._crashes.pop(key, 0) + 1
                 while len(self._crashes) > _MAX_COUNTED:
                     self._crashes.popitem(last=False)
+                if not is_repeatable:
+                    raise
+                is_repeatable = False
+
+    async def operate(
+        self, name: str, arguments: bytes, context: OperationContext, *, is_repeatable: bool
+    ) -> tuple[Ended, bytes]:
+        """Execute an operation, once more if its process was lost and it `is_repeatable`. Raises HostUnavailable if it
+        was not executed, and HostLost if it may have been in part."""
+        while True:
+            process = await self._take()
+            try:
+                return await process.operate(name, arguments, context)
+            except HostLost:
                 if not is_repeatable:
                     raise
                 is_repeatable = False
@@ -718,10 +745,6 @@ def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | Non
 def _find_files(variables: Mapping[str, str]) -> list[Path]:
     """The files that variables name, such as one of certificates."""
     return [Path(value).resolve() for value in variables.values() if value.startswith("/")]
-
-
-def _encode_bytes(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return from_json(to_json(arguments, bytes_mode="base64"))
 
 
 def _explain_status(status: int | None) -> str:
