@@ -187,6 +187,15 @@ class SmallServer:
         await self.record(request)
         return JSONResponse({"bundles": self.agents})
 
+    async def operations(self, request: Request) -> Response:
+        await self.record(request)
+        return JSONResponse({"operations": [{"name": "list", "summary": "Lists.", "newer": 1}]})
+
+    async def operation(self, request: Request) -> Response:
+        await self.record(request)
+        failed = request.path_params["name"] == "fail"
+        return build_problem(502) if failed else JSONResponse({"result": {"tickets": [1]}, "newer": 1})
+
     async def fork(self, request: Request) -> Response:
         await self.record(request)
         fork = {"conversation_id": "conv_copy", "forked_from": request.path_params["c"], "turn_id": "t", "turns": 1}
@@ -237,6 +246,8 @@ class SmallServer:
                 Route(f"{BASE}/{{c}}/fork", self.fork, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/export", self.export),
                 Route("/bundles/default/default", self.bundles),
+                Route("/bundles/default/default/{b}/operations", self.operations),
+                Route("/bundles/default/default/{b}/operations/{name}", self.operation, methods=["POST"]),
                 Route(f"{BASE}/search", self.search, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/turns/{{t}}/feedback", self.feedback, methods=["POST"]),
                 Route(f"{BASE}/{{c}}", self.conversations, methods=["GET", "PATCH", "DELETE"]),

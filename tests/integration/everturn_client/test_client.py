@@ -71,6 +71,17 @@ async def test_agents_are_listed_and_ignore_what_only_a_newer_server_says(
     assert (sales.is_default, sales.is_ready, sales.error) == (False, False, "It has no id.")
 
 
+async def test_an_operation_is_called_once_whatever_happens(client: EverturnClient, server: "SmallServer") -> None:
+    (listed,) = await client.list_operations("desk")
+
+    assert (listed.name, listed.summary, listed.effect) == ("list", "Lists.", "irreversible")
+    assert await client.call_operation("desk", "list", {"limit": 5}) == {"tickets": [1]}
+    assert json.loads(await server.wait_for("POST", "/desk/operations/list")) == {"limit": 5}
+    with pytest.raises(ProblemError):
+        await client.call_operation("desk@1", "fail")
+    assert len(server.sent("/desk@1/operations/fail")) == 1
+
+
 async def test_a_retried_message_is_sent_as_json_and_accepted_once(
     client: EverturnClient, server: "SmallServer"
 ) -> None:

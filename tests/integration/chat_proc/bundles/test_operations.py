@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -322,3 +323,14 @@ async def test_a_bundle_with_an_unsuitable_operation_is_refused(open_desk: Open,
         await open_desk(source=source)
 
     assert why in refused.value.detail
+
+
+async def test_the_example_of_the_page_is_a_bundle(open_desk: Open, repository: Path):
+    page = (repository / "docs/how-to/write-an-operation.md").read_text()
+
+    desk = await open_desk(source=page.partition("```python\n# workflow.py\n")[2].partition("```")[0])
+
+    assert [(each.name, each.summary, each.roles) for each in desk.operations.listings] == [
+        ("close_ticket", "Closes a ticket.", ("privileged",)),
+        ("list_tickets", "The newest tickets of the caller.", ()),
+    ]

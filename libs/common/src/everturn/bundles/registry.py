@@ -4,6 +4,7 @@ others."""
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from everturn.core.identity import Principal
@@ -116,8 +117,10 @@ def write_listing(listing: BundleListing) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
+@lru_cache(512)
 def read_listing(shown: str) -> Mapping[str, Any]:
-    """The fields of `write_listing`, without those that only another version knows."""
+    """The fields of `write_listing`, without those that only another version knows. The same text is parsed once: an
+    ingress reads all listings every second."""
     fields = json.loads(shown)
     lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles", "problems")}
     operations = tuple(map(_read_operation, fields.get("operations", ())))

@@ -65,8 +65,8 @@ MAX_PARAMETERS: Final = 64
 MAX_SCHEMA_DEPTH: Final = 16
 MAX_SCHEMA_PARTS: Final = 5_000
 MAX_OPERATIONS: Final = 32
-MAX_OPERATIONS_BYTES: Final = 64 * 1024
-"""Of the schemas of all operations of a bundle."""
+MAX_OPERATIONS_BYTES: Final = 16 * 1024
+"""Of the schemas of all operations of a bundle: each ingress reads those of all bundles every second."""
 MAX_SOURCES: Final = 100
 """Sources of one claim."""
 _TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}\.[A-Za-z][A-Za-z0-9_]{0,59}")
@@ -191,10 +191,7 @@ def read_operations(description: BundleDescription) -> tuple[OperationListing, .
         check_schema(name, each.parameters)
         listings.append(OperationListing(**each.model_dump()))
     if (size := len(json.dumps([each.parameters for each in listings]))) > MAX_OPERATIONS_BYTES:
-        raise Invalid(
-            f"The schemas of all operations have {size} bytes; at most {MAX_OPERATIONS_BYTES} are allowed, because "
-            "they are published."
-        )
+        raise Invalid(f"The schemas of all operations have {size} bytes; at most {MAX_OPERATIONS_BYTES} are allowed.")
     return tuple(listings)
 
 
