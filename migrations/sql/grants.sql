@@ -21,7 +21,7 @@ GRANT UPDATE (state, settled_at) ON approval TO everturn_worker;
 GRANT UPDATE (title, objective_relevance, published_time_iso, favicon_url, mime, snippet, text_chars, text, used)
     ON source TO everturn_worker;
 GRANT UPDATE (state, reply) ON tool_effect TO everturn_worker;
-GRANT UPDATE (told) ON feedback TO everturn_worker;
+GRANT INSERT, UPDATE (told) ON feedback TO everturn_worker;
 GRANT SELECT, INSERT, DELETE ON snippet TO everturn_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON user_memory TO everturn_worker;
 

@@ -42,9 +42,9 @@ MAX_OPERATION_RESULT_BYTES: Final = 1024 * 1024
 MAX_ASKS: Final = 32
 """Requests of one running workflow that are open at once."""
 
-Question = Literal["segment", "step_begin", "step_end", "search", "fetch_ctx"]
-"""What a running workflow can ask: to let the agent answer, to record the beginning or the end of a step, to search
-conversations, or to read refs."""
+Question = Literal["segment", "step_begin", "step_end", "feedback", "search", "fetch_ctx"]
+"""What a running workflow can ask: to let the agent answer, to record the beginning or the end of a step, to judge the
+turn, to search conversations, or to read refs."""
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What repeating a call would do: nothing, the same again, or something that can't be undone."""
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]

@@ -175,6 +175,7 @@ class BaseWorkflow:
     _port: RunPort | None = None
     _payload: Payload = Payload(text="")
     _segments: int = 0
+    _counts: dict[str, int]
 
     def __init__(self) -> None:
         self.scratchpad: dict[str, Any] = {}
@@ -249,11 +250,28 @@ class BaseWorkflow:
         await port.ask("step_end", {"key": key, "value": value})
         return value
 
+    async def feedback(
+        self,
+        reaction: Literal["ok", "not_ok", "neutral"],
+        text: str = "",
+        *,
+        confidence: float | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Judge this turn as a machine, once for each key; without one it is the number of the call in `run`.
+
+        `confidence` is from 0 to 1, `text` has up to 10,000 characters. A turn can have 20 such judgements. They are
+        stored with the agent's answer if that waits for the end of `run`. Raises WorkflowError as `step` does.
+        """
+        _check_outside("self.feedback")
+        asked = {"key": self._choose_key("feedback", key), "reaction": reaction, "text": text, "confidence": confidence}
+        await self._require_port().ask("feedback", asked)
+
     def attach(self, port: RunPort, payload: Payload, files: Mapping[str, str]) -> "BaseWorkflow":
         """Called by the platform: a copy for one execution of `run`."""
         mine = copy(self)
         mine._port, mine._payload, mine._segments = port, payload, 0
-        mine.scratchpad = {}
+        mine.scratchpad, mine._counts = {}, {}
         mine.ctx_client = ContextRAGClient(mine._require_port)
         mine.hosting_service = HostingService()
         mine.hosting_service.add(files)
@@ -270,6 +288,11 @@ class BaseWorkflow:
         result = RunResult.model_validate(await port.ask("segment", {**asked, "serves": react.served}))
         self.hosting_service.add({file.ref: file.url for file in result.files})
         return result
+
+    def _choose_key(self, kind: str, key: str | None) -> str:
+        """The key, by default the number of this call among those of its kind."""
+        self._counts[kind] = number = self._counts.get(kind, 0) + 1
+        return str(number) if key is None else key
 
     def _require_port(self) -> RunPort:
         if self._port is None:

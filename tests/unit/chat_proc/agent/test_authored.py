@@ -177,6 +177,70 @@ async def test_a_worker_that_dies_anywhere_repeats_no_step_and_no_answer():
     assert steps > 20
 
 
+class Judge(Plain):
+    async def run(self, payload: Payload) -> Any:
+        await self.feedback("neutral", "Before.")
+        result = await (await self.build_react()).run(payload)
+        await self.feedback("ok", f"Checked {result.text}", confidence=0.9, key="check")
+        return f"{result.text} Checked."
+
+
+async def test_feedback_is_stored_with_the_answer_that_it_judges():
+    bench = await play(Judge, HELLO)
+
+    given = bench.platform.conversations[bench.conversation_id].feedback
+    assert [(each.origin, each.reaction, each.text, each.confidence) for each in given] == [
+        ("machine", "neutral", "Before.", None),
+        ("machine", "ok", "Checked Hello!", 0.9),
+    ]
+    assert bench.texts(CompletionBody) == ["Hello! Checked."]
+    assert [(body.kind, body.key) for body in recorded(bench)] == [("feedback", "1"), ("feedback", "check")]
+
+
+async def test_feedback_is_given_once_wherever_a_worker_dies():
+    steps = 0
+    while True:
+        steps += 1
+        bench = Bench(*[HELLO] * 3, tools=[DemoTool()], authored=LocalWorkflow(Judge()))
+        await bench.say("Hi")
+        worker = bench.hire(dies_at=steps)
+        await worker.work()
+        if not worker.gate.dead.is_set():
+            break
+        bench.expire_lease()
+        await bench.work()
+
+        await check_conversation(bench, ends_may_repeat=True)
+        given = bench.platform.conversations[bench.conversation_id].feedback
+        assert [each.text for each in given] == ["Before.", "Checked Hello!"], steps
+        assert bench.texts(CompletionBody) == ["Hello! Checked."], steps
+    assert steps > 5
+
+
+class JudgesTooOften(BaseWorkflow):
+    async def run(self, payload: Payload) -> Any:
+        said: list[str] = []
+        for key in ("a", "a", *map(str, range(20))):
+            try:
+                await self.feedback("ok", key=key)
+            except WorkflowError as error:
+                said.append(str(error))
+        try:
+            await self.feedback("good")  # pyright: ignore[reportArgumentType]
+        except WorkflowError as error:
+            said.append(str(error))
+        return " ".join(said)
+
+
+async def test_feedback_has_limits():
+    (text,) = (await play(JudgesTooOften)).texts(CompletionBody)
+
+    assert text == (
+        "Two calls of self.feedback have the key 'a'. Give each call of a turn a key of its own. "
+        "A turn can have at most 20 calls of self.feedback. reaction: Input should be 'ok', 'not_ok' or 'neutral'."
+    )
+
+
 class Twice(BaseWorkflow):
     async def run(self, payload: Payload) -> Any:
         await self.step("a", str)

@@ -62,7 +62,7 @@ class PostgresFeedback:
             else:
                 if feedback.origin == "machine":
                     await _check_room(transaction, feedback)
-                await transaction.execute(_UPSERT, *_build_row(principal, conversation_id, feedback))
+                await transaction.execute(_UPSERT, *build_feedback_row(principal, conversation_id, feedback))
         return feedback
 
     async def load_totals(self, principal: Principal, period: Period, *, project: bool) -> FeedbackTotals:
@@ -113,7 +113,8 @@ def _read_conversation(row: Row) -> ConversationFeedback:
     )
 
 
-def _build_row(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> tuple[object, ...]:
+def build_feedback_row(principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> tuple[object, ...]:
+    """The values of a new row, from `conversation_id` to `ts`."""
     return (
         conversation_id,
         principal.tenant,

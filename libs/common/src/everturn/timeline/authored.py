@@ -34,8 +34,8 @@ class WorkflowRecord:
     """The numbers of tasks that have a block."""
     results: dict[int, SegmentResult] = field(default_factory=dict[int, SegmentResult])
     """By the number of the task."""
-    steps: dict[str, DurableStepBody] = field(default_factory=dict[str, DurableStepBody])
-    """The last record of each step, by its key."""
+    steps: dict[tuple[str, str], DurableStepBody] = field(default_factory=dict[tuple[str, str], DurableStepBody])
+    """The last record of each step, by its kind and key."""
     end: WorkflowEndBody | None = None
     answer: CompletionBody | None = None
     """The last answer of the turn."""
@@ -57,8 +57,8 @@ class WorkflowRecord:
                 answer = self.answer if self._has_answer else None
                 self.results[number] = SegmentResult(end, answer, tuple(self.files.values()))
                 self.files, self._has_answer = {}, False
-            case DurableStepBody(key=key) as step:
-                self.steps[key] = step
+            case DurableStepBody(kind=kind, key=key) as step:
+                self.steps[kind, key] = step
             case WorkflowEndBody() as end:
                 self.end = end
             case CompletionBody() as answer:

@@ -155,10 +155,14 @@ class SegmentEndBody(Body):
     error: str = ""
 
 
-class DurableStepBody(Body):
-    """A step of an author's workflow, by its key. `begun` is recorded before an irreversible one begins; `done` has the
-    result, plain JSON values, and `failed` the error."""
+DurableKind = Literal["step", "feedback"]
 
+
+class DurableStepBody(Body):
+    """What an author's workflow has done once, by its kind and key. `begun` is recorded before an irreversible step
+    begins; `done` has the result, plain JSON values, and `failed` the error."""
+
+    kind: DurableKind = "step"
     key: str
     effect: Literal["pure", "idempotent", "irreversible"]
     state: Literal["begun", "done", "failed"]

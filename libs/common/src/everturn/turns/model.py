@@ -246,7 +246,7 @@ class TurnClose:
 class Commit:
     """One transaction of a lease holder. `cursor` is the last event id issued so far.
 
-    `requests` are approvals to ask a person for; `withdrawn` are no longer asked.
+    `requests` are approvals to ask a person for; `withdrawn` are no longer asked. `feedback` is added to the turn.
     """
 
     turn_id: TurnId
@@ -259,4 +259,5 @@ class Commit:
     sources: tuple[SourceChange, ...] = ()
     requests: tuple[ApprovalRequest, ...] = ()
     withdrawn: tuple[ApprovalId, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
     close: TurnClose | None = None

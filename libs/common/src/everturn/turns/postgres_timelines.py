@@ -12,7 +12,7 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.feedback.postgres import read_feedback
+from everturn.feedback.postgres import build_feedback_row, read_feedback
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, replace_nul
 from everturn.timeline.blocks import Block, EventBody, FeedbackBody, SignalBody
@@ -42,6 +42,10 @@ _MARK_FEEDBACK = """
 UPDATE feedback SET told = true
  WHERE turn_id = $1 AND origin = $2 AND reaction IS NOT DISTINCT FROM $3 AND text = $4 AND NOT told
 """
+_FEEDBACK = """
+INSERT INTO feedback (conversation_id, tenant, project, user_id, turn_id, origin, reaction, text, confidence, ts)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
 _NEXT_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request, doorbell_at, rings)
 SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, $3, clock_timestamp(), 1
@@ -65,7 +69,14 @@ UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AN
 
 def _needs_transaction(commit: Commit) -> bool:
     """Whether the commit has rows that append_commit, one call with its own transaction, does not write."""
-    rows = (commit.artifacts, commit.signals, commit.sources, commit.requests, commit.withdrawn)
+    rows = (
+        commit.artifacts,
+        commit.signals,
+        commit.sources,
+        commit.requests,
+        commit.withdrawn,
+        commit.feedback,
+    )
     has_feedback = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
     has_promotion = commit.close is not None and commit.close.promote is not None
     return any(rows) or has_feedback or has_promotion
@@ -133,6 +144,8 @@ async def _save_commit(transaction: Connection, lease: Lease, commit: Commit) ->
     await _mark_shown_feedback(transaction, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
     await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
+    for given in commit.feedback:
+        await transaction.execute(_FEEDBACK, *build_feedback_row(lease.principal, lease.conversation_id, given))
     if close is not None:
         where = lease.conversation_id, commit.turn_id
         await transaction.execute("SELECT close_turn($1, $2, $3)", *where, _build_close_json(close))

@@ -159,6 +159,7 @@ class MemoryTimelines:
         row.blocks.extend(commit.blocks)
         row.cursor = commit.cursor
         row.artifacts.extend(commit.artifacts)
+        row.feedback.extend(commit.feedback)
         row.sources |= {change.row.sid: change.row for change in commit.sources}
         row.source_texts |= {change.row.sid: change.text for change in commit.sources if change.text is not None}
         shown = [(body.turn_id, body.origin, body.reaction, body.text) for body in _feedback_bodies(commit)]

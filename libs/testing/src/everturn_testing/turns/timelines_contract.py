@@ -157,6 +157,22 @@ class TimelinesContract:
 
         assert (await harness.timelines.load_start(*where)).feedback == ()
 
+    async def test_feedback_of_a_machine_is_added_once_with_its_blocks(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        assert claim.turn_id is not None
+        given = Feedback(claim.turn_id, "machine", Reaction.OK, "Checked.", BEGINNING, 0.9)
+        judged = replace(commit(claim, think(claim, "checked")), feedback=(given, given))
+        await harness.timelines.commit(claim.lease, judged)
+        await harness.timelines.commit(claim.lease, judged)
+        await harness.expire_lease(claim.lease.conversation_id)
+        await harness.rival.try_claim(claim.lease.conversation_id)
+
+        with pytest.raises(StaleFence):
+            await harness.timelines.commit(claim.lease, judged)
+
+        where = harness.principal, claim.lease.conversation_id, claim.turn_id
+        assert (await harness.timelines.load_start(*where)).feedback == (given, given)
+
     async def test_usage_adds_up_and_effects_may_change(self, harness: Harness) -> None:
         claim = await harness.start_turn()
         assert claim.turn_id is not None

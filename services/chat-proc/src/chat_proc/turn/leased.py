@@ -41,6 +41,7 @@ from everturn.events.turn_view import (
     try_build_terminal_event,
 )
 from everturn.events.views import FileView, TurnView
+from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import (
     GENESIS_HASH,
@@ -87,6 +88,7 @@ class CommitContent:
     signals: tuple[SignalChange, ...] = ()
     requests: tuple[ApprovalRequest, ...] = ()
     withdrawn: tuple[ApprovalId, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
     after: tuple[tuple[AnyEvent, int | None], ...] = ()
     rewind: bool = False
 
@@ -99,6 +101,7 @@ class CommitContent:
             self.signals + other.signals,
             self.requests + other.requests,
             self.withdrawn + other.withdrawn,
+            self.feedback + other.feedback,
             self.after + other.after,
             self.rewind or other.rewind,
         )
@@ -508,6 +511,7 @@ class LeasedTurn:
             signals=content.signals,
             requests=content.requests,
             withdrawn=content.withdrawn,
+            feedback=content.feedback,
             sources=self._sources.pending(),
             close=close,
         )

@@ -10,6 +10,7 @@ committed as one of several. Whatever the code does, the turn ends once.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -41,11 +42,13 @@ from everturn.core.errors import Invalid, problem
 from everturn.core.metrics import AUTHORED_WORKFLOWS_FAILED
 from everturn.core.refs import completion_ref, round_ref
 from everturn.core.threads import call_sized
+from everturn.feedback.model import Feedback, Reaction
 from everturn.timeline.authored import WorkflowRecord
 from everturn.timeline.blocks import (
     BlockDraft,
     BlockType,
     CompletionBody,
+    DurableKind,
     DurableStepBody,
     NoticeBody,
     SegmentBody,
@@ -69,12 +72,16 @@ MAX_TASK_CHARS: Final = 32_000
 MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step, as JSON. The SDK keeps it, too."""
 MAX_ERROR_CHARS: Final = 4_000
+MAX_FEEDBACK: Final = 20
+"""Judgements of one turn by its workflow."""
+MAX_FEEDBACK_CHARS: Final = 10_000
 _FAULT: Final[CutReason] = "server_error"
 
 MAX_ANSWER_CHARS: Final = 200_000
 """Length limit of a text that a workflow returns: more than any model writes."""
 FailureKind = Literal["raised", "timeout", "crashed", "empty", "long"]
 _Effect = Literal["pure", "idempotent", "irreversible"]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 _FAILURES: Final[Mapping[FailureKind, str]] = {
     "raised": "It raised an exception.",
     "timeout": "It did not end within the time limit of the turn.",
@@ -92,8 +99,15 @@ class _SegmentRequest(Request):
 
 
 class _StepBegin(Request):
-    key: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    key: Key
     effect: _Effect
+
+
+class _FeedbackRequest(Request):
+    key: Key
+    reaction: Literal["ok", "not_ok", "neutral"]
+    text: str = Field(max_length=MAX_FEEDBACK_CHARS)
+    confidence: float | None = Field(ge=0, le=1)
 
 
 class _StepEnd(Request):
@@ -146,6 +160,8 @@ class _Execution:
         self._waiting: asyncio.Queue[_Asked | None] = asyncio.Queue()
         self.effects: dict[str, _Effect] = {}
         """Those of the steps that it has asked for, by their keys."""
+        self.asked: set[tuple[str, str]] = set()
+        """What else it has asked for once, by kind and key."""
 
     async def ask(self, what: Question, arguments: Mapping[str, Any]) -> object:
         if what in ("search", "fetch_ctx"):
@@ -250,13 +266,15 @@ class _AuthoredTurn:
                     except HostUnavailable as error:
                         return await self._fail("crashed", error.detail)
                     return await self._finish(text)
-                case _Asked(what="segment" | "step_begin") if asked.answered.done():
+                case _Asked(what=what) if what != "step_end" and asked.answered.done():
                     # The process was lost after it had asked.
                     stopped = None
                 case _Asked(what="segment"):
                     stopped = await self._run_segment(asked)
                 case _Asked(what="step_begin"):
                     stopped = await self._begin_step(execution, asked)
+                case _Asked(what="feedback"):
+                    stopped = await self._save_feedback(execution, asked)
                 case _Asked():
                     await self._end_step(execution, asked)
                     stopped = None
@@ -295,7 +313,9 @@ class _AuthoredTurn:
         if (known := self._find_result(number)) is not None:
             asked.answer(known)
             return None
-        if (stopped := await self._begin_durable(asked, refuses=number > MAX_SEGMENTS)) is not None:
+        if (
+            stopped := await self._begin_durable(asked, count=number - 1, most=MAX_SEGMENTS, what="calls of react.run")
+        ) is not None:
             return stopped
         if asked.answered.done():
             return None
@@ -312,17 +332,21 @@ class _AuthoredTurn:
         asked.answer(self._find_result(number))
         return None
 
-    async def _begin_durable(self, asked: _Asked, *, refuses: bool) -> LoopResult | None:
-        """Prepare for what a workflow asks for the first time. Returns how the turn stops if this worker must not begin
-        it."""
+    async def _begin_durable(self, asked: _Asked, *, count: int, most: int, what: str) -> LoopResult | None:
+        """Prepare for what a workflow asks for the first time, after `count` others. Returns how the turn stops if this
+        worker must not begin it."""
+        stopped = self._check_begin(asked, count=count, most=most, what=what)
+        if stopped is None and not asked.answered.done():
+            await self._commit_held()
+        return stopped
+
+    def _check_begin(self, asked: _Asked, *, count: int, most: int, what: str) -> LoopResult | None:
         if self._turn.handover:
             return HandedOver()
-        if refuses:
-            asked.refuse(f"A turn can have at most {MAX_SEGMENTS} calls of react.run and {MAX_STEPS} steps.")
+        if count >= most:
+            asked.refuse(f"A turn can have at most {most} {what}.")
         elif self._turn.spent.leased_s >= self._kit.limits.wall_time_s:
             asked.refuse(f"The turn has reached its time limit of {self._kit.limits.wall_time_s:.0f} s.")
-        else:
-            await self._commit_held()
         return None
 
     async def _commit_task(self, number: int, text: str | None) -> None:
@@ -355,7 +379,7 @@ class _AuthoredTurn:
         """Answer from the record, or let the workflow call the function of the step."""
         if (wanted := asked.read(_StepBegin)) is None:
             return None
-        key, known = wanted.key, self._read_record().steps.get(wanted.key)
+        key, known = wanted.key, self._read_record().steps.get(("step", wanted.key))
         if key in execution.effects:
             asked.refuse(f"Two steps of the workflow have the key {key!r}. Give each step of a turn a key of its own.")
             return None
@@ -365,7 +389,9 @@ class _AuthoredTurn:
             state = "ambiguous" if is_interrupted else known.state
             asked.answer({"state": state, "value": known.value, "error": known.error})
             return None
-        if (stopped := await self._begin_durable(asked, refuses=len(self._record.steps) >= MAX_STEPS)) is not None:
+        if (
+            stopped := await self._begin_durable(asked, count=self._count_done("step"), most=MAX_STEPS, what="steps")
+        ) is not None:
             return stopped
         if asked.answered.done():
             return None
@@ -400,6 +426,62 @@ class _AuthoredTurn:
         context = self._context(NOTHING)
         ref = round_ref(self._turn.turn_id, context.round, f"{name}.{len(self._read_record().steps)}")
         await self._commit(name, CommitContent((context.draft(BlockType.DURABLE_STEP, ref, body),)))
+
+    async def _save_feedback(self, execution: _Execution, asked: _Asked) -> LoopResult | None:
+        """Add feedback to the turn, together with the answer that it judges if that is not committed."""
+        if (wanted := asked.read(_FeedbackRequest)) is None or self._is_known(execution, asked, "feedback", wanted.key):
+            return None
+        stopped = self._check_begin(
+            asked, count=self._count_done("feedback"), most=MAX_FEEDBACK, what="calls of self.feedback"
+        )
+        if stopped is not None or asked.answered.done():
+            return stopped
+        turn = self._turn
+        text = self._parts.redactor.redact(wanted.text)
+        given = Feedback(
+            turn.turn_id,
+            "machine",
+            Reaction(wanted.reaction),
+            text,
+            datetime.fromisoformat(turn.now()),
+            wanted.confidence,
+        )
+        value = {"reaction": wanted.reaction, "text": text, "confidence": wanted.confidence}
+        await self._keep("feedback", wanted.key, value, CommitContent(feedback=(given,)))
+        asked.answer(None)
+        return None
+
+    def _is_known(self, execution: _Execution, asked: _Asked, kind: DurableKind, key: str) -> bool:
+        """Whether this was done before, or the key was used before: then the request is answered."""
+        if (kind, key) in execution.asked:
+            asked.refuse(f"Two calls of self.{kind} have the key {key!r}. Give each call of a turn a key of its own.")
+            return True
+        execution.asked.add((kind, key))
+        if (known := self._find_done().get((kind, key))) is None:
+            return False
+        asked.answer(known.value)
+        return True
+
+    def _find_done(self) -> Mapping[tuple[str, str], DurableStepBody]:
+        """What was done once, by kind and key, including what is held together with an answer."""
+        held = () if self._held is None else self._held[1].end.content.drafts
+        bodies = [draft.body for draft in held if isinstance(draft.body, DurableStepBody)]
+        return {**self._read_record().steps, **{(body.kind, body.key): body for body in bodies}}
+
+    def _count_done(self, kind: DurableKind) -> int:
+        return sum(each == kind for each, _ in self._find_done())
+
+    async def _keep(self, kind: DurableKind, key: str, value: Any, content: CommitContent) -> None:
+        """Commit what was done with its record, or hold it together with the answer that is held."""
+        done = DurableStepBody(kind=kind, key=key, effect="idempotent", state="done", value=value)
+        context = self._context(NOTHING if self._held is None else self._held[1].end.content)
+        ref = round_ref(self._turn.turn_id, context.round, f"{kind}.{len(self._find_done())}")
+        content = content.plus(CommitContent((context.draft(BlockType.DURABLE_STEP, ref, done),)))
+        if self._held is None:
+            await self._commit(kind, content)
+        else:
+            number, held = self._held
+            self._held = number, replace(held, end=replace(held.end, content=held.end.content.plus(content)))
 
     async def _commit(self, name: str, content: CommitContent) -> None:
         self._failpoints.hit(f"turn.before_{name}")
