@@ -14,9 +14,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from helpers.goals import Goal, Sample, build_goal, measure_medians, run_goals
 
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.channels.streaming import ChannelSpec, stream_with_channels
+from chat_proc.channels.streaming import stream_with_channels
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, ModelUsage, ReplyFinished, TextDelta
 from everturn.timeline.sources import Source
+from everturn_sdk.channels import ChannelSpec
 
 CHUNK_SIZES = (1, 4, 16, 64)
 REPLY_CHARS = 200_000

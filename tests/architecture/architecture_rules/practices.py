@@ -17,6 +17,7 @@ EDGES: Mapping[str, frozenset[str]] = {
     "loop of a process": frozenset({"libs/common/src/everturn/core/loops.py:guarded"}),
     "tool call": frozenset(
         {
+            "libs/sdk/src/everturn_sdk/channels.py:_call",
             "libs/sdk/src/everturn_sdk/host.py:_begin",
             "libs/sdk/src/everturn_sdk/host.py:_end",
             "libs/sdk/src/everturn_sdk/host.py:_invoke",

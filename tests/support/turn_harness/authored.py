@@ -1,7 +1,7 @@
 """Workflows of authors that run in the process of the test, with the SDK and without a host."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -59,12 +59,25 @@ class LocalPort:
     def __init__(self, handler: RunHandler) -> None:
         self._handler = handler
         self.react: React | None = None
+        self.logged: list[str] = []
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> Any:
+    async def ask(
+        self,
+        what: Question,
+        arguments: Mapping[str, Any],
+        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+    ) -> Any:
+        async def send(delta: Mapping[str, Any], is_field: bool) -> None:
+            if deliver is not None:
+                await deliver(json.loads(json.dumps(delta)), is_field)
+
         try:
-            return json.loads(json.dumps(await self._handler.ask(what, json.loads(json.dumps(dict(arguments))))))
+            return json.loads(json.dumps(await self._handler.ask(what, json.loads(json.dumps(dict(arguments))), send)))
         except EverturnError as error:
             raise WorkflowError(error.detail) from error
+
+    def log(self, text: str) -> None:
+        self.logged.append(text)
 
     async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         return await function(*arguments) if iscoroutinefunction(function) else function(*arguments)

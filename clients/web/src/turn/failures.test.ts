@@ -22,7 +22,7 @@ test("an unknown kind of failure shows the server's text once", () => {
 });
 
 test("refusals, content filters, output limits and server failures are named", () => {
-  const kinds = ["model-refused", "content-filtered", "output-limit", "internal-error"];
+  const kinds = ["model-refused", "content-filtered", "output-limit", "internal-error", "workflow-failed"];
 
   const said = kinds.map((kind) => describeFailure({ ...problem, type: `urn:everturn:problem:${kind}`, title: "Kept for details" }).what);
 
@@ -31,5 +31,6 @@ test("refusals, content filters, output limits and server failures are named", (
     "The model provider’s content filter blocked the answer.",
     "The model used up its output limit before it answered.",
     "The server failed while working on this answer.",
+    "This agent failed while working on the answer.",
   ]);
 });

@@ -20,6 +20,7 @@ const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
   "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or rephrase the question." },
   "output-limit": { what: "The model used up its output limit before it answered.", advice: "Ask for less in one message, or split the question." },
+  "workflow-failed": { what: "This agent failed while working on the answer.", advice: "Try again. If it fails again, contact your administrator." },
   "turn-given-up": { what: "The server could not finish this answer.", advice: "Try again." },
 };
 

@@ -18,6 +18,15 @@ test("a round shows its thinking, then its work, then its answer", () => {
   expect(kinds(turn)).toEqual(["thinking", "note", "step", "answer"]);
 });
 
+test("texts of a workflow are notes or on the canvas, and its data is not shown", () => {
+  const shown = [buildText({ channel: "report", marker: "canvas" }), buildText({ channel: "panel", marker: "panel" })];
+  const data = [buildText({ channel: "usage", format: "json" }), buildText({ instance: 1, format: "json", text: "{}" })];
+  const turn = buildTurn({ texts: [...shown, ...data, buildText({ instance: 2, text: "Done." })] });
+
+  expect(kinds(turn)).toEqual(["written", "note", "answer"]);
+  expect(lastAnswer(buildTurn({ texts: data }))).toBe("");
+});
+
 test("rounds are in order, whatever the order of their parts", () => {
   const turn = buildTurn({ texts: [buildText({ round: 2 })], steps: [buildStep({ round: 2, step: "b" }), buildStep({ step: "a" })] });
 

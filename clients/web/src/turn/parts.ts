@@ -51,11 +51,11 @@ function findWritten(turn: TurnView, text: TextView): FileView | undefined {
 
 /** The answer as last shown; empty if there is none yet. */
 export function lastAnswer(turn: TurnView): string {
-  return turn.answer ?? turn.texts.findLast((text) => text.channel === "answer")?.text ?? "";
+  return turn.answer ?? turn.texts.findLast((text) => text.channel === "answer" && !isData(text))?.text ?? "";
 }
 
 function buildRound(turn: TurnView, said: readonly SignalView[], round: number, growing: TextView | null): Part[] {
-  const texts = turn.texts.filter((text) => text.round === round).map((text) => withoutMarks(turn, text)).filter((text) => text.text.trim() !== "");
+  const texts = turn.texts.filter((text) => text.round === round && !isData(text)).map((text) => withoutMarks(turn, text)).filter((text) => text.text.trim() !== "");
   const approvals = turn.approvals.filter((approval) => approval.round === round);
   const open = approvals.filter((approval) => approval.state === "pending");
   const here = said.filter((signal) => signal.round === round);
@@ -141,8 +141,13 @@ function kindOfText(text: TextView): TextKind {
     case "canvas":
       return "written";
     default:
-      return "note";
+      return text.marker === "canvas" ? "written" : "note";
   }
+}
+
+/** JSON of a workflow's channel is for programs, unless it is shown on the canvas. */
+function isData(text: TextView): boolean {
+  return text.format === "json" && text.marker !== "canvas" && text.channel !== "timeline_text";
 }
 
 function answerText(turn: TurnView, answer: string): TextView {

@@ -1,6 +1,14 @@
 """What an author of an agent imports: `@tool` on functions, the context of their calls, workflows, settings and
 secrets."""
 
+from everturn_sdk.channels import (
+    ChannelInstance,
+    ChannelResult,
+    ChannelSpec,
+    ChannelSubscribers,
+    ServiceError,
+    StreamMeta,
+)
 from everturn_sdk.operations import OperationError, operation
 from everturn_sdk.protocol import CallContext, OperationContext, RunFile, SourceRow
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
@@ -9,20 +17,27 @@ from everturn_sdk.workflows import (
     BaseWorkflow,
     ContextRAGClient,
     HostingService,
+    Models,
     Payload,
     React,
     RunResult,
     StepAmbiguous,
     StepFailed,
     WorkflowError,
+    stream_with_channels,
 )
 
 __all__ = [
     "BaseWorkflow",
     "CallContext",
+    "ChannelInstance",
+    "ChannelResult",
+    "ChannelSpec",
+    "ChannelSubscribers",
     "ContextRAGClient",
     "HostingService",
     "MissingSetting",
+    "Models",
     "OperationContext",
     "OperationError",
     "Payload",
@@ -30,9 +45,11 @@ __all__ = [
     "Rendered",
     "RunFile",
     "RunResult",
+    "ServiceError",
     "SourceRow",
     "StepAmbiguous",
     "StepFailed",
+    "StreamMeta",
     "ToolContext",
     "ToolError",
     "WorkflowError",
@@ -40,5 +57,6 @@ __all__ = [
     "get_secret",
     "get_settings",
     "operation",
+    "stream_with_channels",
     "tool",
 ]

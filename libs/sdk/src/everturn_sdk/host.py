@@ -42,6 +42,7 @@ from everturn_sdk.protocol import (
     Cancel,
     Claim,
     Connection,
+    Delta,
     Described,
     Ended,
     Event,
@@ -119,6 +120,9 @@ class Host:
             case Cancel(number=number):
                 if (call := self._calls.get(number)) is not None:
                     call.cancel()
+            case Delta(number=number):
+                if isinstance(running := self._calls.get(number), RunningWorkflow):
+                    running.receive_delta(message, content)
             case Answer(number=number):
                 call = self._calls.get(number)
                 if isinstance(call, RunningCall | RunningWorkflow):
@@ -334,6 +338,7 @@ class RunningWorkflow:
         self._requests: dict[int, asyncio.Future[Any]] = {}
         self._next_request = 0
         self._free = asyncio.Semaphore(MAX_ASKS)
+        self._deltas: dict[int, asyncio.Queue[tuple[Any, bool] | None]] = {}
         self._react: React | None = None
         self._invoked: set[asyncio.Task[None]] = set()
         self._task = asyncio.get_running_loop().create_task(self._run(workflow, run, content))
@@ -345,18 +350,43 @@ class RunningWorkflow:
     def receive(self, answer: Answer, content: bytes) -> None:
         _settle(self._requests.pop(answer.request, None), answer, content, WorkflowError)
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> Any:
+    def receive_delta(self, delta: Delta, content: bytes) -> None:
+        if (deltas := self._deltas.get(delta.request)) is not None:
+            deltas.put_nowait((from_json(content), delta.is_field))
+
+    async def ask(
+        self,
+        what: Question,
+        arguments: Mapping[str, Any],
+        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+    ) -> Any:
         async with self._free:
             number = self._next_request = self._next_request + 1
             waiting = self._requests[number] = asyncio.get_running_loop().create_future()
             try:
                 request = Ask(number=self._number, request=number, what=what, arguments=dict(arguments))
-                self._host.connection.send(request)
-                return await waiting
+                if deliver is None:
+                    self._host.connection.send(request)
+                    return await waiting
+                # At most one reply of a model waits here.
+                deltas = self._deltas[number] = asyncio.Queue()
+                delivering = asyncio.create_task(_deliver_all(deltas, deliver))
+                try:
+                    self._host.connection.send(request)
+                    answer = await waiting
+                    deltas.put_nowait(None)
+                    await delivering
+                    return answer
+                finally:
+                    delivering.cancel()
             except (FrameError, ValidationError) as error:
                 raise WorkflowError(str(error)) from error
             finally:
                 self._requests.pop(number, None)
+                self._deltas.pop(number, None)
+
+    def log(self, text: str) -> None:
+        self._host.call_soon(Log(number=self._number, text=_clean(text)[:MAX_TEXT_CHARS]))
 
     async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         return await self._host.call(function, arguments)
@@ -420,8 +450,14 @@ class RunningWorkflow:
             async with asyncio.timeout(HOOK_S):
                 await self.call(workflow.on_turn_end, ())
         except Exception:  # noqa: BLE001 - the answer is written: an author's hook can't take it back
-            text = _clean(f"on_turn_end failed: {_describe_exception()}")
-            self._host.call_soon(Log(number=self._number, text=text[:MAX_TEXT_CHARS]))
+            self.log(f"on_turn_end failed: {_describe_exception()}")
+
+
+async def _deliver_all(
+    deltas: "asyncio.Queue[tuple[Any, bool] | None]", deliver: Callable[[Any, bool], Awaitable[None]]
+) -> None:
+    while (delta := await deltas.get()) is not None:
+        await deliver(*delta)
 
 
 def _settle(

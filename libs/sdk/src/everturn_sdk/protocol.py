@@ -42,9 +42,11 @@ MAX_OPERATION_RESULT_BYTES: Final = 1024 * 1024
 MAX_ASKS: Final = 32
 """Requests of one running workflow that are open at once."""
 
-Question = Literal["segment", "step_begin", "step_end", "feedback", "search", "fetch_ctx"]
+Question = Literal[
+    "segment", "step_begin", "step_end", "feedback", "stream", "structured", "emit", "search", "fetch_ctx"
+]
 """What a running workflow can ask: to let the agent answer, to record the beginning or the end of a step, to judge the
-turn, to search conversations, or to read refs."""
+turn, to call a model for texts or for a value, to show a text, to search conversations, or to read refs."""
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What repeating a call would do: nothing, the same again, or something that can't be undone."""
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
@@ -179,6 +181,16 @@ class Answer(Message):
     request: int
     value: Any = None
     error: str = ""
+
+
+class Delta(Message):
+    """A piece of the reply that a request of a workflow waits for. The content are the fields of
+    `everturn_sdk.channels.EmitDelta`, as JSON. `is_field` marks a piece of a field of JSON."""
+
+    kind: Literal["delta"] = "delta"
+    number: int
+    request: int
+    is_field: bool = False
 
 
 class ToolDescription(BaseModel):
@@ -357,7 +369,7 @@ class Invoked(Message):
     error: str = ""
 
 
-ToHost = Begin | Call | Operate | Run | Invoke | Cancel | Answer
+ToHost = Begin | Call | Operate | Run | Invoke | Cancel | Answer | Delta
 ToWorker = Described | Failed | Beat | Ended | Event | Log | Claim | PutArtifact | Ask | Invoked
 TO_HOST: Final[TypeAdapter[ToHost]] = TypeAdapter(Annotated[ToHost, Field(discriminator="kind")])
 TO_WORKER: Final[TypeAdapter[ToWorker]] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])

@@ -138,7 +138,11 @@ class KitOpener:
                     return kit
                 return replace(
                     kit,
-                    authored=Authored(workflow, build_knowledge_tools(workflow, offered.registry.find(READ_TOOL))),
+                    authored=Authored(
+                        workflow,
+                        build_knowledge_tools(workflow, offered.registry.find(READ_TOOL)),
+                        markers=frozenset(manifest.markers),
+                    ),
                 )
 
             kit = BundleKit(build(()), self.texts, bundle_id=bundle.id, digest=bundle.digest)

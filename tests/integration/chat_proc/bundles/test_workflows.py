@@ -109,6 +109,73 @@ async def test_the_example_of_the_seeds_runs_as_it_stands(open_code: Open):
     assert [tool.tool_id for tool in host.description.tools] == ["desk.look"]
 
 
+CHANNELS = """
+svc, sources_list = self.models, [{"sid": 1, "title": "Report", "url": "https://one.example/r"}]
+system_msg, user_msg = {"role": "system", "content": "Use channels."}, {"role": "user", "content": payload.text}
+heard = []
+
+async def _emit_wrapper(**delta):
+    print("shown", delta["channel"], repr(delta["text"]), flush=True)
+
+def _usage_json_fanout(*, text, **delta):
+    heard.append(text)
+
+async def _hang(**delta):
+    await self.feedback("ok")
+
+channels = [
+    ChannelSpec(
+        name="answer",
+        format="markdown",
+        replace_citations=True,
+        emit_marker="answer",
+    ),
+    ChannelSpec(
+        name="usage",
+        format="json",
+        replace_citations=False,
+        emit_marker="answer",
+    ),
+]
+# Attach a subscriber to the "usage" channel for side-effect fanout
+subscribers = ChannelSubscribers().subscribe("usage", _usage_json_fanout).subscribe("usage", _hang)
+results, meta = await stream_with_channels(
+    svc=svc,
+    messages=[system_msg, user_msg],
+    role="answer.generator.regular",
+    channels=channels,
+    emit=_emit_wrapper,
+    agent="my.agent",
+    artifact_name="report",
+    sources_list=sources_list,
+    subscribers=subscribers,
+    return_full_raw=True,
+)
+answer_raw = results["answer"].raw
+used_sources = results["answer"].used_sources
+service_err = (meta or {}).get("service_error")
+value = await self.models.structured_call([user_msg], {"type": "object", "properties": {"n": {"type": "integer"}}})
+await self.emit("Seen.", marker="timeline_text")
+await self.feedback("ok", "Checked.", confidence=0.5)
+return f"{answer_raw} {used_sources} {service_err} {''.join(heard)} {value}"
+"""
+
+
+async def test_channels_values_texts_and_feedback_pass_through_the_process(open_code: Open):
+    host = await open_code(write(CHANNELS))
+    reply = '<channel:answer>See [[S:1]].</channel:answer><channel:usage>{"sids": [1]}</channel:usage>'
+
+    with capture_logs() as logs:
+        bench = await play(host, reply, '{"n": 3}')
+        await until(lambda: any("self.feedback can't be called" in str(log.get("text")) for log in logs))
+
+    assert bench.texts(CompletionBody) == ["See [[S:1]]. [1] None {\"sids\": [1]} {'n': 3}"]
+    view = bench.state().turns[0]
+    assert {text.text for text in view.texts} >= {"See [Report](https://one.example/r).", '{"sids": [1]}', "Seen."}
+    assert [each.text for each in bench.platform.conversations[bench.conversation_id].feedback] == ["Checked."]
+    assert any(str(log.get("text")).startswith("shown answer 'See ") for log in logs)
+
+
 async def test_steps_run_in_the_process_and_their_results_return(open_code: Open):
     body = """
 async def add(a, b):

@@ -1,8 +1,9 @@
 from typing import Any
 
-from chat_proc.channels.streaming import ChannelOutput, ChannelSpec, CompositeRoute, Subscriber
+from chat_proc.channels.streaming import ChannelOutput, CompositeRoute
 from everturn.events.model import ChatDelta
 from everturn.timeline.sources import Source
+from everturn_sdk.channels import ChannelSpec
 
 SOURCES = {1: Source(1, "One", "https://one.example")}
 
@@ -15,12 +16,8 @@ class Deltas(list[dict[str, Any]]):
         self.append(delta)
 
 
-def output(
-    spec: ChannelSpec, emit: Deltas, *subscribers: Subscriber, composite: CompositeRoute | None = None
-) -> ChannelOutput:
-    return ChannelOutput(
-        spec, emit=emit, artifact="report", sources=SOURCES, subscribers=subscribers, composite=composite
-    )
+def output(spec: ChannelSpec, emit: Deltas, *, composite: CompositeRoute | None = None) -> ChannelOutput:
+    return ChannelOutput(spec, emit=emit, artifact="report", sources=SOURCES, composite=composite)
 
 
 async def write(channel: ChannelOutput, *texts: str, instance: int = 0) -> None:
@@ -65,37 +62,17 @@ async def test_each_occurrence_counts_its_deltas_and_starts_afresh() -> None:
     assert [instance.raw for instance in channel.build_result().instances] == ["```\n[[S:1]]", "[[S:1]]"]
 
 
-async def test_a_channel_without_marker_is_only_heard_by_subscribers() -> None:
+async def test_a_channel_that_is_not_shown_has_no_marker() -> None:
     emit = Deltas()
-    heard: list[str] = []
 
-    def listen(*, text: str, **_rest: object) -> None:
-        heard.append(text)
+    await write(output(ChannelSpec("usage", emit_marker=None), emit), "x", "y")
 
-    await write(output(ChannelSpec("usage", emit_marker=None), emit, listen), "x", "y")
-
-    assert emit == []
-    assert heard == ["x", "y", ""]
-
-
-async def test_a_subscriber_that_raises_does_not_touch_the_others() -> None:
-    emit = Deltas()
-    heard: list[object] = []
-
-    def broken(**_delta: object) -> None:
-        raise RuntimeError("mine alone")
-
-    async def listen(**delta: object) -> None:
-        heard.append(delta)
-
-    await write(output(ChannelSpec("answer"), emit, broken, listen), "x")
-
-    assert heard == emit
+    assert [(delta["text"], delta["marker"]) for delta in emit] == [("x", ""), ("y", ""), ("", "")]
 
 
 async def test_a_composite_channel_also_streams_its_fields() -> None:
     emit = Deltas()
-    route = CompositeRoute({"a": "text"}, "canvas", SOURCES)
+    route = CompositeRoute({"a": "text"}, "canvas", SOURCES, emit)
     channel = output(ChannelSpec("answer", "json"), emit, composite=route)
 
     await write(channel, '{"a": "x', ' [[S:1]]"}')

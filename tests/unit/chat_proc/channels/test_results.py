@@ -1,7 +1,8 @@
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.channels.streaming import ChannelInstance, ChannelResult, ChannelSpec, build_result
+from chat_proc.channels.streaming import build_result
+from everturn_sdk.channels import ChannelInstance, ChannelResult, ChannelSpec
 
 
 class Usage(BaseModel):

@@ -1,6 +1,7 @@
 """The streaming examples of the documents: channels declared, one call streamed, citations, fan-out to canvas."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,14 +9,10 @@ from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import FindTool
 
-from chat_proc.channels.streaming import (
-    ChannelSpec,
-    ChannelSubscribers,
-    CompositeJsonArtifactStreamer,
-    stream_with_channels,
-)
+from chat_proc.channels.streaming import CompositeJsonArtifactStreamer, stream_with_channels
 from everturn.events.materialized import build_derived_artifacts
 from everturn.models.port import LanguageModel
+from everturn_sdk.channels import ChannelSpec, ChannelSubscribers, DeltaDelivery, EmitDelta
 from everturn_testing.models.scripted_model import ScriptedModel
 from everturn_testing.turns.timelines import MemoryTimelines
 
@@ -57,6 +54,16 @@ class Deltas(list[dict[str, Any]]):
         return "".join(one["text"] for one in wanted)
 
 
+def both(emit: Callable[..., Any], subscribers: ChannelSubscribers) -> EmitDelta:
+    """What the process of a workflow does with each delta."""
+    delivery = DeltaDelivery(emit, subscribers, print)
+
+    async def deliver(**delta: Any) -> None:
+        await delivery.deliver(delta, is_field=False)
+
+    return deliver
+
+
 @pytest.mark.parametrize("chunk_chars", [1, 6, 1000])
 async def test_four_channels_with_a_subscriber_that_records_usage(chunk_chars: int) -> None:
     _emit_wrapper = Deltas()
@@ -76,11 +83,10 @@ async def test_four_channels_with_a_subscriber_that_records_usage(chunk_chars: i
         messages=[system_msg, user_msg],
         role="answer.generator.regular",
         channels=channels,
-        emit=_emit_wrapper,
+        emit=both(_emit_wrapper, ChannelSubscribers().subscribe("usage", _record_usage_sids)),
         agent="my.react.agent",
         artifact_name="response",
         sources_list=sources_list,
-        subscribers=ChannelSubscribers().subscribe("usage", _record_usage_sids),
         return_full_raw=True,
     )
     answer_text = results["answer"].raw
@@ -125,11 +131,10 @@ async def test_an_answer_and_its_usage_under_one_marker() -> None:
         messages=[system_msg, user_msg],
         role="answer.generator.regular",
         channels=channels,
-        emit=_emit_wrapper,
+        emit=both(_emit_wrapper, subscribers),
         agent="my.agent",
         artifact_name="report",
         sources_list=sources_list,
-        subscribers=subscribers,
         return_full_raw=True,
     )
     answer_raw = results["answer"].raw

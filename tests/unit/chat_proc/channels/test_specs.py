@@ -2,7 +2,8 @@ from typing import cast
 
 import pytest
 
-from chat_proc.channels.streaming import ChannelFormat, ChannelSpec, ChannelSubscribers
+from chat_proc.channels.streaming import build_syntax, find_citations
+from everturn_sdk.channels import ChannelFormat, ChannelSpec, ChannelSubscribers
 
 
 @pytest.mark.parametrize(
@@ -20,11 +21,11 @@ def test_the_format_says_how_a_channel_is_read_and_cited(
 ) -> None:
     spec = ChannelSpec(name, written)
 
-    assert (spec.syntax.body, spec.cites) == (body, cites)
+    assert (build_syntax(spec).body, find_citations(spec)) == (body, cites)
 
 
 def test_citations_can_be_left_as_they_are() -> None:
-    assert ChannelSpec("answer", replace_citations=False).cites is None
+    assert find_citations(ChannelSpec("answer", replace_citations=False)) is None
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -1,18 +1,15 @@
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.channels.streaming import (
-    ChannelSpec,
-    ChannelSubscribers,
-    CompositeJsonArtifactStreamer,
-    stream_with_channels,
-)
+from chat_proc.channels.streaming import CompositeJsonArtifactStreamer, stream_with_channels
 from everturn.events.model import ChatDelta
 from everturn.models.port import LanguageModel, ModelFailed, PromptMessage, TextPart
 from everturn.timeline.sources import Source
+from everturn_sdk.channels import ChannelSpec, ChannelSubscribers, DeltaDelivery, EmitDelta
 from everturn_testing.models.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
 
 SYSTEM = PromptMessage("system", (TextPart("You answer in channels."),))
@@ -59,6 +56,16 @@ def service(*scripts: Script, chunk_chars: int = 5) -> Service:
     return Service(ScriptedModel(scripts, chunk_chars=chunk_chars))
 
 
+def both(emit: Callable[..., Any], subscribers: ChannelSubscribers) -> EmitDelta:
+    """What the process of a workflow does with each delta."""
+    delivery = DeltaDelivery(emit, subscribers, print)
+
+    async def deliver(**delta: Any) -> None:
+        await delivery.deliver(delta, is_field=False)
+
+    return deliver
+
+
 FOUR_CHANNELS = [
     ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
     ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
@@ -81,11 +88,10 @@ async def test_one_call_drives_thinking_answer_followups_and_usage(chunk_chars: 
         messages=[SYSTEM, USER],
         role="answer.generator.regular",
         channels=FOUR_CHANNELS,
-        emit=emit,
+        emit=both(emit, ChannelSubscribers().subscribe("usage", record_usage_sids)),
         agent="my.react.agent",
         artifact_name="response",
         sources_list=SOURCES,
-        subscribers=ChannelSubscribers().subscribe("usage", record_usage_sids),
         return_full_raw=True,
     )
 
@@ -98,7 +104,7 @@ async def test_one_call_drives_thinking_answer_followups_and_usage(chunk_chars: 
     assert "".join(recorded) == '{"sids": [1, 2]}!'
     assert meta["service_error"] is None
     assert meta["raw"] == REPLY
-    assert (meta["finish_reason"], meta["usage"], meta["agent"]) == ("stop", SCRIPTED_USAGE, "my.react.agent")
+    assert (meta["finish_reason"], meta["usage"], meta["agent"]) == ("stop", asdict(SCRIPTED_USAGE), "my.react.agent")
     assert svc.role == "answer.generator.regular"
     assert [message.role for message in svc.model.requests[0].messages] == ["system", "user"]
 
@@ -115,11 +121,10 @@ async def test_an_answer_and_a_usage_channel_with_a_fanout_subscriber() -> None:
         messages=[SYSTEM, USER],
         role="answer.generator.regular",
         channels=[FOUR_CHANNELS[1], FOUR_CHANNELS[3]],
-        emit=emit,
+        emit=both(emit, ChannelSubscribers().subscribe("usage", usage_json_fanout)),
         agent="my.agent",
         artifact_name="report",
         sources_list=SOURCES,
-        subscribers=ChannelSubscribers().subscribe("usage", usage_json_fanout),
         return_full_raw=True,
     )
 
@@ -292,10 +297,9 @@ async def test_subscribers_get_repeated_channels_one_after_another(chunk_chars: 
         messages=[SYSTEM, USER],
         role="answer.generator.regular",
         channels=[FOUR_CHANNELS[3]],
-        emit=Emitted(),
+        emit=both(Emitted(), ChannelSubscribers().subscribe("usage", listen)),
         agent="my.agent",
         artifact_name="report",
-        subscribers=ChannelSubscribers().subscribe("usage", listen),
     )
 
     assert [instance for instance, text in heard if text == "end"] == [0, 1, 2]

@@ -68,7 +68,7 @@ class TurnPrinter:
     def _render(self, turn: TurnView) -> Iterator[Piece]:
         yield from self._forget_lost_texts(turn)
         for number in sorted({item.round for item in (*turn.texts, *turn.steps)}):
-            texts = [text for text in turn.texts if text.round == number]
+            texts = [text for text in turn.texts if text.round == number and not _is_data(text)]
             yield from self._render_texts([text for text in texts if text.channel != "answer"])
             # Settled approvals are printed before their call; pending ones are printed last.
             asked = [approval for approval in turn.approvals if approval.round == number]
@@ -109,7 +109,7 @@ class TurnPrinter:
             news = text.text[len(printed) :]
             is_first = key not in self._printed
             self._printed[key] = text.text
-            if text.channel == "canvas":
+            if text.marker == "canvas":
                 if is_first:
                     yield from self._say(f"✎ writing {text.artifact or 'a file'}")
             elif news and (self._show_thinking or text.channel != "thinking"):
@@ -153,6 +153,11 @@ class TurnPrinter:
     def _say(self, text: str, tone: Tone = "info") -> Iterator[Piece]:
         yield from self.end_line()
         yield Piece(tone, f"{text}\n")
+
+
+def _is_data(text: TextView) -> bool:
+    """Whether it is for programs: JSON of a workflow's channel, unless it is shown on the canvas."""
+    return text.format == "json" and text.marker != "canvas" and text.channel != "timeline_text"
 
 
 def _tone_of(text: TextView) -> Tone:

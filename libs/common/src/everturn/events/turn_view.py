@@ -49,6 +49,7 @@ from everturn.timeline.blocks import (
     Block,
     BlockDraft,
     BlockType,
+    ChannelsBody,
     CompletionBody,
     EventBody,
     ExitBody,
@@ -399,8 +400,9 @@ class _Seen:
         self._approvals: dict[str, ApprovalView] = {}
         self._calls_in_round: dict[int, int] = {}
         self._notes_in_round: dict[int, int] = {}
+        self._followups: tuple[str, ...] = ()
+        """Those that the workflow of an author suggests."""
         self._completion: CompletionBody | None = None
-        self._completion_round = 0
         self._step_of: dict[int, str] = {}
         """The id of the step of each round that belongs to one."""
         self._workflow = Workflow()
@@ -434,6 +436,8 @@ class _Seen:
             case NotesBody(text=text):
                 instance = _take_number(self._notes_in_round, block.round)
                 self._add_text(block, text, channel="notes", instance=instance, marker="timeline_text")
+            case ChannelsBody() as body:
+                self._add_channels(block, body)
             case CompletionBody() as body:
                 self._add_completion(block, body)
             case AttemptBody(is_draft=True):
@@ -487,7 +491,7 @@ class _Seen:
             "citations": tuple(self._citations[sid] for sid in sorted(self._citations)),
             "signals": tuple(self._signals[signal_id] for signal_id in sorted(self._signals)),
             "answer": _as_shown(self._completion) if self._completion else None,
-            "followups": self._completion.followups if self._completion else (),
+            "followups": (self._completion.followups if self._completion else ()) or self._followups,
             "sources_used": self._completion.sources_used if self._completion else (),
             "step_rounds": tuple(
                 StepRoundView(round=number, step_id=step_id, sealed=number not in self._unsealed)
@@ -517,11 +521,27 @@ class _Seen:
         self._keep_text(view)
 
     def _add_completion(self, block: Block, body: CompletionBody) -> None:
-        if self._completion and have_same_text(_as_shown(self._completion), _as_shown(body)):
-            self._texts.pop((self._completion_round, "answer", self._completion.instance), None)
-        self._completion, self._completion_round = body, block.round
+        last = next((text for text in reversed(self._texts.values()) if text.channel == "answer"), None)
+        if last is not None and last.format != "json" and have_same_text(last.text, _as_shown(body)):
+            self._texts.pop((last.round, last.channel, last.instance))
+        self._completion = body
         self._citations |= {cited.sid: build_citation_view(cited) for cited in body.citations}
         self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+
+    def _add_channels(self, block: Block, body: ChannelsBody) -> None:
+        self._followups = body.followups or self._followups
+        for text in body.texts:
+            if text.marker:
+                view = TextView(
+                    round=block.round,
+                    channel=text.channel,
+                    instance=text.instance,
+                    marker=text.marker,
+                    format=cast("TextFormat", text.format),
+                    text=text.raw if text.shown is None else text.shown,
+                    artifact=text.artifact,
+                )
+                self._keep_text(view)
 
     def _add_call(self, block: Block, body: ToolCallBody) -> None:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import (
     Block,
+    BlockType,
+    ChannelsBody,
     CompletionBody,
     DeferralBody,
     DurableStepBody,
@@ -36,6 +38,10 @@ class WorkflowRecord:
     """By the number of the task."""
     steps: dict[tuple[str, str], DurableStepBody] = field(default_factory=dict[tuple[str, str], DurableStepBody])
     """The last record of each step, by its kind and key."""
+    channels: dict[str, ChannelsBody] = field(default_factory=dict[str, ChannelsBody])
+    """Replies of models, by key."""
+    emitted: dict[str, ChannelsBody] = field(default_factory=dict[str, ChannelsBody])
+    """Texts of the workflow, by key."""
     end: WorkflowEndBody | None = None
     answer: CompletionBody | None = None
     """The last answer of the turn."""
@@ -59,6 +65,8 @@ class WorkflowRecord:
                 self.files, self._has_answer = {}, False
             case DurableStepBody(kind=kind, key=key) as step:
                 self.steps[kind, key] = step
+            case ChannelsBody(key=key) as shown:
+                (self.channels if block.type is BlockType.CHANNELS else self.emitted)[key] = shown
             case WorkflowEndBody() as end:
                 self.end = end
             case CompletionBody() as answer:

@@ -155,7 +155,7 @@ class SegmentEndBody(Body):
     error: str = ""
 
 
-DurableKind = Literal["step", "feedback"]
+DurableKind = Literal["step", "feedback", "model"]
 
 
 class DurableStepBody(Body):
@@ -168,6 +168,40 @@ class DurableStepBody(Body):
     state: Literal["begun", "done", "failed"]
     value: Any = None
     error: str = ""
+
+
+class ChannelTextRecord(BaseModel):
+    """A text that the workflow of an author has shown, or has got from a model, in a channel. `raw` is what was
+    written, `shown` what clients saw if it differs; `marker` says where they show it, and is empty if they don't.
+
+    `artifact` names what the text belongs to. `is_field` marks a field of the JSON of a channel, which is shown alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channel: str
+    instance: int = 0
+    raw: str
+    shown: str | None = None
+    complete: bool = True
+    marker: str = ""
+    format: str = "markdown"
+    artifact: str | None = None
+    is_field: bool = False
+
+
+class ChannelsBody(Body):
+    """The reply of a model to the workflow of an author, or texts that it has written itself, by the key of its call.
+
+    `used_sources` are the sources that each channel cites, `meta` are further facts about the reply, and `followups`
+    suggestions for the next message.
+    """
+
+    key: str
+    texts: tuple[ChannelTextRecord, ...] = ()
+    used_sources: dict[str, tuple[int, ...]] = {}
+    followups: tuple[str, ...] = ()
+    meta: dict[str, Any] = {}
 
 
 class WorkflowEndBody(Body):
@@ -466,6 +500,8 @@ class BlockType(OpenEnum):
     SEGMENT = "react.segment"
     SEGMENT_END = "react.segment.end"
     DURABLE_STEP = "workflow.step"
+    CHANNELS = "workflow.channels"
+    EMITTED = "workflow.emitted"
     WORKFLOW_END = "workflow.end"
     HIDE = "react.hide"
     CHECKOUT = "react.workspace.checkout"
@@ -569,6 +605,8 @@ _TRAITS: dict[BlockType, BlockTraits] = {
     BlockType.SEGMENT: BlockTraits(SegmentBody, Author.RUNTIME, Shown.ROW_WHEN_OLD, IndexSection.MESSAGES),
     BlockType.SEGMENT_END: BlockTraits(SegmentEndBody, Author.RUNTIME, Shown.NEVER),
     BlockType.DURABLE_STEP: BlockTraits(DurableStepBody, Author.RUNTIME, Shown.NEVER),
+    BlockType.CHANNELS: BlockTraits(ChannelsBody, Author.ASSISTANT, Shown.NEVER, is_decision=True),
+    BlockType.EMITTED: BlockTraits(ChannelsBody, Author.ASSISTANT, Shown.NEVER),
     BlockType.WORKFLOW_END: BlockTraits(WorkflowEndBody, Author.RUNTIME, Shown.NEVER),
     BlockType.HIDE: BlockTraits(HideBody, Author.TOOL, Shown.NEVER),
     BlockType.CHECKOUT: BlockTraits(CheckoutBody, Author.TOOL, Shown.NEVER),

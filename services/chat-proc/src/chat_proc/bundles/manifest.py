@@ -85,6 +85,7 @@ Title = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterVali
 Description = Annotated[str, StringConstraints(max_length=500), AfterValidator(_check_line)]
 Icon = Annotated[str, StringConstraints(max_length=16), AfterValidator(_check_line)]
 Starter = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_check_line)]
+Marker = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]{0,39}$")]
 Instructions = Annotated[str, StringConstraints(max_length=MAX_INSTRUCTIONS_CHARS), AfterValidator(_check_text)]
 
 
@@ -147,6 +148,8 @@ class BundleProps(Section):
     builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
     policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
     knowledge: KnowledgeSpaces = ()
+    markers: tuple[Marker, ...] = Field(default=(), max_length=20)
+    """Where clients show texts of the workflow, beside the markers that all of them know."""
     mcp: McpServers = Field(default_factory=dict[str, McpServer], max_length=MAX_SERVERS)
 
     @property

@@ -1,16 +1,11 @@
-"""Streams one model reply through channels that the caller declares: deltas are sent to `emit` and to subscribers, and
-the results are returned at the end. It is for bundles that stream their own replies: the agent's decisions are read by
+"""Streams one model reply through channels that the caller declares: each delta is sent to `emit`, and the results are
+returned at the end. Workflows of bundles call it (`agent/authored/models.py`); the agent's decisions are read by
 `decision_stream.py`."""
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, TypedDict, Unpack, assert_never, cast, get_args
-
-import structlog
-from pydantic import BaseModel, ValidationError
+from dataclasses import asdict, dataclass
+from typing import Protocol, assert_never, cast, get_args
 
 from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources
 from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader, Path
@@ -28,13 +23,12 @@ from chat_proc.channels.parser import (
 from chat_proc.channels.reply_parts import ReplyText
 from chat_proc.models.json_values import JsonRefusal, read_json
 from everturn.core.errors import Invalid
+from everturn.core.threads import call_sized
 from everturn.models.port import (
-    FinishReason,
     LanguageModel,
     ModelFailed,
     ModelRequest,
     ModelRetry,
-    ModelUsage,
     PromptMessage,
     ReasoningDelta,
     ReplyFinished,
@@ -44,17 +38,18 @@ from everturn.models.port import (
     ToolCallDelta,
 )
 from everturn.timeline.sources import Source, try_source
+from everturn_sdk.channels import (
+    ChannelFormat,
+    ChannelInstance,
+    ChannelResult,
+    ChannelSpec,
+    EmitDelta,
+    ServiceError,
+    StreamMeta,
+)
 
-_log = structlog.get_logger(__name__)
-
-ChannelFormat = Literal["markdown", "text", "html", "json", "code"]
-CHANNEL_FORMATS: frozenset[str] = frozenset(get_args(ChannelFormat))
 CITED_FORMATS: dict[str, CitationFormat] = {"markdown": "markdown", "text": "text", "html": "html"}
 _BODIES: dict[str, Body] = {"json": "json", "code": "code"}
-
-Subscriber = Callable[..., Awaitable[None] | None]
-
-SUBSCRIBER_TIMEOUT_S = 10.0
 
 MessageLike = PromptMessage | Mapping[str, object]
 
@@ -62,67 +57,14 @@ DEFAULT_OUTPUT_TOKENS = 16_000
 DEFAULT_REPLY_CHARS = 400_000
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSpec:
-    """One channel of the reply.
-
-    Citations are replaced in markdown, text and html. `model` validates the JSON of the channel. Without `emit_marker`
-    the channel is read but its deltas are not emitted. Raises ValueError for an unknown format.
-    """
-
-    name: str
-    format: ChannelFormat = "markdown"
-    model: type[BaseModel] | None = None
-    replace_citations: bool = True
-    emit_marker: str | None = "answer"
-
-    def __post_init__(self) -> None:
-        if self.format not in CHANNEL_FORMATS:
-            raise ValueError(f"unknown channel format {self.format!r}; the formats are {sorted(CHANNEL_FORMATS)}")
-
-    @property
-    def syntax(self) -> ChannelSyntax:
-        """The syntax of the channel for the parser."""
-        return ChannelSyntax(self.name, _BODIES.get(self.format, "code" if self.name == "code" else "prose"))
-
-    @property
-    def cites(self) -> CitationFormat | None:
-        """The format of citations in it; None if they remain unchanged."""
-        return CITED_FORMATS.get(self.format) if self.replace_citations else None
+def build_syntax(spec: ChannelSpec) -> ChannelSyntax:
+    """The syntax of a channel for the parser."""
+    return ChannelSyntax(spec.name, _BODIES.get(spec.format, "code" if spec.name == "code" else "prose"))
 
 
-class EmitDelta(Protocol):
-    """Receives one delta, the fields of a `chat.delta` event; `index` counts the deltas of an occurrence or an
-    artifact."""
-
-    async def __call__(
-        self,
-        *,
-        channel: str,
-        instance: int,
-        index: int,
-        text: str,
-        completed: bool,
-        marker: str,
-        format: ChannelFormat,
-        artifact: str | None,
-    ) -> None: ...
-
-
-class ChannelSubscribers:
-    """Functions that receive every delta of a channel, with the arguments of `EmitDelta`, even if it is not emitted."""
-
-    def __init__(self) -> None:
-        self._by_channel: dict[str, list[Subscriber]] = {}
-
-    def subscribe(self, channel: str, fn: Subscriber) -> Self:
-        """Add `fn`, plain or async, for `channel`; returns self, so calls can be chained."""
-        self._by_channel.setdefault(channel, []).append(fn)
-        return self
-
-    def of(self, channel: str) -> tuple[Subscriber, ...]:
-        """The subscribers of a channel in the order of subscription."""
-        return tuple(self._by_channel.get(channel, ()))
+def find_citations(spec: ChannelSpec) -> CitationFormat | None:
+    """The format of citations in a channel; None if they remain unchanged."""
+    return CITED_FORMATS.get(spec.format) if spec.replace_citations else None
 
 
 class ModelService(Protocol):
@@ -227,62 +169,16 @@ def _read_format(declared: str | None) -> ChannelFormat:
     return "markdown"
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelInstance:
-    """One occurrence of a channel, exactly as written; `complete` if it had a closing tag."""
-
-    raw: str
-    complete: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelResult:
-    """All occurrences of a channel.
-
-    `raw` joins them, citations untouched; `used_sources` are the sids cited in it. `obj` is the JSON value, or the
-    instance of the channel's model, of a channel that occurred once; `error` says why it is missing.
-    """
-
-    raw: str = ""
-    obj: object = None
-    used_sources: list[int] = field(default_factory=list[int])
-    instances: tuple[ChannelInstance, ...] = ()
-    error: str | None = None
-
-
-class ServiceError(TypedDict):
-    """Why the model did not finish. Its text until then is in the results."""
-
-    kind: str
-    message: str
-    retryable: bool
-    retry_after_s: float | None
-
-
-class StreamMeta(TypedDict):
-    """Other facts about a reply. `raw` is empty unless requested; `capped` means that the reply was cut at its
-    limit."""
-
-    service_error: ServiceError | None
-    raw: str
-    outside_text: str
-    finish_reason: FinishReason | None
-    usage: ModelUsage | None
-    model_name: str
-    agent: str
-    capped: bool
-
-
 def build_result(spec: ChannelSpec, instances: Sequence[ChannelInstance], used_sources: Sequence[int]) -> ChannelResult:
     """The result of one channel."""
     raw = "".join(instance.raw for instance in instances)
     obj, error = (None, None)
     if spec.model is not None or spec.format == "json":
-        obj, error = _read_value(spec, instances)
-    return ChannelResult(raw, obj, list(used_sources), tuple(instances), error)
+        obj, error = _read_value(instances)
+    return ChannelResult(raw, obj, list(used_sources), tuple(instances), error).validate(spec)
 
 
-def _read_value(spec: ChannelSpec, instances: Sequence[ChannelInstance]) -> tuple[object, str | None]:
+def _read_value(instances: Sequence[ChannelInstance]) -> tuple[object, str | None]:
     if not instances:
         return None, None
     if len(instances) > 1:
@@ -290,14 +186,7 @@ def _read_value(spec: ChannelSpec, instances: Sequence[ChannelInstance]) -> tupl
     read = read_json(instances[0].raw)
     if isinstance(read, JsonRefusal):
         return None, f"{read.fault}: {read.detail}"
-    if spec.model is None:
-        return read.value, None
-    try:
-        return spec.model.model_validate(read.value), None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or spec.name
-        return None, f"invalid: {place}: {first['msg']}"
+    return read.value, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +196,7 @@ class CompositeRoute:
     artifacts: Mapping[str, str] | None
     marker: str
     sources: Mapping[int, Source]
+    emit: EmitDelta
 
 
 class ChannelOutput:
@@ -319,14 +209,12 @@ class ChannelOutput:
         emit: EmitDelta,
         artifact: str | None,
         sources: Mapping[int, Source],
-        subscribers: Sequence[Subscriber] = (),
         composite: CompositeRoute | None = None,
     ) -> None:
         self.spec = spec
         self._emit = emit
         self._artifact = artifact
         self._sources = sources
-        self._subscribers = subscribers
         self._composite_route = composite
         self._composite: CompositeJsonArtifactStreamer | None = None
         self._cite: CitationReplacer | None = None
@@ -340,12 +228,12 @@ class ChannelOutput:
         """Begin a new occurrence."""
         self._instance = instance
         self._index = 0
-        cited = self.spec.cites
+        cited = find_citations(self.spec)
         self._cite = CitationReplacer(self._sources, cited) if cited else None
         route = self._composite_route
         if route is not None:
             self._composite = CompositeJsonArtifactStreamer(
-                emit=self._emit,
+                emit=route.emit,
                 artifacts=route.artifacts or None,
                 channel=self.spec.name,
                 instance=instance,
@@ -389,55 +277,16 @@ class ChannelOutput:
         index = self._index
         self._index = index + 1
         spec = self.spec
-        if spec.emit_marker is None or self._subscribers:
-            return self._deliver_to_all(text, index, completed=completed)
         return self._emit(
             channel=spec.name,
             instance=self._instance,
             index=index,
             text=text,
             completed=completed,
-            marker=spec.emit_marker,
+            marker=spec.emit_marker or "",
             format=spec.format,
             artifact=self._artifact,
         )
-
-    async def _deliver_to_all(self, text: str, index: int, *, completed: bool) -> None:
-        """Each subscriber has its own task, so errors and delays of one do not affect the others."""
-        delta = _Delta(
-            channel=self.spec.name,
-            instance=self._instance,
-            index=index,
-            text=text,
-            completed=completed,
-            marker=self.spec.emit_marker or "",
-            format=self.spec.format,
-            artifact=self._artifact,
-        )
-        if self.spec.emit_marker is not None:
-            await self._emit(**delta)
-        outcomes = await asyncio.gather(*(_call(fn, **delta) for fn in self._subscribers), return_exceptions=True)
-        for outcome in outcomes:
-            if outcome is not None:
-                _log.error("Channel subscriber failed", channel=self.spec.name, index=index, exc_info=outcome)
-
-
-class _Delta(TypedDict):
-    channel: str
-    instance: int
-    index: int
-    text: str
-    completed: bool
-    marker: str
-    format: ChannelFormat
-    artifact: str | None
-
-
-async def _call(subscriber: Subscriber, **delta: Unpack[_Delta]) -> None:
-    async with asyncio.timeout(SUBSCRIBER_TIMEOUT_S):
-        outcome = subscriber(**delta)
-        if inspect.isawaitable(outcome):
-            await outcome
 
 
 TEXT_ROLES: tuple[Role, ...] = ("system", "user", "assistant")
@@ -486,10 +335,10 @@ async def stream_with_channels(
     role: str,
     channels: Sequence[ChannelSpec],
     emit: EmitDelta,
+    emit_field: EmitDelta | None = None,
     agent: str = "",
     artifact_name: str | None = None,
     sources_list: Iterable[Source | Mapping[str, object]] = (),
-    subscribers: ChannelSubscribers | None = None,
     return_full_raw: bool = False,
     composite_cfg: Mapping[str, str] | None = None,
     composite_channel: str | None = None,
@@ -499,33 +348,32 @@ async def stream_with_channels(
 ) -> tuple[dict[str, ChannelResult], StreamMeta]:
     """Call the model of `role` once and stream its reply.
 
-    Each channel's text is sent to `emit` under the channel's marker; an empty completed delta ends each occurrence. The
-    fields of `composite_channel` are sent to `composite_marker` as artifacts (those in `composite_cfg`, or all). The
-    results have one entry for each declared channel. A model failure raises no exception: the text so far is in the
-    results and `service_error` says why it stopped. An exception from `emit` ends the call; one from a subscriber is
-    logged. Rows of `sources_list` without a usable `sid` are skipped. Channels that are declared twice, and an
-    undeclared `composite_channel`, raise ValueError.
+    Each channel's text is sent to `emit` under the channel's marker, which is empty if clients are not to see it; an
+    empty completed delta ends each occurrence. The fields of `composite_channel` are sent to `composite_marker` as
+    artifacts (those in `composite_cfg`, or all), by `emit_field` if it is given. The results have one entry for each
+    declared channel. A model failure raises no exception: the text so far is in the results and `service_error` says
+    why it stopped. An exception from `emit` ends the call. Rows of `sources_list` without a usable `sid` are skipped.
+    Channels that are declared twice, and an undeclared `composite_channel`, raise ValueError.
     """
     if composite_channel is not None and composite_channel not in {spec.name for spec in channels}:
         raise ValueError(f"composite_channel {composite_channel!r} is not among the channels")
-    parser = ChannelParser(TagTable(spec.syntax for spec in channels))
+    parser = ChannelParser(TagTable(map(build_syntax, channels)))
     model = svc.model_for(role)
     sources = index_sources(_read_sources(sources_list))
-    composite = CompositeRoute(composite_cfg, composite_marker, sources)
+    composite = CompositeRoute(composite_cfg, composite_marker, sources, emit_field or emit)
     outputs = {
         spec.name: ChannelOutput(
             spec,
             emit=emit,
             artifact=artifact_name,
             sources=sources,
-            subscribers=subscribers.of(spec.name) if subscribers else (),
             composite=composite if spec.name == composite_channel else None,
         )
         for spec in channels
     }
     reply = _Reply(parser, outputs, max_reply_chars)
     await reply.run(model, build_request(messages, max_output_tokens=max_output_tokens))
-    results = {name: output.build_result() for name, output in outputs.items()}
+    results = await call_sized(reply.chars, lambda: {name: output.build_result() for name, output in outputs.items()})
     return results, reply.build_meta(model_name=model.traits.name, agent=agent, with_raw=return_full_raw)
 
 
@@ -540,6 +388,10 @@ class _Reply:
         self._outside: list[str] = []
         self._finished: ReplyFinished | None = None
         self._error: ServiceError | None = None
+
+    @property
+    def chars(self) -> int:
+        return len(self._text.raw)
 
     async def run(self, model: LanguageModel, request: ModelRequest) -> None:
         """Read the reply to its end, its cap, or its failure; every channel is closed afterwards."""
@@ -569,7 +421,7 @@ class _Reply:
             raw=self._text.raw if with_raw else "",
             outside_text="".join(self._outside),
             finish_reason=self._finished.reason if self._finished else None,
-            usage=self._finished.usage if self._finished else None,
+            usage=asdict(self._finished.usage) if self._finished else None,
             model_name=model_name,
             agent=agent,
             capped=self._text.is_capped,

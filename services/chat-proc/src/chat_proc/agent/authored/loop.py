@@ -8,20 +8,28 @@ committed as one of several. Whatever the code does, the turn ends once.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import structlog
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
+from chat_proc.agent.authored.models import (
+    Name,
+    StreamRequest,
+    StructuredRequest,
+    WorkflowModels,
+    build_stream_answer,
+)
 from chat_proc.agent.authored.port import Authored, KnowledgeFunction
 from chat_proc.agent.authored.requests import (
     ContextRequests,
+    Key,
     Request,
     build_call_context,
     build_payload,
@@ -31,22 +39,27 @@ from chat_proc.agent.authored.requests import (
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.drafting import CUT_CODE, RoundContext, draft_cut_notice, draft_missing_start
 from chat_proc.agent.kit import LoopDependencies, TurnKit
-from chat_proc.agent.loop import AgentLoop, HandedOver, HeldEnd, LoopResult
+from chat_proc.agent.loop import AgentLoop, HandedOver, HeldEnd, LoopResult, Parked
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.signal_folding import through_last_end
-from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunRaised
+from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunRaised, SendDelta
 from chat_proc.channels.citations import find_used_sids, index_sources
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.cancellation import Stopped, discard_errors, run_until
 from everturn.core.errors import Invalid, problem
+from everturn.core.logging import Redactor
 from everturn.core.metrics import AUTHORED_WORKFLOWS_FAILED
 from everturn.core.refs import completion_ref, round_ref
 from everturn.core.threads import call_sized
+from everturn.events.model import ChatFollowups
 from everturn.feedback.model import Feedback, Reaction
 from everturn.timeline.authored import WorkflowRecord
 from everturn.timeline.blocks import (
     BlockDraft,
     BlockType,
+    Body,
+    ChannelsBody,
+    ChannelTextRecord,
     CompletionBody,
     DurableKind,
     DurableStepBody,
@@ -58,6 +71,7 @@ from everturn.timeline.blocks import (
 from everturn.timeline.inert import is_blank
 from everturn.timeline.progress import ExecuteCalls, GenerateRound
 from everturn.timeline.turns import CutReason, Outcome
+from everturn_sdk.channels import ChannelFormat
 from everturn_sdk.protocol import Question
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +88,13 @@ MAX_STEP_BYTES: Final = 64 * 1024
 MAX_ERROR_CHARS: Final = 4_000
 MAX_FEEDBACK: Final = 20
 """Judgements of one turn by its workflow."""
+MAX_MODEL_CALLS: Final = 20
+"""Of each kind, in one turn."""
+MAX_EMITTED: Final = 100
+"""Texts that one turn shows by `self.emit`."""
+MAX_EMITTED_CHARS: Final = 32_000
+FIRST_EMITTED: Final = 1_000
+"""The instance of the first such text, after those of models in the same channel and round."""
 MAX_FEEDBACK_CHARS: Final = 10_000
 _FAULT: Final[CutReason] = "server_error"
 
@@ -81,7 +102,6 @@ MAX_ANSWER_CHARS: Final = 200_000
 """Length limit of a text that a workflow returns: more than any model writes."""
 FailureKind = Literal["raised", "timeout", "crashed", "empty", "long"]
 _Effect = Literal["pure", "idempotent", "irreversible"]
-Key = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 _FAILURES: Final[Mapping[FailureKind, str]] = {
     "raised": "It raised an exception.",
     "timeout": "It did not end within the time limit of the turn.",
@@ -110,6 +130,15 @@ class _FeedbackRequest(Request):
     confidence: float | None = Field(ge=0, le=1)
 
 
+class _EmitRequest(Request):
+    key: Key
+    text: str = Field(min_length=1, max_length=MAX_EMITTED_CHARS)
+    marker: Name
+    channel: Name
+    format: ChannelFormat
+    artifact: str | None = Field(max_length=200)
+
+
 class _StepEnd(Request):
     key: str
     value: Any = None
@@ -117,6 +146,8 @@ class _StepEnd(Request):
 
 
 _Wanted = TypeVar("_Wanted", bound=Request)
+_Made = TypeVar("_Made")
+_CALLS: Final[Mapping[DurableKind, str]] = {"feedback": "feedback", "model": "models.structured_call"}
 
 
 class _Stop(Enum):
@@ -133,6 +164,7 @@ class _Asked:
     what: Question
     arguments: Mapping[str, Any]
     answered: asyncio.Future[object]
+    send: SendDelta
 
     def answer(self, value: object) -> None:
         """Nobody waits if the process was lost meanwhile."""
@@ -163,10 +195,10 @@ class _Execution:
         self.asked: set[tuple[str, str]] = set()
         """What else it has asked for once, by kind and key."""
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> object:
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta) -> object:
         if what in ("search", "fetch_ctx"):
             return await self._requests.answer(what, arguments)
-        asked = _Asked(what, arguments, asyncio.get_running_loop().create_future())
+        asked = _Asked(what, arguments, asyncio.get_running_loop().create_future(), send)
         self._waiting.put_nowait(asked)
         return await asked.answered
 
@@ -186,6 +218,7 @@ class AuthoredLoop:
         self.parts = parts
         self.authored = authored
         self.boundaries = TurnBoundaries(kit, parts)
+        self.models = WorkflowModels(kit, parts, authored.markers)
         self.find_loop = cache(self._build_loop)
 
     def _build_loop(self, serves: frozenset[KnowledgeFunction]) -> AgentLoop:
@@ -206,6 +239,7 @@ class _AuthoredTurn:
         self._parts = shared.parts
         self._workflow = shared.authored.workflow
         self._boundaries = shared.boundaries
+        self._models = shared.models
         self._find_loop = shared.find_loop
         self._loop = shared.find_loop(frozenset[KnowledgeFunction]())
         self._grace_s = shared.authored.return_grace_s
@@ -273,6 +307,12 @@ class _AuthoredTurn:
                     stopped = await self._run_segment(asked)
                 case _Asked(what="step_begin"):
                     stopped = await self._begin_step(execution, asked)
+                case _Asked(what="stream"):
+                    stopped = await self._stream(execution, asked)
+                case _Asked(what="structured"):
+                    stopped = await self._call_model(execution, asked)
+                case _Asked(what="emit"):
+                    stopped = await self._emit(execution, asked)
                 case _Asked(what="feedback"):
                     stopped = await self._save_feedback(execution, asked)
                 case _Asked():
@@ -451,12 +491,137 @@ class _AuthoredTurn:
         asked.answer(None)
         return None
 
-    def _is_known(self, execution: _Execution, asked: _Asked, kind: DurableKind, key: str) -> bool:
-        """Whether this was done before, or the key was used before: then the request is answered."""
+    async def _stream(self, execution: _Execution, asked: _Asked) -> LoopResult | None:
+        """Let a model write in channels, in a round of its own."""
+        wanted = asked.read(StreamRequest)
+        if wanted is None or not self._take_key(execution, asked, "models.stream_with_channels", wanted.key):
+            return None
+        known = self._read_record().channels
+        if (body := known.get(wanted.key)) is None:
+            stopped = await self._begin_durable(
+                asked, count=len(known), most=MAX_MODEL_CALLS, what="calls of self.models.stream_with_channels"
+            )
+            if stopped is not None or asked.answered.done():
+                return stopped
+            turn = self._turn
+            number = turn.progress.sealed_round + 1
+            made = await self._make_call(asked, self._models.stream(turn, wanted, number, asked.send), number)
+            if not isinstance(made, ChannelsBody):
+                return made
+            body = made
+            await self._commit("channels", self._draft_channels(body, number))
+        asked.answer(await build_stream_answer(wanted, body))
+        return None
+
+    def _draft_channels(self, body: ChannelsBody, number: int) -> CommitContent:
+        turn = self._turn
+        context = self._boundaries.build_context(turn, number)
+        hidden = _redact_channels(body, self._parts.redactor)
+        ref = round_ref(turn.turn_id, number, "channels")
+        drafts = (*draft_missing_start(context, turn.progress), context.draft(BlockType.CHANNELS, ref, hidden))
+        after = ((ChatFollowups(items=body.followups), number),) if body.followups else ()
+        return CommitContent(drafts, after=after, rewind=hidden.texts != body.texts)
+
+    async def _call_model(self, execution: _Execution, asked: _Asked) -> LoopResult | None:
+        """Ask a model for a value."""
+        wanted = asked.read(StructuredRequest)
+        if wanted is None or self._is_known(execution, asked, "model", wanted.key):
+            return None
+        stopped = self._check_begin(
+            asked, count=self._count_done("model"), most=MAX_MODEL_CALLS, what="calls of self.models.structured_call"
+        )
+        if stopped is not None or asked.answered.done():
+            return stopped
+        made = await self._make_call(asked, self._models.call(self._turn, wanted), None)
+        if made is None or isinstance(made, TurnEnd | HandedOver | Parked):
+            return made
+        value = self._parts.redactor.redact_value(made)
+        await self._keep("model", wanted.key, value, NOTHING)
+        asked.answer(value)
+        return None
+
+    async def _make_call(
+        self, asked: _Asked, call: Coroutine[Any, Any, _Made], number: int | None
+    ) -> _Made | LoopResult | None:
+        """What a model call gives, while the turn has room for one. Otherwise how the turn stops if it does; None if
+        the request was refused. A call with texts has the number of its round."""
+        turn = self._turn
+        cap = self._boundaries.find_cap(turn, turn.progress.sealed_round + 1)
+        if cap is not None or not isinstance(turn.progress.next_step(), GenerateRound):
+            call.close()
+            asked.refuse(f"The turn has reached {cap}." if cap else "The agent has calls of tools that have not ended.")
+            return None
+        limit = asyncio.timeout(max(self._kit.limits.wall_time_s - turn.spent.leased_s, 0.0))
+        why = "The person has interrupted the call."
+        try:
+            async with limit:
+                ran = await run_until(self._wait_for_end(), call, stragglers=self._parts.stragglers, name="model call")
+            if not isinstance(ran, Stopped):
+                return ran.value
+            if number is not None:
+                turn.rewind()
+            while through_last_end(await turn.inbox.load_unseen()):
+                if (stopped := await self._try_end_by_person()) is not None:
+                    return stopped
+        except Invalid as error:
+            why = error.detail
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            why = f"The turn has reached its time limit of {self._kit.limits.wall_time_s:.0f} s."
+            if number is not None:
+                turn.rewind()
+        asked.refuse(why)
+        return None
+
+    async def _emit(self, execution: _Execution, asked: _Asked) -> LoopResult | None:
+        """Show a text of the workflow, together with the answer that is held if there is one."""
+        wanted = asked.read(_EmitRequest)
+        if wanted is None or not self._take_key(execution, asked, "emit", wanted.key):
+            return None
+        known = self._find_emitted()
+        if wanted.key in known:
+            asked.answer(None)
+            return None
+        stopped = self._check_begin(asked, count=len(known), most=MAX_EMITTED, what="calls of self.emit")
+        if stopped is not None or asked.answered.done():
+            return stopped
+        try:
+            self._models.check_marker(wanted.marker)
+        except Invalid as error:
+            asked.refuse(error.detail)
+            return None
+        text = ChannelTextRecord(
+            channel=wanted.channel,
+            instance=FIRST_EMITTED + len(known),
+            raw=wanted.text,
+            marker=wanted.marker,
+            format=wanted.format,
+            artifact=wanted.artifact,
+        )
+        body = _redact_channels(ChannelsBody(key=wanted.key, texts=(text,)), self._parts.redactor)
+        await self._add("emitted", BlockType.EMITTED, f"emitted.{len(known)}", body, CommitContent(rewind=True))
+        asked.answer(None)
+        return None
+
+    def _find_emitted(self) -> Mapping[str, ChannelsBody]:
+        """The texts of the workflow, by key, including those that are held together with an answer."""
+        held = () if self._held is None else self._held[1].end.content.drafts
+        drafts = [draft.body for draft in held if draft.type is BlockType.EMITTED]
+        return {**self._read_record().emitted, **{body.key: body for body in drafts if isinstance(body, ChannelsBody)}}
+
+    def _take_key(self, execution: _Execution, asked: _Asked, kind: str, key: str) -> bool:
+        """Whether no other call of this execution has used the key; otherwise the request is refused."""
         if (kind, key) in execution.asked:
             asked.refuse(f"Two calls of self.{kind} have the key {key!r}. Give each call of a turn a key of its own.")
-            return True
+            return False
         execution.asked.add((kind, key))
+        return True
+
+    def _is_known(self, execution: _Execution, asked: _Asked, kind: DurableKind, key: str) -> bool:
+        """Whether this was done before, or the key was used before: then the request is answered."""
+        if not self._take_key(execution, asked, _CALLS[kind], key):
+            return True
         if (known := self._find_done().get((kind, key))) is None:
             return False
         asked.answer(known.value)
@@ -474,11 +639,15 @@ class _AuthoredTurn:
     async def _keep(self, kind: DurableKind, key: str, value: Any, content: CommitContent) -> None:
         """Commit what was done with its record, or hold it together with the answer that is held."""
         done = DurableStepBody(kind=kind, key=key, effect="idempotent", state="done", value=value)
+        await self._add(kind, BlockType.DURABLE_STEP, f"{kind}.{len(self._find_done())}", done, content)
+
+    async def _add(self, name: str, kind: BlockType, place: str, body: Body, content: CommitContent) -> None:
+        """Commit a block with what belongs to it, or hold both together with the answer that is held."""
         context = self._context(NOTHING if self._held is None else self._held[1].end.content)
-        ref = round_ref(self._turn.turn_id, context.round, f"{kind}.{len(self._find_done())}")
-        content = content.plus(CommitContent((context.draft(BlockType.DURABLE_STEP, ref, done),)))
+        ref = round_ref(self._turn.turn_id, context.round, place)
+        content = content.plus(CommitContent((context.draft(kind, ref, body),)))
         if self._held is None:
-            await self._commit(kind, content)
+            await self._commit(name, content)
         else:
             number, held = self._held
             self._held = number, replace(held, end=replace(held.end, content=held.end.content.plus(content)))
@@ -538,10 +707,15 @@ class _AuthoredTurn:
         context = self._boundaries.build_context(turn, number)
         begun = any(draft.type is BlockType.ROUND_START for draft in content.drafts)
         start = [] if begun else draft_missing_start(context, turn.progress)
-        body = CompletionBody(text=text, sources_used=await self._find_used(text))
+        body = CompletionBody(text=text, shown=self._find_shown(text), sources_used=await self._find_used(text))
         ref = completion_ref(turn.turn_id, turn.progress.completions + 1)
         drafts = (*start, context.draft(BlockType.COMPLETION, ref, body))
         return replace(content.plus(CommitContent(drafts)), rewind=True)
+
+    def _find_shown(self, text: str) -> str | None:
+        """What clients saw of this text if a model has written it as an answer, with citations replaced."""
+        texts = [each for body in self._read_record().channels.values() for each in body.texts]
+        return next((each.shown for each in reversed(texts) if each.marker == "answer" and each.raw == text), None)
 
     async def _find_used(self, text: str) -> tuple[int, ...]:
         sources = index_sources(self._turn.pool.rows)
@@ -620,6 +794,20 @@ class _AuthoredTurn:
 
     def _names(self) -> dict[str, str]:
         return {"bundle_id": self._workflow.bundle_id, "turn_id": self._turn.turn_id}
+
+
+def _redact_channels(body: ChannelsBody, redactor: Redactor) -> ChannelsBody:
+    """The same without secrets of the platform."""
+    texts = tuple(
+        text.model_copy(
+            update={
+                "raw": redactor.redact(text.raw),
+                "shown": None if text.shown is None else redactor.redact(text.shown),
+            }
+        )
+        for text in body.texts
+    )
+    return body.model_copy(update={"texts": texts, "meta": redactor.redact_value(body.meta)})
 
 
 def _find_answer(content: CommitContent) -> CompletionBody | None:

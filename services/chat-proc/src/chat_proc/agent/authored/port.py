@@ -36,3 +36,5 @@ class Authored:
     workflow: Workflow
     knowledge: Mapping[KnowledgeFunction, Tool] = field(default_factory=lambda: {})
     return_grace_s: float = RETURN_GRACE_S
+    markers: frozenset[str] = frozenset()
+    """Those that the bundle declares, beside the ones that every client knows."""

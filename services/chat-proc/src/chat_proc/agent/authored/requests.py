@@ -4,9 +4,9 @@ conversations. All of it is read for the person of the turn."""
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from chat_proc.agent.kit import TurnKit
 from chat_proc.agent.tool_calls import LiveCall
@@ -60,6 +60,9 @@ def describe_files(turn: LeasedTurn, files: Iterable[Artifact]) -> list[dict[str
         {"ref": view.ref, "filename": view.filename, "mime": view.mime, "size": view.size, "url": view.url}
         for view in turn.show_files(tuple(files))
     ]
+
+
+Key = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
 class Request(BaseModel):

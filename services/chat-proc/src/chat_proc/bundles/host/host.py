@@ -10,9 +10,10 @@ import os
 import re
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, Protocol, cast
@@ -41,6 +42,7 @@ from everturn_sdk.protocol import (
     Cancel,
     Claim,
     Connection,
+    Delta,
     Described,
     Ended,
     Event,
@@ -141,6 +143,10 @@ class BundleCode:
         return name if name.isidentifier() else f"bundle_{name}"
 
 
+SendDelta = Callable[[Mapping[str, Any], bool], Awaitable[None]]
+"""Sends a piece of a reply, and whether it belongs to a field of JSON. It waits while the process does not read."""
+
+
 class CallHandler(Protocol):
     """What a running call asks of the worker."""
 
@@ -157,8 +163,9 @@ class CallHandler(Protocol):
 class RunHandler(Protocol):
     """What a running workflow asks of the worker."""
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any]) -> object:
-        """The answer, plain JSON values. Raises EverturnError: the workflow gets its text."""
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta) -> object:
+        """The answer, plain JSON values; `send` shows the workflow what comes before it. Raises EverturnError: the
+        workflow gets its text."""
         ...
 
 
@@ -448,7 +455,8 @@ class HostProcess:
             if isinstance(request, Ask):
                 # What it records must not hold the bundle's secrets.
                 arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
-                value = await cast("RunHandler", running.handler).ask(request.what, arguments)
+                send = partial(self._send_delta, request)
+                value = await cast("RunHandler", running.handler).ask(request.what, arguments, send)
             elif isinstance(request, Claim):
                 value = await cast("CallHandler", running.handler).claim(content)
             else:
@@ -463,6 +471,10 @@ class HostProcess:
             await self._connection.send_content(answer, encoded)
         else:
             self._connection.send(answer.model_copy(update={"value": value}))
+
+    async def _send_delta(self, ask: Ask, delta: Mapping[str, Any], is_field: bool) -> None:
+        message = Delta(number=ask.number, request=ask.request, is_field=is_field)
+        await self._connection.send_content(message, to_json(delta))
 
     def _find(self, number: int) -> _Running | None:
         running = self._calls.get(number)
