@@ -37,11 +37,13 @@ BORDERS = [
     ("turn.after_segment_end:2", "turn.before_step_begun:2"),
     ("turn.after_step_begun:2", "turn.before_step_end:3"),
     ("turn.after_step_end:3", "turn.workflow_ended:1"),
+    ("turn.before_channels:1", "turn.after_channels:1"),
     ("turn.before_c3:1", "turn.after_c3:1"),
 ]
+DRAFT = "A ticket about the door."
 PLACES = (
     *("start", "before open", "after open", "opened", "answered", "before note", "after note", "noted"),
-    *("checked", "before mail", "after mail", "mailed"),
+    *("drafted", "checked", "before mail", "after mail", "mailed", "judged"),
 )
 
 
@@ -73,11 +75,19 @@ async def server(harness: Harness) -> AsyncIterator[Server]:
 
 def check_turn(server: Server, turn: TurnView, *, most_notes: int = 2) -> None:
     assert (turn.outcome, turn.answer) == ("completed", "The ticket is open.")
+    shown = [(text.marker, text.text) for text in turn.texts if text.channel in ("draft", "timeline_text")]
+    assert shown == [("canvas", DRAFT), ("timeline_text", DRAFT)]
+    assert [(file.filename, file.size) for file in turn.files] == [("ticket.txt", 4)]
     answers = [text.text for text in turn.texts if text.channel == "answer"]
     assert answers == ["I have opened a ticket.", "The ticket is open."]
     assert [server.lines[key, turn.turn_id] for key in ("open", "mail")] == [1, 1]
     # An idempotent step can be repeated.
     assert 1 <= server.lines["note", turn.turn_id] <= most_notes
+
+
+def check_feedback(harness: Harness, turn_id: str) -> None:
+    query = f"SELECT string_agg(text, ',') FROM feedback WHERE turn_id = '{turn_id}' AND origin = 'machine'"
+    assert harness.platform.postgres.run_sql(query, database=DATABASE).strip() == "The ticket is open."
 
 
 @pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
@@ -103,6 +113,7 @@ async def test_workers_killed_at_two_borders_repeat_no_step(
 
     for each, watcher in zip(sent, watchers, strict=True):
         check_turn(server, await watcher.wait_ended(each.turn_id))
+        check_feedback(harness, each.turn_id)
         await harness.check_invariants(each.conversation_id, watcher)
     await harness.close()
 
@@ -113,6 +124,7 @@ async def test_a_killed_process_of_a_workflow_repeats_no_step(harness: Harness, 
     watcher = harness.watch(sent.conversation_id)
 
     check_turn(server, await watcher.wait_ended(sent.turn_id))
+    check_feedback(harness, sent.turn_id)
     assert server.lines[place.replace(" ", "-"), sent.turn_id] >= 1
     await harness.check_invariants(sent.conversation_id, watcher)
     await harness.close()

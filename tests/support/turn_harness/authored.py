@@ -66,13 +66,15 @@ class LocalPort:
         what: Question,
         arguments: Mapping[str, Any],
         deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+        content: bytes = b"",
     ) -> Any:
         async def send(delta: Mapping[str, Any], is_field: bool) -> None:
             if deliver is not None:
                 await deliver(json.loads(json.dumps(delta)), is_field)
 
         try:
-            return json.loads(json.dumps(await self._handler.ask(what, json.loads(json.dumps(dict(arguments))), send)))
+            asked = json.loads(json.dumps(dict(arguments)))
+            return json.loads(json.dumps(await self._handler.ask(what, asked, send, content)))
         except EverturnError as error:
             raise WorkflowError(error.detail) from error
 

@@ -24,6 +24,7 @@ from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
+from chat_proc.tools.workflow_files import WorkflowFiles
 from chat_proc.tools.workflow_knowledge import build_knowledge_tools
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
@@ -392,7 +393,7 @@ def build_authored(bench: Bench) -> Authored | None:
     if bench.authored is None:
         return None
     knowledge = build_knowledge_tools(bench.authored, bench.registry.find("react.read"))
-    return Authored(bench.authored, knowledge, bench.grace_s)
+    return Authored(bench.authored, WorkflowFiles(bench.objects), knowledge, bench.grace_s)
 
 
 def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDependencies:

@@ -16,6 +16,7 @@ from everturn_sdk.tools import Rendered, ToolContext, ToolError, tool
 from everturn_sdk.workflows import (
     BaseWorkflow,
     ContextRAGClient,
+    ConversationStore,
     HostingService,
     Models,
     Payload,
@@ -35,6 +36,7 @@ __all__ = [
     "ChannelSpec",
     "ChannelSubscribers",
     "ContextRAGClient",
+    "ConversationStore",
     "HostingService",
     "MissingSetting",
     "Models",

@@ -359,6 +359,7 @@ class RunningWorkflow:
         what: Question,
         arguments: Mapping[str, Any],
         deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+        content: bytes = b"",
     ) -> Any:
         async with self._free:
             number = self._next_request = self._next_request + 1
@@ -366,7 +367,7 @@ class RunningWorkflow:
             try:
                 request = Ask(number=self._number, request=number, what=what, arguments=dict(arguments))
                 if deliver is None:
-                    self._host.connection.send(request)
+                    await self._host.connection.send_content(request, content)
                     return await waiting
                 # At most one reply of a model waits here.
                 deltas = self._deltas[number] = asyncio.Queue()

@@ -43,10 +43,24 @@ MAX_ASKS: Final = 32
 """Requests of one running workflow that are open at once."""
 
 Question = Literal[
-    "segment", "step_begin", "step_end", "feedback", "stream", "structured", "emit", "search", "fetch_ctx"
+    "segment",
+    "step_begin",
+    "step_end",
+    "feedback",
+    "stream",
+    "structured",
+    "emit",
+    "put_file",
+    "search",
+    "fetch_ctx",
+    "turns",
+    "timeline",
+    "files",
+    "load_file",
 ]
 """What a running workflow can ask: to let the agent answer, to record the beginning or the end of a step, to judge the
-turn, to call a model for texts or for a value, to show a text, to search conversations, or to read refs."""
+turn, to call a model for texts or for a value, to show a text, to store a file, to search conversations, to read refs,
+or to read the turns, the timeline and the files of the conversation."""
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What repeating a call would do: nothing, the same again, or something that can't be undone."""
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
@@ -350,7 +364,7 @@ class PutArtifact(Message):
 
 
 class Ask(Message):
-    """What a running workflow asks of its worker."""
+    """What a running workflow asks of its worker. The content are the bytes of a file to store."""
 
     kind: Literal["ask"] = "ask"
     number: int

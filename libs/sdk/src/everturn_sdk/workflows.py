@@ -4,6 +4,7 @@
 of steps are recorded, so they are returned then and not repeated; everything else in `run` is.
 """
 
+import base64
 import importlib
 import importlib.util
 import inspect
@@ -94,6 +95,7 @@ class RunPort(Protocol):
         what: Question,
         arguments: Mapping[str, Any],
         deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+        content: bytes = b"",
     ) -> Any:
         """The answer, after `deliver` has got each delta before it. Raises WorkflowError."""
         ...
@@ -279,6 +281,55 @@ async def stream_with_channels(*, svc: Models, **arguments: Any) -> tuple[dict[s
     return await svc.stream_with_channels(**arguments)
 
 
+class ConversationStore:
+    """The turns, the timeline and the files of this conversation."""
+
+    def __init__(self, port: Callable[[], RunPort], choose_key: Callable[[str, str | None], str]) -> None:
+        self._port = port
+        self._choose_key = choose_key
+
+    async def put_attachment(
+        self,
+        path: str,
+        data: bytes | str,
+        *,
+        description: str = "",
+        visibility: Literal["internal", "external"] = "external",
+        key: str | None = None,
+    ) -> RunFile:
+        """Store a file of this turn, such as `report.pdf`, below `outputs/`, once for each key, as `feedback` judges
+        the turn. The person sees an `external` one. A turn can have 20 such files, within the limits of all its files;
+        as those of tools they are not scanned for viruses. Raises WorkflowError if there is no room, and as `step`
+        does."""
+        _check_outside("self.store.put_attachment")
+        asked = {
+            "key": self._choose_key("store.put_attachment", key),
+            "path": path,
+            "description": description,
+            "visibility": visibility,
+        }
+        content = data.encode() if isinstance(data, str) else data
+        return RunFile.model_validate(await self._port().ask("put_file", asked, content=content))
+
+    async def get_turns(self, *, limit: int = 20) -> list[dict[str, Any]]:
+        """The last turns, at most 100, the oldest first. Each has a `turn_id`, the `text` of the person, and the
+        `answer`; texts are cut at 4,000 characters."""
+        return await self._port().ask("turns", {"limit": limit})
+
+    async def get_timeline(self, turn_id: str | None = None) -> list[dict[str, Any]]:
+        """The blocks of a turn, by default of this one: the last 500, each with its `ref`, `type`, `round`, `ts` and
+        `text`, which is cut at 4,000 characters."""
+        return await self._port().ask("timeline", {"turn_id": turn_id})
+
+    async def list_artifacts(self) -> list[RunFile]:
+        """The files of the conversation, at most 500, the newest last."""
+        return [RunFile.model_validate(each) for each in await self._port().ask("files", {})]
+
+    async def get_artifact(self, ref: str) -> bytes:
+        """The content of a file of at most 1 MB. Raises WorkflowError if the conversation has no such file."""
+        return base64.b64decode(await self._port().ask("load_file", {"ref": ref}))
+
+
 class HostingService:
     """Addresses of files."""
 
@@ -315,6 +366,7 @@ class BaseWorkflow:
         self.ctx_client = ContextRAGClient(self._require_port)
         self.hosting_service = HostingService()
         self.models = Models(self._require_port, self._choose_key)
+        self.store = ConversationStore(self._require_port, self._choose_key)
 
     async def run(self, payload: Payload) -> RunResult | str | None:
         """Answer one message. The returned text is the answer of the turn; None keeps the agent's last one."""
@@ -433,6 +485,7 @@ class BaseWorkflow:
         mine.scratchpad, mine._counts = {}, {}
         mine.ctx_client = ContextRAGClient(mine._require_port)
         mine.models = Models(mine._require_port, mine._choose_key)
+        mine.store = ConversationStore(mine._require_port, mine._choose_key)
         mine.hosting_service = HostingService()
         mine.hosting_service.add(files)
         return mine

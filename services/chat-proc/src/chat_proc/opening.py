@@ -48,6 +48,7 @@ from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS
 from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools
 from chat_proc.tools.web.resolver import NameResolver
+from chat_proc.tools.workflow_files import WorkflowFiles
 from chat_proc.tools.workflow_knowledge import READ_TOOL, build_knowledge_tools
 from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.errors import Invalid
@@ -140,6 +141,7 @@ class KitOpener:
                     kit,
                     authored=Authored(
                         workflow,
+                        WorkflowFiles(self.objects),
                         build_knowledge_tools(workflow, offered.registry.find(READ_TOOL)),
                         markers=frozenset(manifest.markers),
                     ),

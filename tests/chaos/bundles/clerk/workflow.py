@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 
-from everturn_sdk import BaseWorkflow, Payload, RunResult, StepAmbiguous
+from everturn_sdk import BaseWorkflow, ChannelSpec, Payload, RunResult, StepAmbiguous
 
 
 class Clerk(BaseWorkflow):
@@ -16,6 +16,12 @@ class Clerk(BaseWorkflow):
         await self._pass("start")
         await self._write_once("open")
         await self._pass("opened")
+        drafts, _ = await self.models.stream_with_channels(
+            messages=[{"role": "user", "content": "script:draft"}],
+            channels=[ChannelSpec("draft", emit_marker="canvas")],
+            artifact_name="draft",
+        )
+        await self._pass("drafted")
         await react.run(payload)
         await self._pass("answered")
         await self.step("note", self._write, "note", effect="idempotent")
@@ -24,6 +30,10 @@ class Clerk(BaseWorkflow):
         await self._pass("checked")
         await self._write_once("mail")
         await self._pass("mailed")
+        await self.emit(drafts["draft"].raw, marker="timeline_text")
+        await self.feedback("ok", "The ticket is open.", confidence=0.9)
+        await self.store.put_attachment("ticket.txt", "open")
+        await self._pass("judged")
         return second
 
     async def _write_once(self, key: str) -> None:

@@ -330,3 +330,60 @@ async def test_a_stop_during_a_reply_ends_the_turn_without_its_texts():
     assert bench.exits[0].outcome is Outcome.CANCELLED
     assert bench.state().turns[0].texts == ()
     assert [event.role for _, event in bench.platform.usage] == ["workflow"]
+
+
+class Stores(BaseWorkflow):
+    async def run(self, payload: Payload) -> Any:
+        file = await self.store.put_attachment("report.csv", "a,b\n1,2\n", description="The numbers")
+        result = await (await self.build_react()).run(payload)
+        await self.store.put_attachment("files/note.md", b"# Note", visibility="internal", key="note")
+        assert await self.store.get_artifact(file.ref) == b"a,b\n1,2\n"
+        (turn,) = await self.store.get_turns()
+        return f"{file.filename} {file.mime} {turn['text']} {result.text} {len(await self.store.list_artifacts())}"
+
+
+async def test_a_file_of_a_workflow_is_stored_once_wherever_a_worker_dies():
+    steps = 0
+    while True:
+        steps += 1
+        bench = Bench(*[answer("Hello!")] * 3, tools=[DemoTool()], authored=LocalWorkflow(Stores()))
+        await bench.say("Hi")
+        worker = bench.hire(dies_at=steps)
+        await worker.work()
+        if died := worker.gate.dead.is_set():
+            bench.expire_lease()
+            await bench.work()
+        await check_conversation(bench, ends_may_repeat=True)
+        view = bench.state().turns[0]
+        assert [(file.filename, file.mime, file.verdict) for file in view.files] == [
+            ("report.csv", "text/csv", "not scanned")
+        ], steps
+        stored = bench.platform.conversations[bench.conversation_id].artifacts
+        assert [file.path.split("/", 1)[1] for file in stored] == ["outputs/report.csv", "files/note.md"], steps
+        assert view.answer == "report.csv text/csv Hi Hello! 1", steps
+        if not died:
+            break
+    assert steps > 5
+
+
+class StoresTooMuch(BaseWorkflow):
+    async def run(self, payload: Payload) -> Any:
+        said: list[str] = []
+        for path, data in (("../x", b""), ("attachments/x", b""), ("a", b""), ("a/b", b"")):
+            try:
+                await self.store.put_attachment(path, data)
+            except WorkflowError as error:
+                said.append(str(error))
+        try:
+            await self.store.get_artifact("fi:other/x")
+        except WorkflowError as error:
+            said.append(str(error))
+        kinds = [block["type"] for block in await self.store.get_timeline()]
+        return "\n".join([*said, ", ".join(kinds)])
+
+
+async def test_a_file_without_room_or_name_is_refused():
+    lines = (await play(StoresTooMuch)).texts(CompletionBody)[0].splitlines()
+
+    assert "can't be written" in lines[1] and "would be both a file and a folder" in lines[2]
+    assert lines[3:] == ["The conversation has no file 'fi:other/x'.", "turn.header, user.prompt, workflow.step"]

@@ -51,6 +51,7 @@ from everturn.timeline.blocks import (
     BlockType,
     ChannelsBody,
     CompletionBody,
+    DurableStepBody,
     EventBody,
     ExitBody,
     NotesBody,
@@ -452,6 +453,8 @@ class _Seen:
                 self._add_call(block, body)
             case ToolResultBody() as body:
                 self._add_result(block, body)
+            case DurableStepBody(artifacts=files):
+                self._add_files(files)
             case ApprovalRequestBody() as body:
                 step_id = self._step_of.get(block.round)
                 self._approvals[body.approval_id] = build_pending_approval(block, body, step_id)
@@ -561,7 +564,10 @@ class _Seen:
         started = self._steps.get(block.call_id or "")
         if started:
             self._steps[started.step] = build_ended_step(started, body)
-        for artifact in body.artifacts:
+        self._add_files(body.artifacts)
+
+    def _add_files(self, artifacts: Iterable[Artifact]) -> None:
+        for artifact in artifacts:
             if artifact.visibility == "external":
                 self._files[artifact.id] = build_file_view(artifact, tenant=self._tenant, project=self._project)
 

@@ -65,6 +65,7 @@ class WorkflowRecord:
                 self.files, self._has_answer = {}, False
             case DurableStepBody(kind=kind, key=key) as step:
                 self.steps[kind, key] = step
+                self.files |= {file.ref: file for file in step.artifacts}
             case ChannelsBody(key=key) as shown:
                 (self.channels if block.type is BlockType.CHANNELS else self.emitted)[key] = shown
             case WorkflowEndBody() as end:

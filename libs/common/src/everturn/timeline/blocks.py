@@ -155,7 +155,7 @@ class SegmentEndBody(Body):
     error: str = ""
 
 
-DurableKind = Literal["step", "feedback", "model"]
+DurableKind = Literal["step", "feedback", "model", "file"]
 
 
 class DurableStepBody(Body):
@@ -168,6 +168,8 @@ class DurableStepBody(Body):
     state: Literal["begun", "done", "failed"]
     value: Any = None
     error: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    """The file that it has stored."""
 
 
 class ChannelTextRecord(BaseModel):

@@ -14,6 +14,7 @@ from everturn.timeline.blocks import (
     Block,
     CheckoutBody,
     CompletionBody,
+    DurableStepBody,
     EventBody,
     ExitBody,
     IndexSection,
@@ -162,7 +163,7 @@ class _Parts:
                 self._take_files(block.type.value, (artifact,))
             case SignalBody(attachments=files) | EventBody(attachments=files):
                 self._take_files(block.type.value, files)
-            case CheckoutBody(artifacts=files):
+            case CheckoutBody(artifacts=files) | DurableStepBody(artifacts=files):
                 self._take_files(block.type.value, files)
             case CompletionBody(sources_used=sids):
                 self.sids.update(sids)

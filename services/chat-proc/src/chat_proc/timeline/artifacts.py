@@ -7,7 +7,15 @@ from pydantic import BaseModel, ValidationError
 from chat_proc.attachments.media import AttachedMedia, describe_media
 from chat_proc.attachments.policy import is_media
 from everturn.files.model import Artifact
-from everturn.timeline.blocks import AttachmentBody, Block, CheckoutBody, EventBody, SignalBody, ToolResultBody
+from everturn.timeline.blocks import (
+    AttachmentBody,
+    Block,
+    CheckoutBody,
+    DurableStepBody,
+    EventBody,
+    SignalBody,
+    ToolResultBody,
+)
 
 
 class _Attaching(BaseModel):
@@ -28,8 +36,8 @@ def block_artifacts(block: Block) -> tuple[Artifact, ...]:
             return (artifact,)
         case SignalBody(attachments=attachments) | EventBody(attachments=attachments):
             return attachments
-        case ToolResultBody(artifacts=artifacts) | CheckoutBody(artifacts=artifacts):
-            return artifacts
+        case ToolResultBody(artifacts=files) | CheckoutBody(artifacts=files) | DurableStepBody(artifacts=files):
+            return files
         case _:
             return ()
 

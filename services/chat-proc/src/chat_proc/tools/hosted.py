@@ -1,7 +1,6 @@
 """The tools that a bundle's host offers, as tools of the worker's catalog."""
 
 import asyncio
-import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping
@@ -32,12 +31,11 @@ from chat_proc.catalog.described import APPROVAL_NOTICE, MAX_TIMEOUT_S
 from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
 from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
 from chat_proc.tools.rendered import RenderingTool
-from chat_proc.tools.stored_files import ProducedFile, check_room, read_destination, save_file
-from chat_proc.workspace.local import MAX_DELTA_BYTES, fold_workspace
+from chat_proc.tools.stored_files import store_file
 from everturn.bundles.registry import OperationListing
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Role
-from everturn.files.model import Artifact, ArtifactKind
+from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.timeline.sources import SourceDraft
 from everturn.turns.model import Effect
@@ -427,22 +425,16 @@ class _RunningCall:
         return [source.sid for source in self._call.context.pool.claim(drafts)]
 
     async def put_artifact(self, request: PutArtifact, content: bytes) -> str:
-        context = self._call.context
-        destination = read_destination(request.path, context, default=ArtifactKind.OUTPUT)
-        workspace = fold_workspace(context.blocks, context.turn_id)
-        stored = sum(each.size for path, each in self.artifacts.items() if path != destination.folder_path)
-        check_room(workspace, destination, stored + len(content), max_bytes=MAX_DELTA_BYTES)
-        digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
-        produced = ProducedFile(
-            destination,
+        artifact = await store_file(
+            self._objects,
+            self._call,
+            request.path,
             content,
-            request.visibility,
-            "agent",
+            visibility=request.visibility,
             description=self._redactor.redact(request.description)[:MAX_SUMMARY_CHARS],
-            sha256=digest,
+            others=self.artifacts.values(),
         )
-        artifact = await save_file(self._objects, self._call, produced)
-        self.artifacts[destination.folder_path] = artifact
+        self.artifacts[artifact.path] = artifact
         return artifact.ref
 
     def close(self) -> None:

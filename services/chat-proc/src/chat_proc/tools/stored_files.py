@@ -3,6 +3,7 @@ repeated call returns the same artifact."""
 
 import asyncio
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -20,6 +21,7 @@ from chat_proc.workspace.local import (
     MIB,
     Workspace,
     find_clash,
+    fold_workspace,
     is_workspace_file,
 )
 from everturn.core.errors import Invalid
@@ -161,6 +163,29 @@ async def save_file(objects: Objects, call: ToolCall, produced: ProducedFile) ->
     artifact = _build_artifact(call.call_id, call.context, produced)
     await objects.save(artifact.object_key, produced.data)
     return artifact
+
+
+async def store_file(
+    objects: Objects,
+    call: ToolCall,
+    path: str,
+    content: bytes,
+    *,
+    visibility: Literal["internal", "external"],
+    description: str,
+    others: Iterable[Artifact],
+) -> Artifact:
+    """Store a file of an author's code, below `outputs/` unless the path says otherwise. `others` are files of the turn
+    that no block has yet. Raises Invalid if there is no room for it, and Unavailable."""
+    context = call.context
+    destination = read_destination(path, context, default=ArtifactKind.OUTPUT)
+    workspace = fold_workspace(context.blocks, context.turn_id)
+    own_path = f"{context.turn_id}/{destination.folder_path}"
+    stored = sum(each.size for each in others if each.path != own_path)
+    check_room(workspace, destination, stored + len(content), max_bytes=MAX_DELTA_BYTES)
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
+    produced = ProducedFile(destination, content, visibility, "agent", description=description, sha256=digest)
+    return await save_file(objects, call, produced)
 
 
 async def save_log(objects: Objects, call: ToolCall, text: str) -> Artifact:

@@ -21,6 +21,7 @@ from everturn.timeline.blocks import (
     AttachmentBody,
     Block,
     CheckoutBody,
+    DurableStepBody,
     EventBody,
     SignalBody,
     ToolResultBody,
@@ -174,18 +175,23 @@ class WorkspaceFold:
                 self._check_out(checkout)
             case ToolResultBody() as result:
                 self._take_result(block.turn_id, result)
+            case DurableStepBody(artifacts=artifacts):
+                self._take_written(block.turn_id, artifacts)
             case _:
                 """Other blocks bring no files."""
 
     def _take_result(self, turn_id: TurnId, result: ToolResultBody) -> None:
-        for artifact in result.artifacts:
+        self._take_written(turn_id, result.artifacts)
+        if result.tool_id == PULL_TOOL and result.status == "ok":
+            self._pulled |= {root.ref: root for root in read_pulled(result.data or {})}
+
+    def _take_written(self, turn_id: TurnId, artifacts: Iterable[Artifact]) -> None:
+        for artifact in artifacts:
             if artifact.turn_id == turn_id and artifact.kind in _WRITABLE:
                 before = self._files.get(artifact.path)
                 source = before.checked_out_from if before else None
                 self._put(own_file(artifact, checked_out_from=source, changed=source is not None))
                 self._written_bytes += artifact.size
-        if result.tool_id == PULL_TOOL and result.status == "ok":
-            self._pulled |= {root.ref: root for root in read_pulled(result.data or {})}
 
     def _check_out(self, checkout: CheckoutBody) -> None:
         if checkout.mode == "replace":

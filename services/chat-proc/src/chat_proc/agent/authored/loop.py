@@ -28,11 +28,13 @@ from chat_proc.agent.authored.models import (
 )
 from chat_proc.agent.authored.port import Authored, KnowledgeFunction
 from chat_proc.agent.authored.requests import (
+    READS,
     ContextRequests,
     Key,
     Request,
     build_call_context,
     build_payload,
+    build_tool_context,
     describe_files,
     explain_request,
 )
@@ -43,16 +45,19 @@ from chat_proc.agent.loop import AgentLoop, HandedOver, HeldEnd, LoopResult, Par
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunRaised, SendDelta
+from chat_proc.catalog.tool import ToolCall
 from chat_proc.channels.citations import find_used_sids, index_sources
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.cancellation import Stopped, discard_errors, run_until
-from everturn.core.errors import Invalid, problem
+from everturn.core.errors import Invalid, Unavailable, problem
+from everturn.core.ids import CallId
 from everturn.core.logging import Redactor
 from everturn.core.metrics import AUTHORED_WORKFLOWS_FAILED
 from everturn.core.refs import completion_ref, round_ref
 from everturn.core.threads import call_sized
-from everturn.events.model import ChatFollowups
+from everturn.events.model import ChatFiles, ChatFollowups
 from everturn.feedback.model import Feedback, Reaction
+from everturn.files.model import Artifact
 from everturn.timeline.authored import WorkflowRecord
 from everturn.timeline.blocks import (
     BlockDraft,
@@ -72,7 +77,7 @@ from everturn.timeline.inert import is_blank
 from everturn.timeline.progress import ExecuteCalls, GenerateRound
 from everturn.timeline.turns import CutReason, Outcome
 from everturn_sdk.channels import ChannelFormat
-from everturn_sdk.protocol import Question
+from everturn_sdk.protocol import MAX_ASKS, Question
 
 _log = structlog.get_logger(__name__)
 
@@ -95,6 +100,8 @@ MAX_EMITTED: Final = 100
 MAX_EMITTED_CHARS: Final = 32_000
 FIRST_EMITTED: Final = 1_000
 """The instance of the first such text, after those of models in the same channel and round."""
+MAX_FILES: Final = 20
+"""Files that one turn stores by `self.store.put_attachment`."""
 MAX_FEEDBACK_CHARS: Final = 10_000
 _FAULT: Final[CutReason] = "server_error"
 
@@ -139,6 +146,13 @@ class _EmitRequest(Request):
     artifact: str | None = Field(max_length=200)
 
 
+class _FileRequest(Request):
+    key: Key
+    path: str = Field(min_length=1, max_length=500)
+    description: str = Field(max_length=2_000)
+    visibility: Literal["internal", "external"]
+
+
 class _StepEnd(Request):
     key: str
     value: Any = None
@@ -147,7 +161,11 @@ class _StepEnd(Request):
 
 _Wanted = TypeVar("_Wanted", bound=Request)
 _Made = TypeVar("_Made")
-_CALLS: Final[Mapping[DurableKind, str]] = {"feedback": "feedback", "model": "models.structured_call"}
+_CALLS: Final[Mapping[DurableKind, str]] = {
+    "feedback": "feedback",
+    "model": "models.structured_call",
+    "file": "store.put_attachment",
+}
 
 
 class _Stop(Enum):
@@ -165,6 +183,7 @@ class _Asked:
     arguments: Mapping[str, Any]
     answered: asyncio.Future[object]
     send: SendDelta
+    content: bytes
 
     def answer(self, value: object) -> None:
         """Nobody waits if the process was lost meanwhile."""
@@ -189,16 +208,18 @@ class _Execution:
 
     def __init__(self, requests: ContextRequests) -> None:
         self._requests = requests
-        self._waiting: asyncio.Queue[_Asked | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Asked | None] = asyncio.Queue(MAX_ASKS + 1)
         self.effects: dict[str, _Effect] = {}
         """Those of the steps that it has asked for, by their keys."""
         self.asked: set[tuple[str, str]] = set()
         """What else it has asked for once, by kind and key."""
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta) -> object:
-        if what in ("search", "fetch_ctx"):
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta, content: bytes) -> object:
+        if what in READS:
             return await self._requests.answer(what, arguments)
-        asked = _Asked(what, arguments, asyncio.get_running_loop().create_future(), send)
+        if self._waiting.qsize() >= MAX_ASKS:
+            raise Invalid(f"A workflow can have at most {MAX_ASKS} open requests.")
+        asked = _Asked(what, arguments, asyncio.get_running_loop().create_future(), send, content)
         self._waiting.put_nowait(asked)
         return await asked.answered
 
@@ -240,6 +261,7 @@ class _AuthoredTurn:
         self._workflow = shared.authored.workflow
         self._boundaries = shared.boundaries
         self._models = shared.models
+        self._files = shared.authored.files
         self._find_loop = shared.find_loop
         self._loop = shared.find_loop(frozenset[KnowledgeFunction]())
         self._grace_s = shared.authored.return_grace_s
@@ -274,7 +296,7 @@ class _AuthoredTurn:
     async def _execute(self) -> LoopResult:
         """Execute the workflow from its beginning, until the turn stops. Raises HostLost."""
         turn = self._turn
-        execution = _Execution(ContextRequests(self._kit, turn))
+        execution = _Execution(ContextRequests(self._kit, turn, self._files))
         run = self._workflow.run_workflow(build_payload(turn), build_call_context(turn), execution)
         task = asyncio.create_task(run, name="workflow")
         task.add_done_callback(execution.end)
@@ -313,6 +335,8 @@ class _AuthoredTurn:
                     stopped = await self._call_model(execution, asked)
                 case _Asked(what="emit"):
                     stopped = await self._emit(execution, asked)
+                case _Asked(what="put_file"):
+                    stopped = await self._save_file(execution, asked)
                 case _Asked(what="feedback"):
                     stopped = await self._save_feedback(execution, asked)
                 case _Asked():
@@ -610,6 +634,44 @@ class _AuthoredTurn:
         drafts = [draft.body for draft in held if draft.type is BlockType.EMITTED]
         return {**self._read_record().emitted, **{body.key: body for body in drafts if isinstance(body, ChannelsBody)}}
 
+    async def _save_file(self, execution: _Execution, asked: _Asked) -> LoopResult | None:
+        """Store a file of the turn, and show it."""
+        wanted = asked.read(_FileRequest)
+        if wanted is None or self._is_known(execution, asked, "file", wanted.key):
+            return None
+        stopped = self._check_begin(
+            asked, count=self._count_done("file"), most=MAX_FILES, what="calls of self.store.put_attachment"
+        )
+        if stopped is not None or asked.answered.done():
+            return stopped
+        turn = self._turn
+        held = () if self._held is None else self._held[1].end.content.artifacts
+        call = ToolCall(
+            CallId(f"workflow.{wanted.key}"),
+            wanted,
+            None,
+            build_tool_context(turn, turn.progress.sealed_round, turn.blocks),
+        )
+        try:
+            artifact = await self._files.save(
+                call,
+                wanted.path,
+                asked.content,
+                visibility=wanted.visibility,
+                description=self._parts.redactor.redact(wanted.description),
+                others=held,
+            )
+        except (Invalid, Unavailable) as error:
+            asked.refuse(error.detail)
+            return None
+        shown = turn.show_files((artifact,))
+        (value,) = describe_files(turn, (artifact,))
+        after = ((ChatFiles(files=shown), turn.progress.sealed_round),) if wanted.visibility == "external" else ()
+        content = CommitContent(artifacts=(artifact,), after=after)
+        await self._keep("file", wanted.key, value, content, artifacts=(artifact,))
+        asked.answer(value)
+        return None
+
     def _take_key(self, execution: _Execution, asked: _Asked, kind: str, key: str) -> bool:
         """Whether no other call of this execution has used the key; otherwise the request is refused."""
         if (kind, key) in execution.asked:
@@ -636,9 +698,11 @@ class _AuthoredTurn:
     def _count_done(self, kind: DurableKind) -> int:
         return sum(each == kind for each, _ in self._find_done())
 
-    async def _keep(self, kind: DurableKind, key: str, value: Any, content: CommitContent) -> None:
+    async def _keep(
+        self, kind: DurableKind, key: str, value: Any, content: CommitContent, artifacts: tuple[Artifact, ...] = ()
+    ) -> None:
         """Commit what was done with its record, or hold it together with the answer that is held."""
-        done = DurableStepBody(kind=kind, key=key, effect="idempotent", state="done", value=value)
+        done = DurableStepBody(kind=kind, key=key, effect="idempotent", state="done", value=value, artifacts=artifacts)
         await self._add(kind, BlockType.DURABLE_STEP, f"{kind}.{len(self._find_done())}", done, content)
 
     async def _add(self, name: str, kind: BlockType, place: str, body: Body, content: CommitContent) -> None:

@@ -1,11 +1,12 @@
 """The workflow of a bundle's author, as a turn uses it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from chat_proc.bundles.host.host import RunHandler
-from chat_proc.catalog.tool import Tool
+from chat_proc.catalog.tool import Tool, ToolCall
+from everturn.files.model import Artifact
 from everturn_sdk.protocol import CallContext, RunPayload
 
 KnowledgeFunction = Literal["search", "read"]
@@ -29,11 +30,34 @@ class Workflow(Protocol):
         ...
 
 
+class Files(Protocol):
+    """The files of turns. Implemented by WorkflowFiles."""
+
+    async def save(
+        self,
+        call: ToolCall,
+        path: str,
+        content: bytes,
+        *,
+        visibility: Literal["internal", "external"],
+        description: str,
+        others: Iterable[Artifact],
+    ) -> Artifact:
+        """Store a file of the turn; `others` are those that no block has yet. Raises Invalid if there is no room for
+        it, and Unavailable."""
+        ...
+
+    async def load(self, artifact: Artifact) -> bytes:
+        """Raises Invalid if it is too long, NotFound, and Unavailable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Authored:
     """A workflow with the tool for each of its functions that can serve its agent."""
 
     workflow: Workflow
+    files: Files
     knowledge: Mapping[KnowledgeFunction, Tool] = field(default_factory=lambda: {})
     return_grace_s: float = RETURN_GRACE_S
     markers: frozenset[str] = frozenset()

@@ -163,9 +163,9 @@ class CallHandler(Protocol):
 class RunHandler(Protocol):
     """What a running workflow asks of the worker."""
 
-    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta) -> object:
-        """The answer, plain JSON values; `send` shows the workflow what comes before it. Raises EverturnError: the
-        workflow gets its text."""
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta, content: bytes) -> object:
+        """The answer, plain JSON values. `send` shows the workflow what comes before it; `content` are the bytes of a
+        file. Raises EverturnError: the workflow gets its text."""
         ...
 
 
@@ -456,7 +456,7 @@ class HostProcess:
                 # What it records must not hold the bundle's secrets.
                 arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
                 send = partial(self._send_delta, request)
-                value = await cast("RunHandler", running.handler).ask(request.what, arguments, send)
+                value = await cast("RunHandler", running.handler).ask(request.what, arguments, send, content)
             elif isinstance(request, Claim):
                 value = await cast("CallHandler", running.handler).claim(content)
             else:
