@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
 
-from chat_proc.agent.authored.port import KnowledgeFunction
 from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunHandler, RunRaised
 from everturn.core.errors import EverturnError, Invalid
 from everturn_sdk import BaseWorkflow, Payload, React, WorkflowError
-from everturn_sdk.protocol import CallContext, Question, RunPayload
+from everturn_sdk.protocol import CallContext, Function, Hook, Question, RunPayload
 from everturn_sdk.workflows import read_answer
 
 
@@ -33,7 +32,8 @@ class LocalWorkflow:
         given = Payload.model_validate({**context.model_dump(), **payload.model_dump()})
         port = self._ports[context.turn_id] = LocalPort(handler)
         try:
-            return read_answer(await self._workflow.attach(port, given, payload.urls).run(given))
+            port.attached = self._workflow.attach(port, given, payload.urls)
+            return read_answer(await port.attached.run(given))
         except WorkerLost as error:
             raise HostLost("The reason: it was killed by signal 9.") from error
         except Exception as error:
@@ -42,8 +42,18 @@ class LocalWorkflow:
             self.ended.append(context.turn_id)
             del self._ports[context.turn_id]
 
-    async def invoke(self, turn_id: str, function: KnowledgeFunction, arguments: Mapping[str, Any]) -> str:
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        return self._workflow.hooks
+
+    async def invoke(self, turn_id: str, function: Function, arguments: Mapping[str, Any]) -> str:
         port = self._ports.get(turn_id)
+        if port is not None and port.attached is not None and function not in ("search", "read"):
+            try:
+                await port.attached.observe(function, arguments)
+            except Exception as error:
+                raise Invalid(f"{type(error).__name__}: {error}") from error
+            return ""
         if port is None or port.react is None:
             raise HostUnavailable("The workflow of this turn does not run any more.")
         try:
@@ -59,6 +69,7 @@ class LocalPort:
     def __init__(self, handler: RunHandler) -> None:
         self._handler = handler
         self.react: React | None = None
+        self.attached: BaseWorkflow | None = None
         self.logged: list[str] = []
 
     async def ask(

@@ -24,6 +24,7 @@ from everturn_sdk.workflows import (
     RunResult,
     StepAmbiguous,
     StepFailed,
+    ToolUse,
     WorkflowError,
     stream_with_channels,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "StreamMeta",
     "ToolContext",
     "ToolError",
+    "ToolUse",
     "WorkflowError",
     "get_plain",
     "get_secret",

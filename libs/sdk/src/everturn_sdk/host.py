@@ -26,6 +26,7 @@ from everturn_sdk.descriptors import LoadedTools, load_bundle_tools
 from everturn_sdk.operations import Operation, OperationError, load_operations
 from everturn_sdk.protocol import (
     BEAT_S,
+    HOOK_S,
     INLINE_BYTES,
     MAX_ASKS,
     MAX_CONTENT_BYTES,
@@ -49,6 +50,7 @@ from everturn_sdk.protocol import (
     Failed,
     FieldProblem,
     FrameError,
+    Function,
     Invoke,
     Invoked,
     Log,
@@ -72,8 +74,6 @@ STACK_BYTES = 2 * 1024 * 1024
 """Of each thread: it counts as memory of the process."""
 MAX_FIELDS = 20
 """Arguments of an operation that are named as wrong."""
-HOOK_S = 5.0
-"""How long `on_turn_end` can take: the person has read the answer, and waits for the end of the turn."""
 
 
 class Host:
@@ -138,11 +138,13 @@ class Host:
             if self._workflow is not None:
                 await self.call(self._workflow.on_bundle_load, ())
             self._operations = load_operations(self._workflow)
-            described = tuple(each.description for each in self._operations.values())
-            description = self._tools.description.model_copy(
-                update={"has_workflow": self._workflow is not None, "operations": described}
-            )
-            content = description.model_dump_json().encode()
+            workflow = self._workflow
+            described = {
+                "has_workflow": workflow is not None,
+                "hooks": workflow.hooks if workflow else (),
+                "operations": tuple(each.description for each in self._operations.values()),
+            }
+            content = self._tools.description.model_copy(update=described).model_dump_json().encode()
         except BadTool as error:
             self.connection.send(Failed(error=str(error)[:MAX_ERROR_CHARS]))
         except BaseException:  # noqa: BLE001 - an author's module can raise anything, also SystemExit
@@ -340,6 +342,7 @@ class RunningWorkflow:
         self._free = asyncio.Semaphore(MAX_ASKS)
         self._deltas: dict[int, asyncio.Queue[tuple[Any, bool] | None]] = {}
         self._react: React | None = None
+        self._mine: BaseWorkflow | None = None
         self._invoked: set[asyncio.Task[None]] = set()
         self._task = asyncio.get_running_loop().create_task(self._run(workflow, run, content))
 
@@ -403,9 +406,7 @@ class RunningWorkflow:
     async def _invoke(self, invoke: Invoke) -> None:
         invoked = Invoked(number=self._number, request=invoke.request)
         try:
-            if self._react is None:
-                raise WorkflowError("the workflow has no agent")
-            given = await self._react.invoke(invoke.function, invoke.arguments, self)
+            given = await self._call_function(invoke.function, invoke.arguments)
             value = to_json(given if isinstance(given, str) else from_json(to_json(given, bytes_mode="base64")))
             if len(value) > MAX_CONTENT_BYTES:
                 raise WorkflowError(f"its result has {len(value)} bytes; at most {MAX_CONTENT_BYTES} are allowed")
@@ -413,6 +414,17 @@ class RunningWorkflow:
             self._host.connection.send(invoked.model_copy(update={"error": _describe_exception()}))
         else:
             self._host.send_content(invoked, value)
+
+    async def _call_function(self, function: Function, arguments: Mapping[str, Any]) -> Any:
+        match function:
+            case "search" | "read":
+                if self._react is None:
+                    raise WorkflowError("the workflow has no agent")
+                return await self._react.invoke(function, arguments, self)
+            case "before_round" | "after_tool":
+                if self._mine is not None:
+                    await self._mine.observe(function, arguments)
+                return ""
 
     async def _run(self, workflow: BaseWorkflow | None, run: Run, content: bytes) -> None:
         try:
@@ -437,7 +449,7 @@ class RunningWorkflow:
             raise WorkflowError("the bundle has no workflow")
         given, about = RunPayload.model_validate_json(content), run.context.model_dump()
         payload = Payload.model_validate({**about, "text": given.text, "attachments": given.attachments})
-        mine = workflow.attach(self, payload, given.urls)
+        mine = self._mine = workflow.attach(self, payload, given.urls)
         await self.call(mine.pre_run_hook, ())
         try:
             answer = read_answer(await mine.run(payload))

@@ -67,6 +67,13 @@ Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
 """The purpose of a tool: finding information, producing something from it, or neither."""
 
 
+Hook = Literal["before_round", "after_tool"]
+Function = Literal["search", "read"] | Hook
+"""What a worker calls in a running workflow: knowledge functions, and hooks."""
+HOOK_S: Final = 5.0
+"""How long a hook can take."""
+
+
 class Message(BaseModel):
     """One message. `content_bytes` is the length of the content that was sent before it."""
 
@@ -171,12 +178,12 @@ class RunPayload(BaseModel):
 
 
 class Invoke(Message):
-    """A call of a function that a running workflow gave to its agent."""
+    """A call of a function that a running workflow gave to its agent, or of one of its hooks."""
 
     kind: Literal["invoke"] = "invoke"
     number: int
     request: int
-    function: Literal["search", "read"]
+    function: Function
     arguments: dict[str, Any] = {}
 
 
@@ -265,6 +272,7 @@ class BundleDescription(BaseModel):
     tools: tuple[ToolDescription, ...] = ()
     mcp: tuple[McpTools, ...] = ()
     has_workflow: bool = False
+    hooks: tuple[Hook, ...] = ()
     operations: tuple[OperationDescription, ...] = ()
 
 

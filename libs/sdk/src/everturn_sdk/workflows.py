@@ -4,6 +4,7 @@
 of steps are recorded, so they are returned then and not repeated; everything else in `run` is.
 """
 
+import asyncio
 import base64
 import importlib
 import importlib.util
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -27,13 +28,14 @@ from everturn_sdk.channels import (
     StreamMeta,
     read_result,
 )
-from everturn_sdk.protocol import MAX_ERROR_CHARS, Effect, Question, RunFile
+from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, Effect, Hook, Question, RunFile
 from everturn_sdk.tools import BadTool
 
 WORKFLOW: Final = "workflow.py"
 MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step, as JSON."""
 Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
+HOOKS: Final[tuple[Hook, ...]] = get_args(Hook)
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _HOOKS: Final = ("on_bundle_load", "pre_run_hook", "on_turn_end")
@@ -85,6 +87,17 @@ class RunResult(BaseModel):
 
     def __str__(self) -> str:
         return self.text
+
+
+class ToolUse(BaseModel):
+    """A call of a tool that has ended. `text` is what the model reads, cut at 4,000 characters."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    tool_id: str
+    status: Literal["ok", "error", "ambiguous", "cancelled"]
+    text: str
+    round: int
 
 
 class RunPort(Protocol):
@@ -383,6 +396,16 @@ class BaseWorkflow:
         """Called when `run` has returned or raised, shortly before the turn ends. What it raises is only logged. It may
         be async."""
 
+    def before_round(self, number: int) -> Any:
+        """Called before each round in which the agent works. It observes, as `after_tool` does: it has 5 s, its result
+        is not used, what it raises is logged, and it can't begin a step, a call of a model or anything else that is
+        recorded.
+        After a time limit the hook is not called again in this turn. A round can be announced twice if a worker is
+        lost. It may be async."""
+
+    def after_tool(self, use: ToolUse) -> Any:
+        """Called when a call of a tool by the agent has ended. See `before_round`."""
+
     async def build_react(
         self,
         scratchpad: object = None,
@@ -477,6 +500,18 @@ class BaseWorkflow:
             "artifact": artifact,
         }
         await self._require_port().ask("emit", asked)
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """Those that the author has written."""
+        return tuple(hook for hook in HOOKS if getattr(type(self), hook) is not getattr(BaseWorkflow, hook))
+
+    async def observe(self, hook: Hook, arguments: Mapping[str, Any]) -> None:
+        """Called by the platform: run a hook, at most for its time."""
+        value = ToolUse.model_validate(arguments) if hook == "after_tool" else arguments["number"]
+        with _run_inside("a hook"):
+            async with asyncio.timeout(HOOK_S):
+                await self._require_port().call(getattr(self, hook), (value,))
 
     def attach(self, port: RunPort, payload: Payload, files: Mapping[str, str]) -> "BaseWorkflow":
         """Called by the platform: a copy for one execution of `run`."""

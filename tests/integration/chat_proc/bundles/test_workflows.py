@@ -31,6 +31,12 @@ class MyWorkflow(BaseWorkflow):
     async def pre_run_hook(self):
         self.hooked = "pre"
 
+    def before_round(self, number):
+        print("round", number, flush=True)
+
+    async def after_tool(self, use):
+        print("after", use.tool_id, use.status, flush=True)
+
     def on_turn_end(self):
         print("the turn ends", self.hooked)
 
@@ -102,6 +108,8 @@ async def test_the_example_of_the_seeds_runs_as_it_stands(open_code: Open):
         bench = await play(host, search, call("react.read", {"paths": ["ks:docs/backups.md"]}), HELLO)
         await until(lambda: any(log.get("text") == "the turn ends pre" for log in logs))
 
+    said = [str(log.get("text")) for log in logs]
+    assert {"round 1", "after react.search_knowledge ok", "after react.read ok", "round 3"} <= set(said)
     results = [block.body.text for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert results[0] == '[{"path":"ks:docs/backups.md","about":"backups"}]'
     assert results[1].endswith("docs/backups.md: They are encrypted.")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from structlog.testing import capture_logs
 from turn_harness.authored import LocalWorkflow
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
 from turn_harness.plans import read
-from turn_harness.replies import answer
+from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
@@ -24,6 +25,7 @@ from everturn_sdk import (
     ChannelSpec,
     ChannelSubscribers,
     Payload,
+    ToolUse,
     WorkflowError,
     stream_with_channels,
 )
@@ -387,3 +389,47 @@ async def test_a_file_without_room_or_name_is_refused():
 
     assert "can't be written" in lines[1] and "would be both a file and a folder" in lines[2]
     assert lines[3:] == ["The conversation has no file 'fi:other/x'.", "turn.header, user.prompt, workflow.step"]
+
+
+class Watches(BaseWorkflow):
+    """Observes the agent; `hang` and `fail` are hooks that do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    async def before_round(self, number: int) -> None:
+        self.seen.append(f"round {number}")
+        await asyncio.Event().wait()
+
+    def after_tool(self, use: ToolUse) -> None:
+        self.seen.append(f"{use.tool_id} {use.status} {use.text} {use.round}")
+        raise ValueError("It is broken.")
+
+    async def run(self, payload: Payload) -> Any:
+        return await (await self.build_react()).run(payload)
+
+
+async def test_hooks_observe_the_agent_and_cost_only_themselves(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("everturn_sdk.workflows.HOOK_S", 0.05)
+    monkeypatch.setattr("chat_proc.agent.authored.hooks.HOOK_S", 0.05)
+    workflow = Watches()
+    bench = Bench(
+        call("demo.echo", {"text": "x"}),
+        call("demo.echo", {"text": "y"}),
+        answer("Hello!"),
+        authored=LocalWorkflow(workflow),
+        tools=[DemoTool()],
+    )
+    await bench.say("Hi")
+    with capture_logs() as logs:
+        await bench.work()
+    await check_conversation(bench)
+
+    assert bench.state().turns[0].answer == "Hello!"
+    assert workflow.seen == ["round 1", "demo.echo ok echo: x 1", "demo.echo ok echo: y 2"]
+    assert [(log["hook"], log["why"]) for log in logs if log["event"] == "A hook of a workflow failed"] == [
+        ("before_round", "TimeoutError:  It took more than 0.05 s, so it is not called again in this turn."),
+        ("after_tool", "ValueError: It is broken."),
+        ("after_tool", "ValueError: It is broken."),
+    ]

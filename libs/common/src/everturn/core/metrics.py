@@ -58,7 +58,7 @@ ROUND_SECONDS = Histogram(
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
     "Time from the request to the end of a reply, retries included, by model and kind: decision, planning, selection,"
-    " summary, synthesis or title.",
+    " summary, synthesis, title or workflow.",
     ["model", "kind"],
     buckets=_WORK_S,
 )
@@ -246,6 +246,11 @@ AUTHORED_WORKFLOWS_FAILED = Counter(
     "everturn_authored_workflows_failed",
     "Workflows of bundles that gave no answer, by reason: raised (an exception), timeout, crashed, empty or long.",
     ["reason"],
+)
+AUTHORED_HOOKS_FAILED = Counter(
+    "everturn_authored_hooks_failed",
+    "Hooks of workflows that raised an exception or took too long, by kind: before_round or after_tool.",
+    ["kind"],
 )
 CONVERSATIONS_EXPIRED = Counter(
     "everturn_conversations_expired", "Conversations erased after a period without activity."

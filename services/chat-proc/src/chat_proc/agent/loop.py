@@ -4,9 +4,9 @@ Every step is committed before the next begins, so that any worker can resume fr
 of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.boundaries import TurnBoundaries
@@ -24,6 +24,7 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict, problem
 from everturn.events.model import ConvStatus
 from everturn.models.port import ContextLimitExceeded
+from everturn.timeline.blocks import Block
 from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, TurnEnded
 from everturn.timeline.turns import Outcome
 
@@ -55,6 +56,15 @@ _End = TypeVar("_End")
 _Close = Callable[[LeasedTurn, TurnEnd, CommitContent], Awaitable[_End | None]]
 
 
+class LoopHooks(Protocol):
+    """Observes how the agent works; what it does changes nothing. Implemented by TurnHooks."""
+
+    async def before_round(self, number: int) -> None: ...
+    async def after_tools(self, blocks: Sequence[Block]) -> None:
+        """The new blocks after the calls of a reply."""
+        ...
+
+
 class AgentLoop:
     """Runs turns of one kit, sequentially or concurrently; keeps no state of them."""
 
@@ -73,20 +83,24 @@ class AgentLoop:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
         return await self._open(turn, self._boundaries.try_close, takeovers)
 
-    async def run_segment(self, turn: LeasedTurn, *, takeovers: int = 0) -> HeldEnd | LoopResult:
-        """The same, but the end is left to the caller, unless the person ends the turn."""
+    async def run_segment(
+        self, turn: LeasedTurn, *, takeovers: int = 0, hooks: LoopHooks | None = None
+    ) -> HeldEnd | LoopResult:
+        """The same, but the end is left to the caller, unless the person ends the turn. `hooks` observe it."""
 
         async def hold(turn: LeasedTurn, end: TurnEnd, ready: CommitContent) -> HeldEnd | TurnEnd | None:
             return await self._boundaries.try_close(turn, end, ready) if end.content.signals else HeldEnd(end, ready)
 
-        return await self._open(turn, hold, takeovers)
+        return await self._open(turn, hold, takeovers, hooks)
 
-    async def _open(self, turn: LeasedTurn, close: _Close[_End], takeovers: int) -> _End | HandedOver | Parked:
+    async def _open(
+        self, turn: LeasedTurn, close: _Close[_End], takeovers: int, hooks: LoopHooks | None = None
+    ) -> _End | HandedOver | Parked:
         media = self._parts.attachments.open_media(turn.lease.principal.tenant, turn.activity.note_progress)
         prompts = TurnPrompts(self._kit, turn, media)
         compaction = TurnCompaction(self._kit, self._parts, turn, prompts)
         try:
-            return await self._run(turn, prompts, compaction, close, takeovers=takeovers)
+            return await self._run(turn, prompts, compaction, close, takeovers=takeovers, hooks=hooks)
         finally:
             await compaction.abandon()
 
@@ -98,6 +112,7 @@ class AgentLoop:
         close: _Close[_End],
         *,
         takeovers: int,
+        hooks: LoopHooks | None,
     ) -> _End | HandedOver | Parked:
         async def try_end(end: TurnEnd) -> _End | None:
             ready = await compaction.finish()
@@ -113,9 +128,12 @@ class AgentLoop:
                     # Only before the first call: a worker that has made one call of a round makes the rest.
                     if resumed and await self._leaves(turn):
                         return HandedOver()
+                    before = len(turn.turn_blocks)
                     if not await self._calls.run(turn, step, resumed=resumed):
                         turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
                         return Parked()
+                    if hooks is not None:
+                        await hooks.after_tools(turn.turn_blocks[before:])
                 case FinishTurn() as step:
                     if await self._leaves(turn) and step.attempt.is_draft:
                         return HandedOver()
@@ -129,6 +147,8 @@ class AgentLoop:
                     end = await self._boundaries.fold(turn, number)
                     if end is None and turn.handover:
                         return HandedOver()
+                    if end is None and hooks is not None:
+                        await hooks.before_round(number)
                     if end is None:
                         end = await self._run_round(turn, prompts, compaction, number)
                     if end is not None and (closed := await try_end(end)) is not None:

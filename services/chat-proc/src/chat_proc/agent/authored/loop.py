@@ -19,6 +19,7 @@ import structlog
 from pydantic import Field, ValidationError
 from pydantic_core import to_json
 
+from chat_proc.agent.authored.hooks import TurnHooks
 from chat_proc.agent.authored.models import (
     Name,
     StreamRequest,
@@ -267,6 +268,7 @@ class _AuthoredTurn:
         self._grace_s = shared.authored.return_grace_s
         self._failpoints = shared.parts.failpoints
         self._turn = turn
+        self._hooks = TurnHooks(self._workflow, turn)
         self._takeovers = takeovers
         """Workers that may have died in a model call that has not been recorded yet."""
         self._record = WorkflowRecord()
@@ -388,7 +390,7 @@ class _AuthoredTurn:
             return None
         await self._commit_task(number, wanted.text)
         takeovers, self._takeovers = self._takeovers, 0
-        result = await self._find_loop(wanted.serves).run_segment(turn, takeovers=takeovers)
+        result = await self._find_loop(wanted.serves).run_segment(turn, takeovers=takeovers, hooks=self._hooks)
         self._return_by_s = self._now_s() + self._grace_s
         if not isinstance(result, HeldEnd):
             return result

@@ -1,13 +1,13 @@
 """The workflow of a bundle's author, as a turn uses it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from chat_proc.bundles.host.host import RunHandler
 from chat_proc.catalog.tool import Tool, ToolCall
 from everturn.files.model import Artifact
-from everturn_sdk.protocol import CallContext, RunPayload
+from everturn_sdk.protocol import CallContext, Function, Hook, RunPayload
 
 KnowledgeFunction = Literal["search", "read"]
 RETURN_GRACE_S: Final = 10.0
@@ -25,8 +25,14 @@ class Workflow(Protocol):
         Raises RunRaised, HostUnavailable if it was not executed, and HostLost if it may have been in part."""
         ...
 
-    async def invoke(self, turn_id: str, function: KnowledgeFunction, arguments: Mapping[str, Any]) -> str:
-        """Call a function that the workflow of this turn gave to its agent. Raises HostUnavailable, Invalid."""
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        """Those that observe the agent."""
+        ...
+
+    async def invoke(self, turn_id: str, function: Function, arguments: Mapping[str, Any]) -> str:
+        """Call a hook, or a function that the workflow of this turn gave to its agent. Raises HostUnavailable,
+        Invalid."""
         ...
 
 

@@ -48,6 +48,8 @@ from everturn_sdk.protocol import (
     Event,
     Failed,
     FrameError,
+    Function,
+    Hook,
     Invoke,
     Invoked,
     Log,
@@ -320,7 +322,7 @@ class HostProcess:
                 return number
         return None
 
-    async def invoke(self, number: int, function: Literal["search", "read"], arguments: Mapping[str, Any]) -> object:
+    async def invoke(self, number: int, function: Function, arguments: Mapping[str, Any]) -> object:
         """Call a function of this workflow. Raises HostUnavailable if it ends, and Invalid with the reason if the
         function fails."""
         running = self._calls[number]
@@ -563,6 +565,11 @@ class BundleHost:
     def bundle_id(self) -> str:
         return self._code.bundle_id
 
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks of its workflow that observe the agent."""
+        return self.description.hooks
+
     async def open(self) -> None:
         """Start the process for the first time. Raises Invalid with the reason if it does not describe itself."""
         try:
@@ -635,7 +642,7 @@ class BundleHost:
             raise RunRaised("its answer is not a text")
         return None if value is None else await asyncio.to_thread(self.redactor.redact, value)
 
-    async def invoke(self, turn_id: str, function: Literal["search", "read"], arguments: Mapping[str, Any]) -> str:
+    async def invoke(self, turn_id: str, function: Function, arguments: Mapping[str, Any]) -> str:
         """Call a function of the workflow that runs for this turn; returns its result as a text. Raises
         HostUnavailable, Invalid."""
         for process in tuple(self._running.values()):
