@@ -8,7 +8,7 @@ from alembic import op
 from scripts import save_functions
 
 revision = "0030"
-down_revision = "0024"
+down_revision = "0025"
 
 TABLES = """
 -- A document that is added, replaced or deleted increases `revision`; `built_revision` and `built_encoder` are those of
