@@ -3,6 +3,7 @@
 from everturn.events.fold import fold_event
 from everturn.events.model import ChatCompaction
 from everturn.events.turn_view import build_state
+from everturn.events.views import TextView, TurnView
 from everturn.timeline.blocks import CompletionBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome
 from everturn_client.terminal.turn_printer import TurnPrinter
@@ -68,6 +69,18 @@ def test_a_turn_is_printed_as_it_happens() -> None:
         ("info", "You might ask:\n  In blue?\n"),
         ("info", "2 rounds · 12 ms · 22 tokens\n"),
     ]
+
+
+def test_the_data_of_a_workflow_is_not_printed_and_its_canvas_is_named() -> None:
+    shown = [
+        TextView(round=1, channel="usage", instance=0, marker="answer", format="json", text="{}"),
+        TextView(round=1, channel="report", instance=0, marker="canvas", format="markdown", text="x", artifact="A"),
+        TextView(round=1, channel="panel", instance=0, marker="panel", format="markdown", text="Seen."),
+    ]
+    turn = TurnView(turn_id="turn_1", ordinal=1, status="running", text="Hi", texts=tuple(shown))
+    printer = TurnPrinter(show_thinking=True, download_command="", answer_command="")
+
+    assert "".join(piece.text for piece in printer.render(turn)) == "✎ writing A\nSeen."
 
 
 def test_a_plan_is_printed_again_only_if_it_looks_different() -> None:

@@ -485,7 +485,6 @@ class _AuthoredTurn:
         await self._commit_step(
             "step_end", DurableStepBody(key=wanted.key, effect=effect, state=state, value=value, error=error)
         )
-        self._takeovers = 0
         asked.answer(None)
 
     async def _commit_step(self, name: str, body: DurableStepBody) -> None:
@@ -721,6 +720,8 @@ class _AuthoredTurn:
     async def _commit(self, name: str, content: CommitContent) -> None:
         self._failpoints.hit(f"turn.before_{name}")
         await self._turn.commit(content)
+        # Workers that died before this had not come to a later model call.
+        self._takeovers = 0
         self._failpoints.hit(f"turn.after_{name}")
         self._read_record()
 
