@@ -70,8 +70,8 @@ def options(environments_folder: Path) -> HostOptions:
 
 @pytest.fixture
 async def open_host(options: HostOptions) -> AsyncGenerator[OpenHost]:
-    """Opens a bundle with this source of its tools, or with these files."""
-    async with AsyncExitStack() as stack:
+    """Opens a bundle with this source of its tools, or with these files, for the test or for a `stack`."""
+    async with AsyncExitStack() as whole:
 
         async def open_one(
             source: str = "",
@@ -81,6 +81,7 @@ async def open_host(options: HostOptions) -> AsyncGenerator[OpenHost]:
             settings: Mapping[str, Any] | None = None,
             secrets: Mapping[str, str] | None = None,
             described: tuple[Mapping[str, Any], ...] = (),
+            stack: AsyncExitStack = whole,
             **changes: Any,
         ) -> OpenedHost:
             texts = files or {"tools_descriptor.py": DESCRIPTOR, "tools/desk.py": IMPORTS + source}

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,28 @@ def fork_bomb() -> int:
             forks += 1
         except OSError:
             return forks
+
+@tool(effect="pure")
+def fill(mib: int) -> str:
+    """Writes a file, and starts processes meanwhile."""
+    count("fill")
+    with open(f"{HOME}/large", "wb") as file:
+        for _ in range(mib):
+            file.write(b"x" * (1 << 20))
+    while True:
+        subprocess.run(["true"])
+
+@tool(effect="pure")
+def nest(depth: int) -> str:
+    """Nests folders, and closes some."""
+    os.mkdir(f"{HOME}/closed")
+    os.mkdir(f"{HOME}/closed/inner")
+    os.chmod(f"{HOME}/closed", 0)
+    os.chdir(HOME)
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    return HOME
 
 @tool(effect="pure")
 def leave_behind() -> list[int]:
@@ -303,7 +326,8 @@ async def test_memory_over_the_limit_is_refused(desk, shared):
 
 async def test_the_memory_of_a_bundle_is_its_own_choice_within_the_maximum(open_host):
     small = await open_host(TOOLS, section=HostSection(memory_mib=4096), memory_max_mib=512)
-    large = await open_host(TOOLS, section=HostSection(memory_mib=2048))
+    # Other processes may leave it little time for its beats while it writes.
+    large = await open_host(TOOLS, section=HostSection(memory_mib=2048), blocked_after_s=60.0)
 
     with pytest.raises(ToolRaised, match="MemoryError"):
         await small.call("eat", gib=1)
@@ -321,6 +345,24 @@ async def test_a_fork_bomb_ends_at_its_limit_and_is_removed(open_host):
     assert 20 < forks < 100
     await desk.host.close()
     await wait_until(lambda: count_processes(uid) == 0)
+
+
+async def test_a_process_whose_files_take_too_much_space_is_replaced(open_host):
+    desk = await open_host(TOOLS, section=HostSection(disk_mib=32))
+
+    outcome = await desk.call("fill", mib=40)
+
+    assert "its files took more than 32 MiB, or were too many" in outcome.text
+    assert (await desk.call("counted", name="fill")).value == 0
+
+
+async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host):
+    async with AsyncExitStack() as stack:
+        desk = await open_host(TOOLS, stack=stack)
+        home = Path((await desk.call("nest", depth=1_500)).text)
+        assert await asyncio.to_thread(home.exists)
+
+    assert not await asyncio.to_thread(home.parent.exists)
 
 
 async def test_hidden_processes_end_with_the_host(desk):
@@ -345,6 +387,7 @@ async def test_a_killed_worker_leaves_nothing_behind(environments_folder, tmp_pa
     await worker.wait()
 
     await wait_until(lambda: not any(os.path.exists(f"/proc/{each}") for each in hidden))
+    await wait_until(lambda: not list(tmp_path.iterdir()))
 
 
 async def test_ten_thousand_lines_a_second_cost_the_worker_little(desk):

@@ -21,6 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
+from chat_proc.bundles.host.keeper import remove_tree
 from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, choose_uid
 from chat_proc.bundles.host.section import MIB
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
@@ -99,7 +100,7 @@ class StdioProcess:
                 ours.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+                await asyncio.to_thread(remove_tree, str(root))
 
     def explain_end(self) -> str:
         """Why the connection ended, with the last lines that the server wrote to its error output."""
@@ -127,7 +128,8 @@ class StdioProcess:
             speaks=True,
             shown=(*needed, code, home) if confined else (),
             readable=(*needed, code) if confined else (),
-            writable=(home,) if confined else (),
+            home=home if confined else None,
+            root=root,
         )
 
     async def _find_program(self, code: Path) -> tuple[Path, tuple[Path, ...]]:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Final, Literal, Protocol, cast
 
 import structlog
@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
+from chat_proc.bundles.host.keeper import TOO_LARGE, remove_tree
 from chat_proc.bundles.host.processes import KeptProcess, LineBudget, ProcessLimits, choose_uid
 from chat_proc.bundles.host.section import MIB, HostSection
 from everturn.core.cancellation import answered_within, end_tasks
@@ -93,9 +94,9 @@ _MODULE: Final = "everturn_sdk.host"
 _SIGNALED: Final = 128
 
 
-EndKind = Literal["blocked", "closed", "crashed", "protocol", "start", "stuck"]
-"""Why a process has ended: its loop stood still, its bundle is not used any more, by itself, because of what it sent,
-because it could not start, or because a function did not end."""
+EndKind = Literal["blocked", "closed", "crashed", "disk", "protocol", "start", "stuck"]
+"""Why a process has ended: its loop stood still, its bundle is not used any more, by itself, because of the space that
+its files took, because of what it sent, because it could not start, or because a function did not end."""
 
 
 class HostLost(EverturnError):
@@ -239,7 +240,8 @@ class HostProcess:
             descriptor=theirs.fileno(),
             shown=(*shared, folder.parent, home),
             readable=(*shared, folder.parent, *_find_files(self._options.variables)),
-            writable=(home,),
+            home=home,
+            root=home.parent,
         )
         try:
             async with kept:
@@ -248,8 +250,13 @@ class HostProcess:
                 self._begin(folder)
                 await self._watch()
                 if self.end_kind is None and await kept.wait(_EXIT_WAIT_S):
+                    if kept.status == TOO_LARGE:
+                        limit_mib = self._limits.disk_bytes // MIB
+                        self.end("disk", f"its files took more than {limit_mib} MiB, or were too many")
                     self.end("crashed", _explain_status(kept.status))
                 self.end("crashed", "it closed its connection")
+            if self.end_kind == "disk":
+                await asyncio.to_thread(_make_home, home, self._limits.uid)
         except OSError as error:
             self.end("start", f"it could not be started: {error}")
         finally:
@@ -550,6 +557,7 @@ class BundleHost:
             memory_bytes=min(section.memory_mib, options.memory_max_mib) * MIB,
             open_files=section.open_files,
             processes=section.processes,
+            disk_bytes=section.disk_mib * MIB,
             uid=uid,
         )
         self.redactor = Redactor(code.secrets.values())
@@ -719,11 +727,9 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
     python = await options.environments.prepare(code.files.get(REQUIREMENTS, b""))
     uid = choose_uid(options.uids)
     # Opened and removed in threads: a bundle has up to 16 MiB of files.
-    root = await asyncio.to_thread(
-        TemporaryDirectory[str], prefix="everturn-bundle-", dir=options.folder, ignore_cleanup_errors=True
-    )
+    root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
     try:
-        folder, home = Path(root.name) / "code" / code.package, Path(root.name) / "home"
+        folder, home = Path(root) / "code" / code.package, Path(root) / "home"
         await asyncio.to_thread(_unpack, code.files, folder, home, uid)
         host = BundleHost(code, options, python, folder, home, uid)
         try:
@@ -732,7 +738,7 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
         finally:
             await host.close()
     finally:
-        await asyncio.to_thread(root.cleanup)
+        await asyncio.to_thread(remove_tree, root)
 
 
 def _settle(waiting: "asyncio.Future[object]", invoked: Invoked, content: bytes) -> None:
@@ -755,10 +761,17 @@ def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | Non
         file.write_bytes(content)
     # A regular package, so that a module of the same name elsewhere does not hide it.
     (folder / "__init__.py").touch()
+    _make_home(home, uid)
+    if uid is not None:
+        folder.parents[1].chmod(0o711)
+
+
+def _make_home(home: Path, uid: int | None) -> None:
+    """An empty one, also if another process has filled it."""
+    remove_tree(str(home))
     home.mkdir(mode=0o700)
     if uid is not None:
         os.chown(home, uid, uid)
-        folder.parents[1].chmod(0o711)
 
 
 def _find_files(variables: Mapping[str, str]) -> list[Path]:

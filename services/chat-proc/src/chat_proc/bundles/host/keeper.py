@@ -2,11 +2,13 @@
 of its input.
 
 It starts the command of the plan with limits, and ends with its exit status. It kills everything that the command has
-started, also in other sessions, when the command ends or when its own input does: a worker that was killed closes
-it too. Standard library only, because it runs without site-packages.
+started, also in other sessions, when the command ends, takes too much disk space, or when its own input ends. The
+worker ends it with a line; a worker that was killed does not, and then the keeper removes its files too. Standard
+library only, because it runs without site-packages.
 """
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -26,10 +28,34 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _READ = 0b1101
 """To execute and read files, and to list folders; the rights of files are the first three and that to truncate."""
 _OF_FILES = 0b111 | 1 << 14
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_ALLOW, _REFUSE = (_RETURN, 0, 0, 0x7FFF_0000), (_RETURN, 0, 0, 0x0005_0000 | errno.EACCES)
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_X32 = 0x4000_0000
+_SYSTEM_CALLS = {
+    # The architecture, socket, socketpair, and shmget, shmat, semget, msgget, mq_open, io_uring_setup.
+    "x86_64": (0xC000_003E, 41, 53, (29, 30, 64, 68, 240, 425)),
+    "aarch64": (0xC000_00B7, 198, 199, (194, 196, 190, 186, 180, 425)),
+}
+_FAMILIES = (2, 10, 16)
+"""IPv4, IPv6, and netlink, with which libraries read addresses of interfaces."""
+_PAIRS = (1, 5)
+"""Pairs of streams and of sequences of packets: one of datagrams could be connected to another socket."""
 _RESERVED = 4
+_FIRST_TO_END = 1000
+"""If memory is short, the kernel ends this process rather than the worker."""
+_MAX_THREADS = 1 << 16
+_OTHERS_START = 128
+"""Threads that the worker and other services of its user can start later, which count as this process's."""
 _KILL_WITHIN_S = 5.0
 _PAUSE_S = 0.01
 _CANT_START = 126
+TOO_LARGE = 125
+"""The status of a command that has taken more disk space than it may."""
+_MEASURE_EVERY_S = 2.0
+_MAX_FILES, _MAX_DEPTH = 50_000, 64
+_BLOCK_BYTES = 512
 
 
 def main(plan: Mapping[str, Any]) -> int:
@@ -47,12 +73,66 @@ def main(plan: Mapping[str, Any]) -> int:
     with suppress(OSError):
         os.close(plan["descriptor"])
     status = None
-    while status is None and 0 not in select.select([0, woken], [], [])[0]:
-        os.read(woken, 4096)
-        status = _reap(started)
+    ready: list[int] = []
+    measured_s = time.monotonic()
+    while status is None and 0 not in ready:
+        ready = select.select([0, woken], [], [], _MEASURE_EVERY_S)[0]
+        if woken in ready:
+            os.read(woken, 4096)
+            status = _reap(started)
+        if status is None and plan["home"] and time.monotonic() - measured_s >= _MEASURE_EVERY_S:
+            status = None if _fits(plan["home"], plan["disk_bytes"]) else TOO_LARGE
+            measured_s = time.monotonic()
     _kill_all(keeper)
+    if 0 in ready and not os.read(0, 1):
+        remove_tree(plan["root"])
     # A command that was killed by a signal ends as a shell would report it.
     return 0 if status is None else status if status >= 0 else 128 - status
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder whatever an author's code has left in it: names nested beyond every limit of Python, and folders
+    that nobody can list."""
+    # The keeper seldom needs it, and starts sooner without it.
+    import subprocess  # noqa: PLC0415 - see above
+
+    commands = (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"])
+    for command in commands if folder else ():
+        subprocess.run([*command, "--", folder], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if not os.path.lexists(folder):
+            return
+
+
+def _fits(folder: str, limit_bytes: int) -> bool:
+    """Whether the files of a folder take no more than this, and are not too many or nested too deep to measure. Space
+    of removed files that are still open is not counted."""
+    left = [limit_bytes, _MAX_FILES]
+    try:
+        _subtract(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), left, _MAX_DEPTH)
+    except OSError:
+        # It can't be listed: the author has closed it to itself.
+        return False
+    return min(left) >= 0
+
+
+def _subtract(opened: int, left: list[int], depth: int) -> None:
+    try:
+        with os.scandir(opened) as entries:
+            for entry in entries:
+                if min(left) < 0:
+                    return
+                # What is removed meanwhile takes no space.
+                with suppress(FileNotFoundError):
+                    left[0] -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+                    left[1] -= 1
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth == 0:
+                            left[1] = -1
+                            return
+                        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                        _subtract(os.open(entry.name, flags, dir_fd=opened), left, depth - 1)
+    finally:
+        os.close(opened)
 
 
 def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
@@ -61,6 +141,7 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
+        _write("/proc/self/oom_score_adj", str(_FIRST_TO_END))
         processes = plan["processes"]
         if plan["uid"] is not None:
             _open_ways(libc, plan["shown"])
@@ -68,8 +149,7 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
             os.setresgid(plan["uid"], plan["uid"], plan["uid"])
             os.setresuid(plan["uid"], plan["uid"], plan["uid"])
         else:
-            # The kernel counts all threads of the user, also those of the worker.
-            processes += _count_threads(os.getuid())
+            processes += _count_threads() + _OTHERS_START
         for what, limit in (
             (resource.RLIMIT_DATA, plan["memory_bytes"]),
             # Memory that processes share is limited by this one only. It counts what libraries reserve and never use.
@@ -79,7 +159,9 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
             (resource.RLIMIT_NOFILE, plan["open_files"]),
             (resource.RLIMIT_NPROC, processes),
         ):
-            resource.setrlimit(what, (limit, limit))
+            # Only root can raise a limit that the worker itself has.
+            allowed = limit if (hard := resource.getrlimit(what)[1]) == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(what, (allowed, allowed))
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         # After the change of user, which would clear it.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -94,10 +176,10 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
             os.umask(0o022 if plan["uid"] is None else 0o077)
             if plan["readable"]:
                 _hide_files(libc, plan["readable"], plan["writable"])
+                _refuse_calls(libc)
             os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - the worker decides on it
     except (OSError, ValueError, KeyError) as error:
-        sys.stderr.write(f"The process can't be started: {error}\n")
-        sys.stderr.flush()
+        _warn(f"The process can't be started: {error}")
     os._exit(_CANT_START)
 
 
@@ -128,10 +210,7 @@ def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[s
     for every user and in containers; a kernel without it is reported."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
-        sys.stderr.write(
-            "This kernel has no Landlock, so code of the bundle can read the files of the worker's user.\n"
-        )
-        sys.stderr.flush()
+        _warn("This kernel has no Landlock, so code of the bundle can read the files of the worker's user.")
         return
     everything = (1 << 13) - 1 | (1 << 13 if version > 1 else 0) | (1 << 14 if version > 2 else 0)
     rules = struct.pack("QQQ", everything, 0, 3)[: 24 if version > 5 else 16 if version > 3 else 8]
@@ -152,10 +231,39 @@ def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[s
     os.close(ruleset)
 
 
+def _refuse_calls(libc: ctypes.CDLL) -> None:
+    """From now on this process and its children open no sockets but those of the internet, and share no memory or
+    queues with other processes of their user. Permissions of files alone would let them reach the socket of a broker,
+    and Landlock does not look at connections."""
+    machine = os.uname().machine
+    if machine not in _SYSTEM_CALLS:
+        _warn(f"There is no filter of system calls for {machine}, so code of the bundle can reach Unix sockets.")
+        return
+    architecture, open_socket, open_pair, refused = _SYSTEM_CALLS[machine]
+    code = [(_LOAD, 0, 0, _ARCHITECTURE_AT), (_EQUAL, 1, 0, architecture), _REFUSE]
+    code += [(_LOAD, 0, 0, _NUMBER_AT), (_AT_LEAST, 0, 1, _X32), _REFUSE]
+    for number in refused:
+        code += [(_EQUAL, 0, 1, number), _REFUSE]
+    for number, argument, mask, allowed in ((open_socket, 0, 0xFFFF_FFFF, _FAMILIES), (open_pair, 1, 0xF, _PAIRS)):
+        checks = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument), (_AND, 0, 0, mask)]
+        for value in allowed:
+            checks += [(_EQUAL, 0, 1, value), _ALLOW]
+        code += [(_EQUAL, 0, len(checks) + 1, number), *checks, _REFUSE]
+    packed = b"".join(struct.pack("=HBBI", *each) for each in (*code, _ALLOW))
+    buffer = ctypes.create_string_buffer(packed)
+    program = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
+    _check(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0))
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def _check(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"another user can't be given a view of the files: {os.strerror(number)}")
+        raise OSError(number, f"its view of the system can't be limited: {os.strerror(number)}")
 
 
 def _reap(started: int) -> int | None:
@@ -194,12 +302,32 @@ def _find_descendants(keeper: int) -> list[int]:
     return sorted(found - {keeper})
 
 
-def _count_threads(uid: int) -> int:
-    count = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and f"\nUid:\t{uid}\t" in (status := _read(f"/proc/{name}/status")):
-            count += int(status.partition("\nThreads:\t")[2].split()[0])
-    return count
+def _count_threads() -> int:
+    """The threads of this user as the kernel counts them: also those of other containers, which /proc does not list.
+    With so many as its limit, a process can't fork; with one more it can."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    low, high = 0, _MAX_THREADS if hard == resource.RLIM_INFINITY else min(_MAX_THREADS, hard)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _can_fork(middle, hard) else (middle, high)
+    return low
+
+
+def _can_fork(limit: int, hard: int) -> bool:
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, hard))
+    try:
+        pid = os.fork()
+    except BlockingIOError:
+        return False
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return True
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _read(path: str) -> str:
@@ -212,4 +340,7 @@ def _read(path: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.stdin.buffer.readline())))
+    # Without a buffer, which would also take the line that follows.
+    with open(0, "rb", buffering=0, closefd=False) as given:
+        wanted = json.loads(given.readline())
+    sys.exit(main(wanted))

@@ -6,6 +6,7 @@ import os
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,13 +39,14 @@ _END_WITHIN_S: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """For each process, apart from `processes`, the threads and processes of all together. Without a `uid` they belong
-    to the worker's user."""
+    """For each process, apart from `processes`, the threads and processes of all together, and `disk_bytes`, what their
+    home takes. Without a `uid` they belong to the worker's user."""
 
     memory_bytes: int = 1024 * MIB
     file_bytes: int = 512 * MIB
     open_files: int = 256
     processes: int = 64
+    disk_bytes: int = 512 * MIB
     uid: int | None = None
 
 
@@ -74,7 +76,9 @@ class KeptProcess:
     """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
     lines of its output, `descriptor` is a socket or pipe that it inherits; one that `speaks` has it as its input and
     output, and `on_line` gets its error output. A process of another user can reach the folders that are `shown`. If
-    there are `readable` folders, it reads only those and the system's, and writes only to those that are `writable`."""
+    there are `readable` folders, it reads only those and the system's, opens only sockets of the internet, and writes
+    only to its `home`. It is ended with the status TOO_LARGE once that takes too much space. If the worker is killed,
+    the folder `root` is removed."""
 
     def __init__(
         self,
@@ -88,7 +92,8 @@ class KeptProcess:
         speaks: bool = False,
         shown: Sequence[Path] = (),
         readable: Sequence[Path] = (),
-        writable: Sequence[Path] = (),
+        home: Path | None = None,
+        root: Path | None = None,
     ) -> None:
         self._plan = json.dumps(
             {
@@ -104,7 +109,10 @@ class KeptProcess:
                 "uid": limits.uid,
                 "shown": [str(path) for path in shown],
                 "readable": [str(path) for path in (*_SYSTEM, *readable)] if readable else [],
-                "writable": [str(path) for path in (*_DEVICES, *writable)],
+                "writable": [str(path) for path in (*_DEVICES, *filter(None, [home]))],
+                "home": str(home or ""),
+                "disk_bytes": limits.disk_bytes,
+                "root": str(root or ""),
             }
         ).encode()
         self._descriptor = descriptor
@@ -147,6 +155,9 @@ class KeptProcess:
         if process is None or waiting is None:
             return
         if process.stdin is not None:
+            # It may have ended before.
+            with suppress(ConnectionError):
+                CheckedWriter(process.stdin).write(b"end\n")
             process.stdin.close()
         try:
             # The keeper kills everything when its input ends.

@@ -18,3 +18,5 @@ class HostSection(BaseModel):
     processes: int = Field(default=64, ge=1, le=1024)
     """Threads and processes that it can have at once, in addition to its main thread."""
     open_files: int = Field(default=256, ge=64, le=4096)
+    disk_mib: int = Field(default=512, ge=16, le=65_536)
+    """What the files in its folder HOME can take, in MiB."""

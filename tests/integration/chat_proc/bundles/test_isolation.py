@@ -1,0 +1,273 @@
+"""What an author's code reaches beyond its own files and the network, if the worker is root and if it is not."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits
+from chat_proc.bundles.host.section import MIB
+
+pytestmark = pytest.mark.sandbox
+
+ROOT = Path(__file__).parents[4]
+BASE_PYTHON = Path(sys.base_prefix).resolve()
+WORKER_UID = 23_600
+ATTACKS = r'''
+import ctypes, json, os, signal, socket, stat, struct, sys, threading
+from everturn_sdk import tool
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def connect(address, kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_UNIX, kind) as line:
+        line.connect(address)
+
+def connect_pair(address):
+    """A datagram socket of a pair can be connected again."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    one.connect(address)
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(64)
+
+def write(path):
+    with open(path, "ab") as file:
+        file.write(b"x")
+
+def trace(pid):
+    check(libc.ptrace(16, pid, None, None))
+
+def read_memory(pid):
+    class Vector(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+    for line in open(f"/proc/{pid}/maps"):
+        mine = ctypes.create_string_buffer(64)
+        theirs = Vector(int(line.split("-")[0], 16), 64)
+        ours = Vector(ctypes.addressof(mine), 64)
+        check(libc.process_vm_readv(pid, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0))
+        return
+
+def call_kernel(number, *arguments):
+    check(libc.syscall(number, *(ctypes.c_long(each) for each in arguments)))
+
+def list_descriptors():
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            yield os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # that of the list
+
+def start_threads(count):
+    """How many of so many threads can run at once."""
+    end = threading.Event()
+    started = 0
+    try:
+        for started in range(1, count + 1):
+            threading.Thread(target=end.wait).start()
+    except RuntimeError:
+        started -= 1
+    end.set()
+    return started
+
+@tool(effect="pure")
+def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, environments: str) -> dict:
+    """Tries everything."""
+    shared = os.uname().machine == "x86_64"
+    ring = ctypes.create_string_buffer(200)
+    attacks = {
+        "socket": lambda: connect(socket_path),
+        "socket by a datagram": lambda: connect(socket_path + ".dgram", socket.SOCK_DGRAM),
+        "socket by a pair": lambda: connect_pair(socket_path + ".dgram"),
+        "abstract socket": lambda: connect("\0" + socket_path),
+        "engine": lambda: connect("/var/run/docker.sock"),
+        "virtual machine": lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM),
+        "io_uring": lambda: call_kernel(425, 8, ctypes.addressof(ring)),
+        "shared memory": lambda: call_kernel(29 if shared else 194, 4711, 4096, 0o1666),
+        "queue": lambda: call_kernel(68 if shared else 186, 4711, 0o1666),
+        "environment": lambda: read(f"/proc/{worker}/environ"),
+        "memory": lambda: read(f"/proc/{worker}/mem"),
+        "descriptors": lambda: os.readlink(f"/proc/{worker}/fd/0"),
+        "root": lambda: os.listdir(f"/proc/{worker}/root/"),
+        "keeper": lambda: read(f"/proc/{keeper}/environ"),
+        "trace": lambda: trace(worker),
+        "trace keeper": lambda: trace(keeper),
+        "vm": lambda: read_memory(worker),
+        "signal": lambda: os.kill(worker, 0),
+        "signal keeper": lambda: os.kill(keeper, 0),
+        "descriptor of worker": lambda: call_kernel(438, os.pidfd_open(worker), 0, 0),
+        "other bundle": lambda: os.listdir(other),
+        "code of other bundle": lambda: read(other + "/code/other/tools.py"),
+        "home of other bundle": lambda: read(other + "/home/note"),
+        "temporary files": lambda: os.listdir("/tmp"),
+        "secret": lambda: read(secret),
+        "environments": lambda: os.listdir(environments),
+        "own environment": lambda: write(sys.prefix + "/pyvenv.cfg"),
+        "sdk": lambda: write(sys.modules["everturn_sdk"].__file__),
+        "mount": lambda: check(libc.mount(b"none", os.environ["HOME"].encode(), b"tmpfs", 0, None)),
+        "user": lambda: os.setuid(0),
+        "groups": lambda: os.setgroups([0]),
+        "priority": lambda: os.nice(-5),
+        "limits": lambda: __import__("resource").setrlimit(__import__("resource").RLIMIT_NOFILE, (9999, 9999)),
+        "write proc": lambda: write("/proc/self/oom_score_adj"),
+    }
+    reached = []
+    for name, attack in attacks.items():
+        try:
+            attack()
+        except (OSError, ValueError):
+            continue
+        reached.append(name)
+    return {
+        "reached": reached,
+        "threads": start_threads(40),
+        "groups": os.getgroups(),
+        "uid": os.getuid(),
+        "open": sorted(name.split(":")[0] for name in list_descriptors()),
+        "no_new_privs": libc.prctl(39, 0, 0, 0, 0),
+        "oom": open("/proc/self/oom_score_adj").read().strip(),
+    }
+
+@tool(effect="pure")
+def where() -> list:
+    """Its home, its keeper, and its worker."""
+    with open(os.environ["HOME"] + "/note", "w") as file:
+        file.write("private")
+    keeper = os.getppid()
+    with open(f"/proc/{keeper}/stat") as file:
+        return [os.environ["HOME"], keeper, int(file.read().rpartition(")")[2].split()[1])]
+'''
+
+OTHERS = f"""
+import os, threading
+os.setuid({WORKER_UID})
+end = threading.Event()
+for _ in range(300):
+    threading.Thread(target=end.wait).start()
+print("ready", flush=True)
+input()
+end.set()
+"""
+CONTAINED = f"""
+import asyncio, json, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_isolation import run_worker
+print(json.dumps(asyncio.run(run_worker(Path(sys.argv[1]), as_root=False))))
+"""
+WORKER = """
+import asyncio, json, os, socket, sys
+from pathlib import Path
+from chat_proc.bundles.host.environments import Environments
+from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
+from everturn_sdk.protocol import CallContext
+
+attacks, base, uids = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+files = {"tools_descriptor.py": b'TOOLS_SPECS = [{"ref": "tools.py", "alias": "t"}]', "tools.py": attacks.read_bytes()}
+
+def open_socket(kind, address):
+    opened = socket.socket(socket.AF_UNIX, kind)
+    opened.bind(address)
+    if kind == socket.SOCK_STREAM:
+        opened.listen()
+    if address[0] == "/":
+        os.chmod(address, 0o666)
+    return opened
+
+async def call(host, name, **arguments):
+    context = CallContext(call_id="c", tenant="t", project="p", user_id="u", roles=(), conversation_id="c",
+                          turn_id="t", round=1, now="")
+    ended, _ = await host.call(f"t.{name}", "t", arguments, context, None, is_repeatable=False)
+    return ended.value if ended.status == "ok" else ended.error
+
+async def main():
+    base.chmod(0o711)
+    path, secret = str(base / "broker"), base / "secret"
+    secret.write_text("of the platform")
+    secret.chmod(0o644)
+    kinds = [(socket.SOCK_STREAM, path), (socket.SOCK_STREAM, chr(0) + path), (socket.SOCK_DGRAM, path + ".dgram")]
+    opened = [open_socket(*each) for each in kinds]
+    options = HostOptions(Environments(base / "environments"), uids=range(uids, uids + 500 * bool(uids)), folder=base)
+    async with (
+        open_bundle_host(BundleCode("other", "1" * 64, files), options) as other,
+        open_bundle_host(BundleCode("desk", "2" * 64, files), options) as desk,
+    ):
+        home = (await call(other, "where"))[0]
+        _, keeper, _ = await call(desk, "where")
+        print(json.dumps(await call(
+            desk, "attack", socket_path=path, worker=os.getpid(), keeper=keeper, secret=str(secret),
+            other=home.removesuffix("/home"), environments=str(base / "environments"),
+        )), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def run_worker(folder: Path, *, as_root: bool) -> dict[str, Any]:
+    """What the attacks of a bundle report that a worker of its own runs."""
+    base, attacks = folder / "base", folder / "attacks.py"
+    base.mkdir()
+    attacks.write_text(ATTACKS)
+    for each in (folder, *folder.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o011)
+    uid = None if as_root or os.geteuid() != 0 else WORKER_UID
+    if uid is not None:
+        os.chown(base, uid, uid)
+    lines: list[str] = []
+    command = [sys.executable, "-c", WORKER, str(attacks), str(base), str(23_000 if as_root else 0)]
+    async with KeptProcess(
+        command,
+        folder=base,
+        environment={"PATH": os.environ["PATH"]},
+        limits=ProcessLimits(memory_bytes=4096 * MIB, processes=1000, uid=uid),
+        on_line=lines.append,
+        shown=(ROOT, BASE_PYTHON, folder),
+    ) as worker:
+        assert await worker.wait(60)
+    return json.loads(lines[-1])
+
+
+@pytest.mark.parametrize("as_root", [True, False])
+async def test_code_of_a_bundle_reaches_nothing_of_the_platform(tmp_path: Path, as_root: bool):
+    if as_root and os.geteuid() != 0:
+        pytest.skip("this is no worker of root")
+
+    found = await run_worker(tmp_path, as_root=as_root)
+
+    assert found["reached"] == []
+    assert found["groups"] == []
+    assert (found["no_new_privs"], found["oom"]) == (1, "1000")
+    assert found["open"].count("socket") == 3, "its own connection, and the pair of its event loop"
+    assert set(found["open"]) == {"/dev/null", "pipe", "anon_inode", "socket"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
+async def test_services_in_other_containers_leave_a_bundle_its_threads(tmp_path: Path):
+    others = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(60):
+            assert await others.stdout.readline() == b"ready\n"
+            # /proc of this worker does not list them, but the kernel counts them for its user.
+            worker = await asyncio.create_subprocess_exec(
+                *("unshare", "-pf", "--mount-proc", "--kill-child"),
+                *(sys.executable, "-c", CONTAINED, str(tmp_path)),
+                stdout=subprocess.PIPE,
+            )
+            out, _ = await worker.communicate()
+    finally:
+        await others.communicate(b"\n")
+
+    assert json.loads(out)["threads"] == 40
