@@ -124,7 +124,10 @@ def test_a_bad_descriptor_says_where_and_what(load: Load, descriptor: str, why: 
         ('def f(model_dump: int): """F."""', "a.f: 'model_dump' can't be the name of a parameter."),
         ('def f(x: "Lost"): """F."""', "a.f: can't read its annotations: name 'Lost' is not defined"),
         ('def f(x: type(open)): """F."""', "a.f: can't describe its parameters: "),
+        ('import typing\ndef f(x: typing.Callable): """F."""', "a.f: can't describe its parameters: Cannot generate"),
         ("def f(x: int): ...", "a.f: the function has no docstring"),
+        ('def f(x: int): """F\\0."""', "a.f: the docstring has the character '\\x00', which no model can be given."),
+        ('def f(x: int): """F\\ud800."""', "a.f: the docstring has the character '\\ud800', which no model"),
         ("f = 7", "source.py has no function 'f'."),
     ],
 )

@@ -3,13 +3,14 @@
 import asyncio
 import inspect
 import json
+import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+from pydantic.errors import PydanticUserError
 
 from everturn_sdk.protocol import (
     MAX_CONTENT_BYTES,
@@ -259,9 +260,13 @@ def build_params(
         config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
         model = create_model(f"{tool_id.replace('.', '_')}_params", __config__=config, **fields)
         model.model_json_schema()
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, NameError, TypeError, ValueError) as error:
-        raise BadTool(f"{tool_id}: can't describe its parameters: {error}") from error
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        why = str(error).partition("\n\nFor further information")[0]
+        raise BadTool(f"{tool_id}: can't describe its parameters: {why}") from error
     return model
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def is_method_name(name: str) -> bool:
@@ -281,6 +286,8 @@ def _describe(
     guide = inspect.getdoc(function)
     if not guide:
         raise BadTool(f"{tool_id}: the function has no docstring, which the model needs to use it.")
+    if unprintable := _UNPRINTABLE.search(guide):
+        raise BadTool(f"{tool_id}: the docstring has the character {unprintable[0]!r}, which no model can be given.")
     return ToolDescription(
         tool_id=tool_id,
         summary=guide.partition("\n\n")[0].replace("\n", " "),

@@ -267,6 +267,100 @@ async def test_a_workflow_that_fails_ends_its_turn_once(open_code: Open, body: s
     assert (end.error.detail or "").startswith(why)
 
 
+SEND = """
+def send(data):
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, data)
+        except OSError:
+            continue
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "send(b'oops' * 9)",
+        "send(bytes([0x7f, 255, 255, 255]))",
+        "send(b'\\x00\\x00\\x00\\x04oops')",
+        "send(encode_message(Claim(number=1, request=1)))",
+        "send(encode_message(Ended(number=1, status='ok', value=42)))\nawait asyncio.sleep(60)",
+        "for n in range(99): send(encode_message(Ask(number=1, request=n, what='fetch_ctx', arguments={})))",
+        "return 'x' * (100 << 20)",
+        "return 'x' * (8 << 30)",
+    ],
+)
+async def test_what_is_no_message_or_no_answer_ends_the_turn_once(open_code: Open, body: str):
+    above = f"{SEND}\nfrom everturn_sdk.protocol import Ask, Claim, Ended, encode_message"
+    host = await open_code(write(body, above))
+
+    bench = await play(host, limits=TurnLimits(wall_time_s=60))
+
+    (end,) = bench.exits
+    assert end.error is not None
+    assert end.error.type.endswith("workflow-failed")
+
+
+HOOKS = """
+class Desk(BaseWorkflow):
+    async def pre_run_hook(self):
+        {pre}
+
+    async def on_turn_end(self):
+        {post}
+
+    async def run(self, payload):
+        return await (await self.build_react()).run(payload)
+"""
+
+
+@pytest.mark.parametrize(
+    "does", ["raise SystemExit(3)", "os._exit(7)", "while True: pass", "await asyncio.sleep(3600)"]
+)
+@pytest.mark.parametrize("hook", ["pre", "post"])
+async def test_a_hook_that_fails_ends_the_turn_once(open_code: Open, hook: str, does: str):
+    code = HOOKS.format(**{"pre": "pass", "post": "pass", hook: does})
+    host = await open_code(
+        {"workflow.py": f"import asyncio, os\nfrom everturn_sdk import *\n{code}"}, blocked_after_s=0.6
+    )
+
+    bench = await play(host, *[HELLO] * (hook == "post"), limits=TurnLimits(wall_time_s=3), grace_s=1)
+
+    (end,) = bench.exits
+    if hook == "post":
+        assert bench.state().turns[0].answer == "Hello!"
+    else:
+        assert end.error is not None
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"workflow.py": SEEDS + "\nprint('key', get_secret('b:key'))"}, "import"),
+        ({"workflow.py": SEEDS.replace("self.index =", "print(get_secret('b:key')); self.index =")}, "on_bundle_load"),
+        ({"workflow.py": SEEDS.replace("self.hooked =", "print(get_secret('b:key')); self.hooked =")}, "hook"),
+        ({"workflow.py": SEEDS.replace("return result", "print(get_secret('b:key')); return get_secret('b:key')")}, ""),
+        ({"workflow.py": SEEDS.replace("return result", "raise ValueError(get_secret('b:key'))")}, "raises"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+async def test_secrets_of_a_workflow_are_hidden_wherever_it_writes_them(
+    options: HostOptions, files: dict[str, str], where: str
+):
+    code = BundleCode(
+        "my-bundle",
+        "0" * 64,
+        {name: text.encode() for name, text in {**FILES, **files}.items()},
+        secrets={"key": "sesame-sesame"},
+    )
+    with capture_logs() as logs:
+        async with open_bundle_host(code, options) as host:
+            bench = await play(host, HELLO)
+
+    assert "sesame" not in str(logs) + str([block.body for block in bench.blocks])
+    assert "[redacted]" in str(logs)
+
+
 async def test_a_workflow_that_never_returns_is_ended_with_what_the_agent_said(open_code: Open):
     host = await open_code(write("await (await self.build_react()).run(payload)\nawait asyncio.sleep(3600)"))
 
