@@ -39,6 +39,8 @@ BORDERS = [
     ("turn.after_step_end:3", "turn.workflow_ended:1"),
     ("turn.before_channels:1", "turn.after_channels:1"),
     ("turn.before_c3:1", "turn.after_c3:1"),
+    ("turn.claimed:1", "turn.published:1"),
+    ("turn.announced:1", "turn.before_first_token:1"),
 ]
 DRAFT = "A ticket about the door."
 PLACES = (
