@@ -59,6 +59,10 @@ _BLOCK_BYTES = 512
 
 
 def main(plan: Mapping[str, Any]) -> int:
+    # The worker's event loop lets its children inherit copies of their input and output, also of this one's.
+    given = plan["descriptor"]
+    os.closerange(3, max(3, given))
+    os.closerange(max(3, given + 1), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     libc = ctypes.CDLL(None, use_errno=True)
     # Processes whose parents have ended become children of this one, so that it finds them.
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -71,7 +75,7 @@ def main(plan: Mapping[str, Any]) -> int:
     if started == 0:
         _run(libc, plan, keeper)
     with suppress(OSError):
-        os.close(plan["descriptor"])
+        os.close(given)
     status = None
     ready: list[int] = []
     measured_s = time.monotonic()
@@ -341,6 +345,6 @@ def _read(path: str) -> str:
 
 if __name__ == "__main__":
     # Without a buffer, which would also take the line that follows.
-    with open(0, "rb", buffering=0, closefd=False) as given:
-        wanted = json.loads(given.readline())
+    with open(0, "rb", buffering=0, closefd=False) as from_worker:
+        wanted = json.loads(from_worker.readline())
     sys.exit(main(wanted))
