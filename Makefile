@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 SETUP = $(if $(PYTHON),$(PYTHON) -I deploy/local/setup_environment.py,$(error Everturn needs Python 3.11 or newer))
 LOCAL := $(BIN)/python -P -m everturn_local
-SOURCES := libs services clients deploy tests migrations bench
+SOURCES := libs services clients deploy bundles tests migrations bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.bundle import choose_bundle, run_bundle
+from everturn_local.bundle import SHIPPED, choose_bundle, choose_shipped, run_bundle
 from everturn_local.settings import LocalSettings
 
 ENVIRONMENT = {"PATH": os.defpath}
@@ -68,3 +68,14 @@ def test_all_other_commands_are_those_of_the_worker(capfd: pytest.CaptureFixture
     printed = capfd.readouterr()
     assert "new" in printed.out and "check" in printed.out
     assert "bundle: The bundle was not created. 'a b' can't be the id of an agent." in printed.err
+
+
+def test_the_shipped_bundles_are_there_until_the_operator_has_others(tmp_path: Path) -> None:
+    settings = LocalSettings(everturn_home=tmp_path / "home")
+
+    assert choose_shipped(settings, {}) == {"BUNDLES_DIR": str(SHIPPED)}
+    assert sorted(path.parent.name for path in SHIPPED.glob("*/bundle.toml")) == ["analyst", "desk", "librarian"]
+
+    assert choose_shipped(settings, {"BUNDLES_DIR": ""}) == {}
+    (tmp_path / "home" / "bundles").mkdir(parents=True)
+    assert choose_shipped(settings, {}) == {}

@@ -5,7 +5,7 @@ import asyncio
 import sys
 
 from everturn.core.errors import EverturnError
-from everturn_local.bundle import run_bundle
+from everturn_local.bundle import choose_shipped, run_bundle
 from everturn_local.compose.commands import READY_LIMIT_S, run_down, run_logs, run_up
 from everturn_local.compose.images import SERVICES, run_images
 from everturn_local.doctor import run_doctor
@@ -44,7 +44,8 @@ def main(arguments: list[str]) -> int:
         settings = load_settings()
         match chosen.command:
             case "run":
-                return asyncio.run(run_platform(settings, load_run_environment()))
+                environment = load_run_environment()
+                return asyncio.run(run_platform(settings, {**environment, **choose_shipped(settings, environment)}))
             case "images":
                 return run_images(load_compose_environment(), only=chosen.images, report=show_progress)
             case "up" | "down" | "logs":

@@ -1,4 +1,5 @@
-"""`everturn bundle`: makes, checks and tests the bundle of an author, and runs the platform with it."""
+"""`everturn bundle`: makes, checks and tests the bundle of an author, and runs the platform with it. `make run` has the
+bundles that come with Everturn."""
 
 import argparse
 import asyncio
@@ -6,11 +7,15 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+from everturn_local.home import Home
 from everturn_local.models import run_worker_command
 from everturn_local.run import run_platform, show_progress
-from everturn_local.settings import LocalSettings
+from everturn_local.settings import REPOSITORY, LocalSettings
 from everturn_local.supervision.specs import SANDBOX_PYTHON
+
+SHIPPED: Final = REPOSITORY / "bundles"
 
 
 def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment: Mapping[str, str]) -> int:
@@ -48,3 +53,13 @@ def choose_bundle(folder: Path, private: Path, environment: Mapping[str, str]) -
     config.write_text(f'[ai]\ndefault_bundle = "{bundle_id}"\n', encoding="utf-8")
     show_progress(f"{bundle_id} answers by default; changes in {folder} are loaded a few seconds after you save them")
     return {**chosen, "EVERTURN_CONFIG": str(config)}
+
+
+def choose_shipped(settings: LocalSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that offer the bundles of the repository; none if BUNDLES_DIR is set, even to nothing, or if the
+    operator has a folder of bundles."""
+    own = Home(settings.everturn_home.absolute()).bundles
+    if "BUNDLES_DIR" in environment or own.is_dir():
+        return {}
+    show_progress(f"agents to choose from: those of {SHIPPED}; a folder {own} replaces them")
+    return {"BUNDLES_DIR": str(SHIPPED)}
