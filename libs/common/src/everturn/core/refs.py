@@ -162,7 +162,7 @@ class TurnIndexRef(_Ref):
 
 @dataclass(frozen=True, slots=True)
 class NamedArtifactRef(_Ref):
-    """A named value of a turn."""
+    """A named value of a turn: `summary` is another name of its working summary."""
 
     form = "ar:{owner}{turn}.artifacts.{label}"
     turn: str

@@ -26,6 +26,7 @@ HERE = (ConversationId("conv_1"), TurnId("turn_9"))
         ("turn_1/external/steer/attachments/sig_1/e.csv", "fi:turn_1.external.steer.attachments/sig_1/e.csv"),
         ("so:conv_1.sources_pool[3, 1-2]", "so:sources_pool[1-3]"),
         ("so:sources_pool[5-3,4-7,1]", "so:sources_pool[1,3-7]"),
+        ("ar:turn_1.artifacts.summary", "ws:turn_1.conv.working.summary"),
         ("sk:public.pdf-press", "sk:public.pdf-press/SKILL.md"),
         ("sk:public.pdf-press/", "sk:public.pdf-press/SKILL.md"),
         ("sk:public.pdf-press/scripts/report.py", "sk:public.pdf-press/scripts/report.py"),

@@ -53,6 +53,8 @@ def read_name(text: str, conversation_id: ConversationId, turn_id: TurnId) -> Na
     """Parse a ref in any spelling, or a path. A path without a turn belongs to `turn_id`. Raises Invalid."""
     match = _PATH.fullmatch(text)
     ref = localize_ref(_read_path(match, turn_id) if match else parse_ref(complete_skill_ref(text)), conversation_id)
+    if isinstance(ref, refs.NamedArtifactRef) and ref.label == "summary":
+        ref = refs.WorkingSummaryRef(ref.turn, conversation=ref.conversation)
     owner = owner_of(ref)
     if owner is None:
         return Named(ref)
