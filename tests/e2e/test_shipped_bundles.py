@@ -204,6 +204,15 @@ async def test_the_desk_lists_orders_and_answers_once(harness: Any, accountants:
     assert accountants.records == []
 
 
+async def test_the_widget_of_the_desk_gets_orders_from_an_operation(harness: Any) -> None:
+    page = (BUNDLES / "desk" / "widgets" / "orders" / "index.html").read_text()
+    (offered,) = await harness.clients[0].list_operations("desk")
+
+    assert f'operation: "{offered.name}"' in page
+    orders = await harness.clients[0].call_operation("desk", offered.name, {"customer": "tanaka"})
+    assert [order["number"] for order in orders] == [1045]
+
+
 async def test_the_desk_denies_a_large_credit(harness: Any) -> None:
     turn = await run(harness, "desk", "Too much")
 
@@ -255,5 +264,7 @@ async def test_an_approved_credit_is_handed_over_once_although_its_worker_dies(
     (record,) = accountants.records
     assert record["number"].startswith("C-")
     assert (record["orders"], record["note"]) == ([1042], "The note: 79 euros for order 1042.")
-    await harness.check_invariants(sent.conversation_id, watcher)
+    state = await harness.check_invariants(sent.conversation_id, watcher)
+    (judged,) = state.turns[0].feedback
+    assert (judged.reaction, judged.origin) == ("ok", "machine")
     await harness.close()

@@ -79,3 +79,13 @@ def test_the_shipped_bundles_are_there_until_the_operator_has_others(tmp_path: P
     assert choose_shipped(settings, {"BUNDLES_DIR": ""}) == {}
     (tmp_path / "home" / "bundles").mkdir(parents=True)
     assert choose_shipped(settings, {}) == {}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("name", ["analyst", "desk", "librarian"])
+def test_the_talks_of_the_shipped_bundles_pass(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = LocalSettings(everturn_home=tmp_path / "home")
+
+    status = run_bundle(["test", str(SHIPPED / name)], settings, environment=ENVIRONMENT)
+
+    assert status == 0, capfd.readouterr().out
