@@ -6,12 +6,13 @@
 | 000:289-299, 002:157-167: the dictionary of `knowledge` | KNOWLEDGE, of a git repository |
 | 000:300-301, 002:168: `on_bundle_load()`, `pre_run_hook()` | WORKFLOW |
 | 000:303, 002:169: `react.search_knowledge(query=..., limit=5)` | SEARCH |
-| 000:303, 002:169: `react.read` of a `ks:` path | READ |
+| 000:303, 002:169: `react.read(["ks:docs/architecture.md"])` | READ |
 | 000:309-315, 002:172-178: `self.ctx_client.search(...)`, `fetch_ctx([...])` | WORKFLOW |
 | 000:342-343, 002:193-194: `hosting.get_artifact_url("fi:...")` | WORKFLOW |
 | 000:184, 002:84: tools of `tools_descriptor.py`, MCP tools among them | DESCRIPTOR |
 | 001:42, 003:40: `ks:` paths of documents, cloned repositories | the answers of READ |
 | 000:315: `turn_abc` and 000:343: `turn_123` are ids of turns that exist | WORKFLOW |
+| 001: the channels of the illustrative adaptation, `stream_with_channels` with subscribers | `stream` in WORKFLOW |
 | 003:41: `react.read(["sk:public.pdf-press/SKILL.md"])` | SKILL |
 """
 
@@ -53,7 +54,7 @@ SKILL = 'react.read(["sk:public.pdf-press/SKILL.md"])'
 WORKFLOW = """
 import json
 
-from everturn_sdk import BaseWorkflow
+from everturn_sdk import BaseWorkflow, ChannelSpec, ChannelSubscribers, stream_with_channels
 
 
 class MyWorkflow(BaseWorkflow):
@@ -70,7 +71,45 @@ class MyWorkflow(BaseWorkflow):
     def _read_knowledge(self, path):
         return self.index[path]
 
+    async def stream(self):
+        svc = self.models
+        system_msg = {"role": "system", "content": "Answer from the sources."}
+        user_msg = {"role": "user", "content": "Stream the report."}
+        sources_list = [{"sid": sid, "url": f"https://example.com/{sid}", "title": f"Page {sid}"} for sid in (1, 2, 3)]
+        recorded = []
+
+        async def _emit_wrapper(**delta):
+            pass
+
+        async def _record_usage_sids(**delta):
+            recorded.append(delta)
+
+        channels = [
+            ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
+            ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
+            ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
+            ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
+        ]
+        results, meta = await stream_with_channels(
+            svc=svc,
+            messages=[system_msg, user_msg],
+            role="answer.generator.regular",
+            channels=channels,
+            emit=_emit_wrapper,
+            agent="my.react.agent",
+            artifact_name="response",
+            sources_list=sources_list,
+            subscribers=ChannelSubscribers().subscribe("usage", _record_usage_sids),
+            return_full_raw=True,
+        )
+        answer_text = results["answer"].raw
+        used_sids = results["answer"].used_sources
+        service_err = (meta or {}).get("service_error")
+        return json.dumps([answer_text, list(used_sids), service_err, len(recorded) > 0])
+
     async def run(self, payload):
+        if "Stream" in payload.text:
+            return await self.stream()
         if "repository" in payload.text:
             return await (await self.build_react()).run(payload)
         scratchpad = self.scratchpad
@@ -145,7 +184,21 @@ def script(when: str, *calls: str, answer: str, summary: str = "") -> str:
     return f"[[scripts]]\nwhen = '{when}'\n" + "".join(rounds)
 
 
-SCRIPTS = (
+STREAMED = """[[scripts]]
+when = "Stream the report."
+[[scripts.rounds]]
+reply = '''<channel:thinking>
+Let me check the document structure first...
+</channel:thinking>
+<channel:answer>
+Based on the report [[S:1]], the key findings are [[S:2-3]]
+</channel:answer>
+<channel:followup>
+{"followups": ["Show me the full table", "Compare with last quarter"]}
+</channel:followup>
+<channel:usage>{"sids": [1]}</channel:usage>'''
+"""
+SCRIPTS = STREAMED + (
     script("from the repository", SEARCH, READ, answer="They are in the zephyr database [[S:1]].")
     + script("from the functions", SEARCH, READ, answer="The functions know them.")
     + script(
@@ -241,3 +294,12 @@ async def test_the_workflow_finds_what_was_said_and_the_address_of_a_file(harnes
     assert "Goal: an analysis of sales data" in found["artifact"]
     (file,) = turn.files
     assert (file.filename, file.url) == ("report.pdf", found["url"])
+
+
+async def test_a_workflow_streams_channels_with_subscribers(harness: Any) -> None:
+    turn = await run(harness, "Stream a report.")
+
+    answer, used, error, is_recorded = json.loads(turn.answer)
+    assert answer.strip() == "Based on the report [[S:1]], the key findings are [[S:2-3]]"
+    assert (used, error, is_recorded) == ([1, 2, 3], None, True)
+    assert turn.followups == ("Show me the full table", "Compare with last quarter")
