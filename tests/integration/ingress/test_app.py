@@ -71,6 +71,7 @@ OWN_ANSWERS = ("another user", "a guest")
 
 # One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/change-the-api.md.
 NEEDS_A_WORKER = {
+    ("GET", "/bundles/{tenant}/{project}/{bundle_id}/widgets/{name}"): 404,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): 404,
@@ -83,6 +84,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/bundles/{tenant}/{project}"): None,
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): None,
     ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): {},
+    ("GET", "/bundles/{tenant}/{project}/{bundle_id}/widgets/{name}"): None,
     ("GET", "/conversations/{tenant}/{project}"): None,
     ("POST", "/conversations/{tenant}/{project}"): {"title": "t"},
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}"): None,
@@ -203,6 +205,7 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
         ids["signal_id"] = signal.json()["signal_id"]
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
         ids["number"] = "1"
+        ids |= {"bundle_id": "default", "name": "board"}
         ids["step"] = "call_1"
         ids |= {"bundle_id": "desk", "name": "list_tickets"}
         await keep_context(ids["conversation_id"], ids["turn_id"])

@@ -70,6 +70,7 @@ async def test_the_built_in_agent_is_listed_before_any_worker_has_run(client: ht
                 "description": "",
                 "icon": "",
                 "starters": [],
+                "widgets": [],
                 "is_default": True,
                 "is_ready": True,
                 "error": None,

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 
 UNDOCUMENTED = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
+UNDOCUMENTED_FOLDERS = ("/assets/", "/widgets/", "/embed/")
 """Served for people and sockets, and no part of the document."""
 
 
@@ -23,7 +24,7 @@ class Documented:
 
         What it does not offer is absent or not allowed; HEAD is that, or answered as GET.
         """
-        if path in UNDOCUMENTED or method == "OPTIONS":
+        if path in UNDOCUMENTED or path.startswith(UNDOCUMENTED_FOLDERS) or method == "OPTIONS":
             return
         template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
         operations = self.paths.get(template, {})

@@ -12,7 +12,14 @@ from everturn.core.errors import Invalid
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import build_gate, build_verifier, choose_encoder, open_chosen_antivirus, open_operator
+from ingress.bootstrap import (
+    build_gate,
+    build_signer,
+    build_verifier,
+    choose_encoder,
+    open_chosen_antivirus,
+    open_operator,
+)
 from ingress.bounds import BOUNDS
 from ingress.errors import ProblemError
 from ingress.settings import IngressSettings, load_config
@@ -90,9 +97,8 @@ async def test_a_token_signed_with_a_secret_is_rejected_by_public_keys() -> None
 def test_a_gate_is_built_with_what_the_settings_allow(changes: dict[str, Any]) -> None:
     clock = FixedClock()
 
-    gate = build_gate(
-        settings(**changes, ALLOWED_ORIGINS="https://chat.example"), BOUNDS, MemoryCredentials(clock), clock
-    )
+    chosen = settings(**changes, ALLOWED_ORIGINS="https://chat.example")
+    gate = build_gate(chosen, BOUNDS, MemoryCredentials(clock), clock, build_signer(chosen))
 
     assert gate.origins.try_allowed(Headers({"origin": "https://chat.example"}))
     if changes.get("GUEST_SCOPES"):

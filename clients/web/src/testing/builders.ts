@@ -48,5 +48,5 @@ export function buildFile(changes: Partial<FileView> = {}): FileView {
 }
 
 export function buildAgent(changes: Partial<Agent> = {}): Agent {
-  return { id: "support", title: "Support", description: "", icon: "", starters: [], is_default: false, is_ready: true, problems: [], ...changes };
+  return { id: "support", title: "Support", description: "", icon: "", starters: [], widgets: [], is_default: false, is_ready: true, problems: [], ...changes };
 }

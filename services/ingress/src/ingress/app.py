@@ -39,7 +39,19 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import bundle_operations, bundles, collections, feedback, guests, health, lifecycle, memory, search, web
+from ingress import (
+    bundle_operations,
+    bundles,
+    collections,
+    feedback,
+    guests,
+    health,
+    lifecycle,
+    memory,
+    search,
+    web,
+    widgets,
+)
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.limits import build_request_limits
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
@@ -51,6 +63,7 @@ from ingress.attachments.structure.checks import StructureChecks
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.auth.revocation import Recheck
+from ingress.auth.signed_tokens import TokenSigner
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.bundle_operations import OperationCaller
 from ingress.bundles import Bundles
@@ -84,6 +97,7 @@ from ingress.stream.feed import Feed, StreamEdge
 from ingress.stream.hub import Hub
 from ingress.stream.rows import StreamRows
 from ingress.web import Bundle
+from ingress.widgets import Widgets
 
 TITLE = "Everturn ingress"
 
@@ -95,6 +109,7 @@ class Parts:
     settings: IngressSettings
     bounds: Bounds
     auth: AuthGate
+    signer: TokenSigner
     antivirus: Antivirus
     structure: StructureChecks
     conversations: Conversations
@@ -126,6 +141,7 @@ class Parts:
     web: Bundle | None
     load_bundles: Callable[[], Awaitable[tuple[BundleListing, ...]]]
     operations: OperationQueue
+    load_widget_file: Callable[[str, str, str], Awaitable[bytes]]
     tracing: Tracing = NO_TRACING
 
 
@@ -163,6 +179,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         attachments.router,
         bundles.router,
         bundle_operations.router,
+        widgets.router,
         memory.router,
         collections.router,
         collections.upload_router,
@@ -176,6 +193,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         health.router,
         docs.router,
         web.router,
+        widgets.file_router,
     )
     for router in routers:
         app.include_router(router)
@@ -201,6 +219,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         plural="operations",
     )
     app.state.operations = OperationCaller(parts.operations, slots)
+    app.state.widgets = Widgets(app.state.bundles, parts.load_widget_file, parts.signer, parts.clock, parts.metrics)
     intake = _build_intake(parts)
     app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
     app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)

@@ -83,13 +83,15 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
         open_checks() as structure,
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
+        signer, bundles = build_signer(settings), PostgresBundles(database)
         antivirus = stack.enter_context(open_chosen_antivirus(settings))
         objects = stack.enter_context(open_objects(settings.objects_url))
         embedder = await stack.enter_async_context(open_embedder(choose_encoder(settings, config)))
         yield Parts(
             settings=settings,
             bounds=bounds,
-            auth=build_gate(settings, bounds, PostgresCredentials(database), clock),
+            auth=build_gate(settings, bounds, PostgresCredentials(database), clock, signer),
+            signer=signer,
             antivirus=antivirus,
             structure=structure,
             conversations=PostgresConversations(database),
@@ -123,8 +125,9 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
-            load_bundles=PostgresBundles(database).load_listed,
+            load_bundles=bundles.load_listed,
             operations=redis.operations,
+            load_widget_file=bundles.load_widget_file,
             tracing=tracing,
         )
 
@@ -192,10 +195,16 @@ def migrate_schema(folder: Path) -> None:
     migrating.migrate_schema(folder)
 
 
-def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentials, clock: Clock) -> AuthGate:
-    """Build the gate with all authentication methods that the settings allow."""
+def build_signer(settings: IngressSettings) -> TokenSigner:
+    """Build the signer of this server's own tokens and tickets."""
     secret = settings.signing_secret
-    signer = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
+    return TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
+
+
+def build_gate(
+    settings: IngressSettings, bounds: Bounds, credentials: Credentials, clock: Clock, signer: TokenSigner
+) -> AuthGate:
+    """Build the gate with all authentication methods that the settings allow."""
     methods = AuthMethods(
         revocation=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, bounds.reauthorize_s)),
         guests=Guests(

@@ -15,7 +15,7 @@ from everturn.core.identity import Principal, Role
 from everturn.core.ttl_cache import TtlCache
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
-from ingress.errors import ProblemError, unknown_bundle
+from ingress.errors import ProblemError, absent, unknown_bundle
 from ingress.fields import JsonBody
 from ingress.openapi.responses import problems
 
@@ -34,6 +34,15 @@ MAX_NAMED: Final = 20
 router = APIRouter(prefix="/bundles/{tenant}/{project}", route_class=AdmittedRoute, tags=["bundles"])
 
 
+class WidgetOut(JsonBody):
+    """A page of a bundle's author, to be shown beside the bundle's conversations."""
+
+    name: str = Field(examples=["board"])
+    """Its name in `GET /bundles/{tenant}/{project}/{bundle_id}/widgets/{name}`."""
+    title: str = Field(examples=["Open tickets"])
+    """Its name for people."""
+
+
 class BundleOut(JsonBody):
     """An agent that the caller may choose, with its `id` as the `bundle_id` of a conversation or a message."""
 
@@ -47,6 +56,8 @@ class BundleOut(JsonBody):
     """An emoji or a few characters; can be empty."""
     starters: tuple[str, ...] = Field(examples=[["Where is my order?"]])
     """Messages to start a conversation with, which clients suggest."""
+    widgets: tuple[WidgetOut, ...] = Field(examples=[[{"name": "board", "title": "Open tickets"}]])
+    """Its pages for people, by name."""
     is_default: bool = Field(examples=[True])
     """Whether it answers messages that name no bundle in conversations that have none."""
     is_ready: bool = Field(examples=[True])
@@ -117,6 +128,14 @@ class Bundles:
         shown.sort(key=lambda listing: (not listing.is_default, listing.title.casefold(), listing.id))
         return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
 
+    async def load_one(self, principal: Principal, bundle_id: str) -> BundleListing:
+        """A bundle that this person may use; `default` is the default one. Raises 404, Unavailable."""
+        is_default = bundle_id == DEFAULT_BUNDLE
+        for listing in await self._load():
+            if (listing.is_default if is_default else listing.id == bundle_id) and listing.is_open_to(principal):
+                return listing
+        raise absent("You can't use a bundle with this id.")
+
     async def load_open(self, principal: Principal) -> OpenBundles:
         """What this person can name as a bundle."""
         try:
@@ -163,6 +182,7 @@ def _build_view(listing: BundleListing, *, sees_error: bool) -> BundleOut:
         description=listing.description,
         icon=listing.icon,
         starters=listing.starters,
+        widgets=tuple(WidgetOut(name=widget.name, title=widget.title) for widget in listing.widgets),
         is_default=listing.is_default,
         is_ready=listing.is_ready,
         error=(listing.error or None) if sees_error else None,

@@ -38,6 +38,12 @@ class IngressMetrics:
         self.refused_files = Counter(
             "ingress_refused_files_total", "Files rejected, by reason.", ["reason"], registry=self.registry
         )
+        self.frame_refusals = Counter(
+            "ingress_frame_refusals_total",
+            "Widgets and embedded chats that were refused, by kind and reason.",
+            ["kind", "reason"],
+            registry=self.registry,
+        )
         self.unread_files = Counter(
             "ingress_unread_files_total",
             "Files that could not be read, by reason: altered, or the store failed.",

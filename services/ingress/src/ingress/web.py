@@ -22,11 +22,14 @@ CODINGS: Final = {"br": ".br", "gzip": ".gz"}
 """Content codings, best first, and the file name suffix of each."""
 CONTENT_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
+    ".gif": "image/gif",
     ".html": "text/html; charset=utf-8",
     ".ico": "image/x-icon",
+    ".jpeg": "image/jpeg",
     ".jpg": "image/jpeg",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",

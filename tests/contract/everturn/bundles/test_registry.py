@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.bundles.postgres import PostgresBundles
-from everturn.bundles.registry import BUILT_IN, KEPT_DAYS, LISTED_S, BundleListing, StoredBundle
+from everturn.bundles.registry import BUILT_IN, KEPT_DAYS, LISTED_S, BundleListing, StoredBundle, WidgetListing
 from everturn.core.errors import DatabaseFault, NotFound
 from everturn.core.identity import Role
 from everturn_testing.database_roles import Roles
@@ -21,6 +21,7 @@ DESK = BundleListing(
     ("Open a ticket", "Which tickets are open?"),
     ("paid", "admin"),
     problems=("mcp.crm: The server does not answer.",),
+    widgets=(WidgetListing("board", "Open tickets"),),
 )
 
 
@@ -146,6 +147,33 @@ async def test_fields_of_a_newer_version_are_ignored(
     await roles.superuser.execute("""UPDATE bundle SET listing = '{"title": "Desk", "colour": "red"}'""")
 
     assert await ingress.load_listed() == (BundleListing("desk", OLD, "Desk"),)
+
+
+async def test_the_files_of_widgets_are_read_by_version_until_it_is_removed(
+    workers: PostgresBundles, ingress: PostgresBundles, roles: Roles
+) -> None:
+    await workers.store(replace(content(), widgets={"board/index.html": b"<p>old", "board/a.js": b"1"}))
+    await workers.store(replace(content(NEW), widgets={"board/index.html": b"<p>new"}))
+
+    assert await ingress.load_widget_file("desk", OLD, "board/index.html") == b"<p>old"
+    assert await ingress.load_widget_file("desk", NEW, "board/index.html") == b"<p>new"
+    for wanted in (("desk", NEW, "board/a.js"), ("desk", OLD, "tools/desk.py"), ("help", OLD, "board/a.js")):
+        with pytest.raises(NotFound):
+            await ingress.load_widget_file(*wanted)
+
+    await roles.superuser.execute("DELETE FROM bundle WHERE digest = $1", OLD)
+    with pytest.raises(NotFound):
+        await ingress.load_widget_file("desk", OLD, "board/index.html")
+
+
+async def test_a_version_that_a_worker_without_widgets_has_stored_gets_them_later(
+    workers: PostgresBundles, ingress: PostgresBundles
+) -> None:
+    await workers.store(content())
+    await workers.store(replace(content(), widgets={"board/index.html": b"<p>"}))
+    await workers.store(replace(content(), widgets={"board/index.html": b"<p>"}))
+
+    assert await ingress.load_widget_file("desk", OLD, "board/index.html") == b"<p>"
 
 
 async def test_the_ingress_can_only_read(ingress: PostgresBundles) -> None:

@@ -466,7 +466,15 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
         " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'"
     )
 
-    tables = {*TABLES, *CREDENTIAL_TABLES, *KNOWLEDGE_TABLES, "retention_limit", "usage_total", "bundle"}
+    tables = {
+        *TABLES,
+        *CREDENTIAL_TABLES,
+        *KNOWLEDGE_TABLES,
+        "retention_limit",
+        "usage_total",
+        "bundle",
+        "bundle_widget_file",
+    }
     assert {row["relname"] for row in rows if row["forced"]} == {row["relname"] for row in rows} == tables
 
 

@@ -29,6 +29,11 @@ _STORE = """
 INSERT INTO bundle (id, digest, manifest, content) VALUES ($1, $2, $3, $4)
     ON CONFLICT (id, digest) DO UPDATE SET manifest = $3, content = $4 WHERE bundle.content IS NULL
 """
+_STORE_WIDGET_FILE = """
+INSERT INTO bundle_widget_file (bundle_id, digest, path, content) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (bundle_id, digest, path) DO NOTHING
+"""
+_LOAD_WIDGET_FILE = "SELECT content FROM bundle_widget_file WHERE bundle_id = $1 AND digest = $2 AND path = $3"
 _PUBLISH = """
 INSERT INTO bundle (id, digest, listing, is_default, error, seen_at)
 SELECT id, digest, listing, is_default, error, clock_timestamp()
@@ -65,9 +70,18 @@ class PostgresBundles:
             raise NotFound(bundle_id)
         return StoredBundle(row["id"], row["digest"], row["manifest"], row["content"])
 
-    async def store(self, bundle: StoredBundle) -> None:
+    async def load_widget_file(self, bundle_id: str, digest: str, path: str) -> bytes:
         async with self._database.connection() as connection:
+            row = await connection.fetchrow(_LOAD_WIDGET_FILE, bundle_id, digest, path)
+        if row is None:
+            raise NotFound(path)
+        return row["content"]
+
+    async def store(self, bundle: StoredBundle) -> None:
+        async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_STORE, bundle.id, bundle.digest, bundle.manifest, bundle.files)
+            for path, content in sorted(bundle.widgets.items()):
+                await connection.execute(_STORE_WIDGET_FILE, bundle.id, bundle.digest, path, content)
 
     async def publish(self, listings: Sequence[BundleListing], *, withdrawn: Sequence[str] = ()) -> None:
         columns = (

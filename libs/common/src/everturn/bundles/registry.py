@@ -3,7 +3,7 @@ others."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -40,6 +40,14 @@ class OperationListing:
 
 
 @dataclass(frozen=True, slots=True)
+class WidgetListing:
+    """A page of a bundle that clients show beside its conversations. `name` is that of its folder."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class BundleListing:
     """One version of a bundle, as people choose it. Only people with one of `roles` may use it; all if there are none.
 
@@ -59,6 +67,7 @@ class BundleListing:
     error: str = ""
     problems: tuple[str, ...] = ()
     operations: tuple[OperationListing, ...] = ()
+    widgets: tuple[WidgetListing, ...] = ()
 
     def is_open_to(self, principal: Principal) -> bool:
         """Whether this person may use it."""
@@ -71,12 +80,17 @@ BUILT_IN: Final = BundleListing(DEFAULT_BUNDLE, "", "Everturn", is_default=True)
 
 @dataclass(frozen=True, slots=True)
 class StoredBundle:
-    """The content of a version: its manifest as JSON, and its packed files."""
+    """The content of a version: its manifest as JSON, and its packed files.
+
+    `widgets` are the files of its widgets once more, by their path below `widgets/`: the ingress serves them, and reads
+    nothing else of a version. `load` leaves them out.
+    """
 
     id: str
     digest: str
     manifest: str
     files: bytes
+    widgets: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 
 
 class BundleRegistry(Protocol):
@@ -90,6 +104,10 @@ class BundleRegistry(Protocol):
     async def load(self, bundle_id: str, digest: str | None = None) -> StoredBundle:
         """The content of this version, also if no worker publishes it any more; of the newest one for None. Raises
         NotFound, Unavailable."""
+        ...
+
+    async def load_widget_file(self, bundle_id: str, digest: str, path: str) -> bytes:
+        """A file of this version's widgets, by its path below `widgets/`. Raises NotFound, Unavailable."""
         ...
 
     async def store(self, bundle: StoredBundle) -> None:
@@ -113,6 +131,7 @@ def write_listing(listing: BundleListing) -> str:
         "roles": listing.roles,
         "problems": listing.problems,
         "operations": [asdict(each) for each in listing.operations],
+        "widgets": [[widget.name, widget.title] for widget in listing.widgets],
     }
     return json.dumps(shown, ensure_ascii=False)
 
@@ -124,8 +143,9 @@ def read_listing(shown: str) -> Mapping[str, Any]:
     fields = json.loads(shown)
     lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles", "problems")}
     operations = tuple(map(_read_operation, fields.get("operations", ())))
+    widgets = tuple(WidgetListing(name, title) for name, title in fields.get("widgets", ()))
     texts = {name: fields.get(name, "") for name in ("title", "description", "icon")}
-    return {**texts, **lists, "operations": operations}
+    return {**texts, **lists, "operations": operations, "widgets": widgets}
 
 
 def _read_operation(fields: Mapping[str, Any]) -> OperationListing:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleProps, Manifest, read_manifest
-from everturn.bundles.registry import BundleListing, OperationListing, StoredBundle
+from chat_proc.bundles.widgets import find_widget_files, list_widgets
+from everturn.bundles.registry import BundleListing, OperationListing, StoredBundle, WidgetListing
 
 MAX_FILES: Final = 2_000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -29,18 +30,21 @@ NO_CONTENT: Final = frozenset({"knowledge", "tests"})
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """`files` are the contents by relative path, with slashes; without the manifest and the instructions."""
+    """`files` are the contents by relative path, with slashes; without the manifest and the instructions. Raises
+    BadBundle for widgets that can't be served."""
 
     manifest: Manifest
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     digest: str = field(init=False)
     """Of the manifest and all files, as 64 hexadecimal digits."""
+    widgets: tuple[WidgetListing, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         total = hashlib.sha256(self.manifest.write().encode())
         for path, content in sorted(self.files.items()):
             total.update(f"\0{path}\0{hashlib.sha256(content).hexdigest()}".encode())
         object.__setattr__(self, "digest", total.hexdigest())
+        object.__setattr__(self, "widgets", list_widgets(self.files))
 
     @property
     def id(self) -> str:
@@ -72,6 +76,7 @@ class Bundle:
             error=error,
             problems=tuple(problems),
             operations=tuple(operations),
+            widgets=self.widgets,
         )
 
     def pack(self) -> StoredBundle:
@@ -80,7 +85,8 @@ class Bundle:
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, content in sorted(self.files.items()):
                 archive.writestr(zipfile.ZipInfo(path), content, zipfile.ZIP_DEFLATED)
-        return StoredBundle(self.id, self.digest, self.manifest.write(), packed.getvalue())
+        widgets = find_widget_files(self.files)
+        return StoredBundle(self.id, self.digest, self.manifest.write(), packed.getvalue(), widgets)
 
 
 def unpack(stored: StoredBundle) -> Bundle:

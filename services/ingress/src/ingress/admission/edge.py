@@ -18,8 +18,8 @@ from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 
-_UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io")
-"""Probes arrive every few seconds; a socket is not one request."""
+_UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io", "/widgets/")
+"""Probes arrive every few seconds; a socket is not one request; the path of a widget contains a ticket."""
 _STREAM: Final = "/events"
 """A stream lasts for hours, and its span would be reported only at its end."""
 _CONVERSATION: Final = re.compile(r"/conversations/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?")

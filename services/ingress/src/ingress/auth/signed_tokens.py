@@ -1,5 +1,5 @@
-"""Tokens that this server signs: guest tokens for people without an account, and tickets for one conversation's
-events."""
+"""Tokens that this server signs: guest tokens for people without an account, tickets for one conversation's events, and
+for the files of a widget."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from everturn.core.clock import Clock
 from everturn.core.identity import Principal, Role
@@ -21,8 +21,9 @@ from ingress.settings import MIN_SECRET_BYTES
 
 MAX_SIGNED_CHARS = 2048
 
-Purpose = Literal["evt_", "evg_"]
-"""The prefix identifies the purpose of a signed text: `evt_` opens an event stream, `evg_` is a guest token."""
+Purpose = Literal["evt_", "evg_", "evw_"]
+"""The prefix identifies the purpose of a signed text: `evt_` opens an event stream, `evg_` is a guest token,
+`evw_` reads the files of a widget."""
 
 GUEST_S = 30 * 86_400
 """How long a guest can return to its conversations with its token, in seconds."""
@@ -35,6 +36,9 @@ Scope = tuple[str, str]
 
 TICKET_S = 300
 """How long a ticket opens a stream (api.md), in seconds of this server's clock."""
+WIDGET_S = 3600
+"""The files of a widget can be read until the end of the next such period, in seconds: all tickets of a period are the
+same, so browsers keep the files."""
 
 
 class TokenSigner:
@@ -48,7 +52,7 @@ class TokenSigner:
         """Raises ValueError for a secret with less than 256 bits."""
         if len(secret) < MIN_SECRET_BYTES:
             raise ValueError(f"The signing secret needs at least {MIN_SECRET_BYTES} bytes.")
-        self._keys = {purpose: _derive(secret, purpose) for purpose in ("evt_", "evg_")}
+        self._keys = {purpose: _derive(secret, purpose) for purpose in get_args(Purpose)}
 
     def build(self, purpose: Purpose, value: dict[str, Any]) -> str:
         """Seal a JSON value."""
@@ -202,3 +206,37 @@ class Tickets:
         if (value["tenant"], value["project"], value["conversation"]) != (tenant, project, conversation_id):
             raise unauthorized("The ticket is not for this stream.")
         return read_record(value)
+
+
+@dataclass(frozen=True, slots=True)
+class WidgetPass:
+    """The widget of one version of a bundle, and the Unix time until which its files can be read."""
+
+    bundle_id: str
+    digest: str
+    widget: str
+    expires_at: float
+
+
+class WidgetTickets:
+    """Issues and verifies tickets for the files of a widget, which a frame can't request with a header.
+
+    A ticket names no person: the page of the widget, which others have written, sees its own address.
+    """
+
+    def __init__(self, signer: TokenSigner, clock: Clock) -> None:
+        self._signer = signer
+        self._clock = clock
+
+    def build(self, bundle_id: str, digest: str, widget: str) -> Ticket:
+        """Build a ticket, the same one for everybody within a period."""
+        expires_at = (self._clock.now().timestamp() // WIDGET_S + 2) * WIDGET_S
+        value = {"bundle": bundle_id, "digest": digest, "widget": widget, "expires": expires_at}
+        return Ticket(self._signer.build("evw_", value), expires_at)
+
+    def try_read(self, text: str) -> WidgetPass | None:
+        """What a ticket opens; None for one that is forged, changed or expired."""
+        value = self._signer.try_read("evw_", text)
+        if value is None or value["expires"] <= self._clock.now().timestamp():
+            return None
+        return WidgetPass(value["bundle"], value["digest"], value["widget"], value["expires"])
