@@ -17,6 +17,7 @@ from browsing.hostile_page import build_frames_page, build_hostile_page
 from browsing.person import Person
 from browsing.replies import build_scripts
 from browsing.users import BrowserUsers
+from browsing.widgets import write_bundle
 from faults.proxy import FaultProxy
 from helpers.forks import INGRESS_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
@@ -106,10 +107,12 @@ async def harness(
     scripts, config = folder / "scripts.toml", folder / "everturn.toml"
     pages = build_hostile_page(stranger.url, stranger.port), build_frames_page(stranger.port)
     scripts.write_text(build_scripts(*pages))
+    write_bundle(folder / "bundles" / "support", url=stranger.url, port=stranger.port)
     config.write_text(CONFIG.format(file=str(Path(operator_tools.__file__))))
     env = {
         "EVERTURN_MODEL": f"scripted:{scripts}",
         "EVERTURN_CONFIG": str(config),
+        "BUNDLES_DIR": str(folder / "bundles"),
         "CONTEXT_MAX_TOKENS": SMALL_CONTEXT_TOKENS,
         "WEB_DIST": str(dist),
         INGRESS_BOUNDS: '{"heartbeat_s": 1}',

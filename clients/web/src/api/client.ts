@@ -27,6 +27,7 @@ import type {
   StateView,
   StepDetail,
   Turn,
+  WidgetAddress,
 } from "./types";
 
 export interface Scope {
@@ -256,6 +257,19 @@ export class EverturnClient {
 
   deleteDocument(collectionId: string, documentId: string): Promise<unknown> {
     return this.requests.send({ method: "DELETE", path: this.collectionPath(collectionId, "documents", documentId) });
+  }
+
+  /** Where the page of an agent's widget is; the address expires. */
+  loadWidget(agentId: string, name: string, abort?: AbortSignal): Promise<WidgetAddress> {
+    const path = `/bundles/${this.scope}/${encodeURIComponent(agentId)}/widgets/${encodeURIComponent(name)}`;
+    return this.requests.send({ method: "GET", path, abort });
+  }
+
+  /** Call an operation of an agent's own code. It is not repeated: it may change something. */
+  async callOperation(agentId: string, name: string, args: object, abort?: AbortSignal): Promise<unknown> {
+    const path = `/bundles/${this.scope}/${encodeURIComponent(agentId)}/operations/${encodeURIComponent(name)}`;
+    const call = { method: "POST", path, json: args, keepsNulls: true, abort } as const;
+    return (await this.requests.send<{ readonly result: unknown }>(call)).result;
   }
 
   /** Whether guests may sign in here. */

@@ -15,7 +15,7 @@ import { ImageArtifact } from "./ImageArtifact";
 import { TextArtifact } from "./TextArtifact";
 
 interface ArtifactPanelProps {
-  target: Exclude<ArtifactTarget, { kind: "context" }>;
+  target: Extract<ArtifactTarget, { kind: "file" | "written" }>;
   turns: readonly TurnView[];
   onClose: () => void;
 }

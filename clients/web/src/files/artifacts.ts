@@ -1,13 +1,14 @@
 /** Opens artifacts beside the conversation. */
 import { createContext, use } from "react";
 
-import type { FileView } from "../api";
+import type { FileView, Widget } from "../api";
 
 export type ArtifactTarget =
   | { kind: "file"; file: FileView }
   /** A document that the agent writes, possibly still growing. */
   | { kind: "written"; turnId: string; round: number; channel: string; instance: number }
-  | { kind: "context"; turnId: string; rounds: number };
+  | { kind: "context"; turnId: string; rounds: number }
+  | { kind: "widget"; agentId: string; widget: Widget };
 
 export interface Artifacts {
   open: (target: ArtifactTarget) => void;

@@ -1,8 +1,9 @@
-/** The name of the conversation and, if there is a choice of agents, its agent. */
+/** The name of the conversation, the widgets of its agent and, if there is a choice of agents, its agent. */
 import type { JSX } from "react";
 
 import { AgentLabel } from "../agents/AgentLabel";
 import type { ConversationView } from "../api";
+import { WidgetButtons } from "../widgets/WidgetButtons";
 import styles from "./thread.module.css";
 
 interface ConversationHeaderProps {
@@ -16,6 +17,7 @@ export function ConversationHeader({ name, conversation, isAbsent }: Conversatio
   return (
     <header className={styles.header}>
       <h1 dir="auto">{isAbsent ? "Conversation not found" : name}</h1>
+      {conversation && <WidgetButtons agentId={conversation.bundle_id} />}
       {conversation && <AgentLabel id={conversation.bundle_id} />}
     </header>
   );

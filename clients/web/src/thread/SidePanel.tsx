@@ -1,4 +1,4 @@
-/** The conversation with a panel beside it: a file, a document being written, or what the model saw. */
+/** The conversation with a panel beside it: a file, a document being written, a widget, or what the model saw. */
 import { Suspense, lazy, useCallback, useMemo, useRef, useState } from "react";
 import type { JSX, ReactNode } from "react";
 
@@ -12,6 +12,7 @@ import { useMedia } from "../ui/useMedia";
 import styles from "./thread.module.css";
 
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
+const WidgetPanel = lazy(() => import("../widgets/WidgetPanel"));
 const InspectorPanel = lazy(() => import("../inspector/InspectorPanel"));
 
 /** Whether the panel covers the conversation, as in the style sheet; print does not matter. */
@@ -48,11 +49,13 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
         {target !== null && (
           <ErrorBoundary key={JSON.stringify(target)} fallback={(error) => <BrokenPanel error={error} onClose={close} />}>
             <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
-              {target.kind === "context" ? (
+              {target.kind === "context" && (
                 <InspectorPanel conversationId={conversationId} turnId={target.turnId} turns={turns} rounds={target.rounds} onClose={close} />
-              ) : (
-                <ArtifactPanel target={target} turns={turns} onClose={close} />
               )}
+              {target.kind === "widget" && (
+                <WidgetPanel agentId={target.agentId} widget={target.widget} conversationId={conversationId} turns={turns} onClose={close} />
+              )}
+              {(target.kind === "file" || target.kind === "written") && <ArtifactPanel target={target} turns={turns} onClose={close} />}
             </Suspense>
           </ErrorBoundary>
         )}

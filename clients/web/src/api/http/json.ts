@@ -4,9 +4,10 @@ import { InvalidResponse } from "./errors";
 /** Fields with foreign content (tool arguments, payloads of blocks), in which null has a meaning. */
 const FOREIGN = new Set(["params", "body", "payload"]);
 
-export function parseJson(text: string): unknown {
+export function parseJson(text: string, keepsNulls = false): unknown {
   try {
-    return dropNulls(JSON.parse(text));
+    const parsed: unknown = JSON.parse(text);
+    return keepsNulls ? parsed : dropNulls(parsed);
   } catch (error) {
     throw new InvalidResponse("it is not valid JSON", error);
   }

@@ -31,6 +31,8 @@ export interface Call {
   readonly upload?: Upload;
   /** An idempotency key: the call may be retried and is executed once. */
   readonly key?: string;
+  /** The answer is foreign content, in which null has a meaning. */
+  readonly keepsNulls?: boolean;
   /** A call that changes nothing although it is not a GET. */
   readonly isRead?: boolean;
   readonly abort?: AbortSignal | undefined;
@@ -57,7 +59,7 @@ export class Requests {
     const backoff = new Backoff(timings, random);
     for (let attempt = 1; ; attempt += 1) {
       const answer = await this.exchange(call).catch((error: unknown) => this.asFailure(error, call));
-      if (answer instanceof Object && "text" in answer) return parseJson(answer.text) as Body;
+      if (answer instanceof Object && "text" in answer) return parseJson(answer.text, call.keepsNulls) as Body;
       const isLast = !mayRepeat || attempt >= timings.attempts;
       if (isLast || !this.isWorthRepeating(answer, call, attempt)) throw answer;
       const askedS = answer instanceof ProblemError ? answer.retryAfterS : undefined;
