@@ -5,7 +5,7 @@ ignores the table.
 from alembic import op
 
 revision = "0027"
-down_revision = "0030"
+down_revision = "0026"
 
 # The ingress needs these files and nothing else of a bundle's content.
 _TABLE = """

@@ -16,6 +16,7 @@ from browsing.forbidden_server import ForbiddenServer
 from browsing.hostile_page import build_frames_page, build_hostile_page
 from browsing.person import Person
 from browsing.replies import build_scripts
+from browsing.site import OtherSite
 from browsing.users import BrowserUsers
 from browsing.widgets import write_bundle
 from faults.proxy import FaultProxy
@@ -61,6 +62,9 @@ title = "Support"
 description = "Answers questions about orders and returns."
 icon = "🛟"
 starters = ["script:plain, where is my order?", "Write a reply to:"]
+
+[embed.bundles.support]
+origins = [{origin!r}]
 """
 
 expect.set_options(timeout=SEEN_LIMIT_MS)
@@ -91,6 +95,13 @@ async def stranger() -> AsyncIterator[ForbiddenServer]:
         yield opened
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site() -> AsyncIterator[OtherSite]:
+    """A site of somebody else, which may embed the agent Support."""
+    async with OtherSite() as opened:
+        yield opened
+
+
 @pytest.fixture(scope="session")
 def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file in this folder opens the gate of the same name for the turn that waits there."""
@@ -99,7 +110,7 @@ def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def harness(
-    chromium: Browser, stranger: ForbiddenServer, gates: Path, tmp_path_factory: pytest.TempPathFactory
+    chromium: Browser, stranger: ForbiddenServer, site: OtherSite, gates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Harness]:
     """One ingress that serves the page and accepts guests, and two workers with the scripted model."""
     dist = await open_web_client(print).save_build()
@@ -108,7 +119,7 @@ async def harness(
     pages = build_hostile_page(stranger.url, stranger.port), build_frames_page(stranger.port)
     scripts.write_text(build_scripts(*pages))
     write_bundle(folder / "bundles" / "support", url=stranger.url, port=stranger.port)
-    config.write_text(CONFIG.format(file=str(Path(operator_tools.__file__))))
+    config.write_text(CONFIG.format(file=str(Path(operator_tools.__file__)), origin=site.allowed))
     env = {
         "EVERTURN_MODEL": f"scripted:{scripts}",
         "EVERTURN_CONFIG": str(config),

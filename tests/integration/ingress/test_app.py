@@ -72,6 +72,7 @@ OWN_ANSWERS = ("another user", "a guest")
 # One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/change-the-api.md.
 NEEDS_A_WORKER = {
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/widgets/{name}"): 404,
+    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/embed-tickets"): 403,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): 404,
@@ -85,6 +86,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): None,
     ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): {},
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/widgets/{name}"): None,
+    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/embed-tickets"): {"origin": "https://shop.example"},
     ("GET", "/conversations/{tenant}/{project}"): None,
     ("POST", "/conversations/{tenant}/{project}"): {"title": "t"},
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}"): None,

@@ -3,9 +3,10 @@
  * windows. A notice outside the frame says that the content is generated.
  */
 import { Play, ShieldAlert } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { use, useEffect, useRef, useState } from "react";
 import type { JSX } from "react";
 
+import { EmbeddedContext } from "../embed/embedding";
 import { Button } from "../ui/Button";
 import styles from "./artifacts.module.css";
 import { FRAME_ADDRESS, FRAME_GREETING, sealHtml } from "./sealing";
@@ -17,6 +18,7 @@ export function HtmlFrame({ html }: { html: string }): JSX.Element {
 
 function OnePage({ html }: { html: string }): JSX.Element {
   const [isRunning, setRunning] = useState(false);
+  if (use(EmbeddedContext)) return <p className={styles.notice}>This page can’t be run here. “Source” shows its code.</p>;
   return (
     <div className={styles.page}>
       <p className={styles.generated}>

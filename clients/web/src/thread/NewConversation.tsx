@@ -2,6 +2,7 @@
 import { useCallback, useRef } from "react";
 import type { JSX } from "react";
 
+import { findAgent } from "../agents/agents";
 import { AgentPicker } from "../agents/AgentPicker";
 import { Starters } from "../agents/Starters";
 import { useAgentChoice } from "../agents/useAgents";
@@ -17,16 +18,19 @@ import styles from "./thread.module.css";
 const INTRODUCTION = "Ask a question, attach files, or have code written and run. You can inspect every step, now and later.";
 
 interface NewConversationProps {
+  /** The only agent to begin with; without it, people choose. */
+  agentId?: string;
   onCreated: (conversationId: string, first: Pending | null) => void;
 }
 
-export function NewConversation({ onCreated }: NewConversationProps): JSX.Element {
-  const { agents, chosen, choose } = useAgentChoice();
+export function NewConversation({ agentId, onCreated }: NewConversationProps): JSX.Element {
+  const { agents, chosen: choice, choose } = useAgentChoice();
+  const chosen = agentId === undefined ? choice : findAgent(agents, agentId);
   const composer = useRef<ComposerHandle>(null);
   const onAccepted = useCallback((accepted: Accepted, draft: Draft) => {
     onCreated(accepted.conversation_id, accepted.turn_id === undefined ? null : buildPending(accepted.turn_id, draft));
   }, [onCreated]);
-  const hasPicker = agents.length > 1;
+  const hasPicker = agentId === undefined && agents.length > 1;
   const about = hasPicker ? "" : escapeDirectionControls(chosen?.description ?? "");
   return (
     <div className={styles.screen}>
@@ -42,7 +46,7 @@ export function NewConversation({ onCreated }: NewConversationProps): JSX.Elemen
         ref={composer}
         conversationId="new"
         // The default agent is not named: the conversation then follows the server's choice of a default.
-        bundleId={chosen === undefined || chosen.is_default ? undefined : chosen.id}
+        bundleId={agentId ?? (chosen === undefined || chosen.is_default ? undefined : chosen.id)}
         agentTitle={hasPicker && chosen !== undefined ? chosen.title : undefined}
         isBusy={false}
         isStopping={false}

@@ -35,6 +35,7 @@ from chat_proc.git import GitRules, read_git_rules
 from chat_proc.models.cards import ModelCard, Unpriced
 from chat_proc.models.endpoints import Endpoint
 from chat_proc.models.providers import check_endpoint_name
+from everturn.bundles.embedding import EmbedConfig
 from everturn.bundles.registry import DEFAULT_BUNDLE
 from everturn.core.logging import find_named_secrets, find_url_secrets, is_secret_name
 from everturn.core.settings import (
@@ -496,6 +497,8 @@ class OperatorConfig(Section):
     models: ModelsConfig = ModelsConfig()
     mcp: McpServers = Field(default_factory=dict[str, McpServer], max_length=MAX_SERVERS)
     """Servers whose tools the default bundle is offered, and others that name them."""
+    embed: EmbedConfig = EmbedConfig()
+    """Which pages may show the chat of an agent. Only the ingress uses it."""
 
     def find_react(self, bundle_id: str | None) -> ReactConfig:
         """For each key the first value set in the bundle's `config.react`, its `react`, and `ai.react`."""

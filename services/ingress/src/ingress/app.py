@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
 
 from everturn import __version__
+from everturn.bundles.embedding import EmbedConfig
 from everturn.bundles.operations import OperationQueue
 from everturn.bundles.registry import BundleListing
 from everturn.conversations.model import Conversations
@@ -43,6 +44,7 @@ from ingress import (
     bundle_operations,
     bundles,
     collections,
+    embed,
     feedback,
     guests,
     health,
@@ -74,6 +76,7 @@ from ingress.collections import CollectionService
 from ingress.conversations import endpoints as conversations
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
+from ingress.embed import Embedding
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import FeedbackService
 from ingress.fields import problem_of_validation
@@ -110,6 +113,7 @@ class Parts:
     bounds: Bounds
     auth: AuthGate
     signer: TokenSigner
+    embed: EmbedConfig
     antivirus: Antivirus
     structure: StructureChecks
     conversations: Conversations
@@ -180,6 +184,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         bundles.router,
         bundle_operations.router,
         widgets.router,
+        embed.router,
         memory.router,
         collections.router,
         collections.upload_router,
@@ -194,6 +199,8 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         docs.router,
         web.router,
         widgets.file_router,
+        embed.page_router,
+        embed.session_router,
     )
     for router in routers:
         app.include_router(router)
@@ -220,6 +227,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     )
     app.state.operations = OperationCaller(parts.operations, slots)
     app.state.widgets = Widgets(app.state.bundles, parts.load_widget_file, parts.signer, parts.clock, parts.metrics)
+    app.state.embedding = Embedding(parts.embed, parts.auth, parts.buckets, parts.metrics)
     intake = _build_intake(parts)
     app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
     app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)

@@ -42,7 +42,7 @@ from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
-from ingress.auth.signed_tokens import Guests, Tickets, TokenSigner
+from ingress.auth.signed_tokens import EmbedTickets, Guests, Tickets, TokenSigner
 from ingress.auth.tokens import (
     PUBLIC_ALGORITHMS,
     SHARED_ALGORITHMS,
@@ -92,6 +92,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             bounds=bounds,
             auth=build_gate(settings, bounds, PostgresCredentials(database), clock, signer),
             signer=signer,
+            embed=config.embed,
             antivirus=antivirus,
             structure=structure,
             conversations=PostgresConversations(database),
@@ -216,6 +217,7 @@ def build_gate(
         ),
         tickets=Tickets(signer, clock),
         origins=Origins(read_origins(settings.allowed_origins)),
+        embedding=EmbedTickets(signer, clock),
     )
     return AuthGate(development=settings.development, verifier=build_verifier(settings), methods=methods, clock=clock)
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
+from everturn.bundles.embedding import EmbedConfig
 from everturn.core.errors import Invalid
+from everturn.core.origins import read_origin
 from everturn.core.settings import BY_ALIAS, BadConfig, CommonSettings, explain_errors, load_toml
 from everturn.limits.token_buckets import BadLimits, parse_limits
 from everturn.queue.model import QUEUE_CAPS
@@ -20,7 +21,6 @@ MIN_SECRET_BYTES = 32
 """RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
 MIN_SECRET_SIGNS = 8
 """Minimum number of different characters of a secret; one with fewer is a placeholder, such as a row of zeros."""
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
 
@@ -184,8 +184,8 @@ class IngressSettings(LimitSettings):
     signing_secret: SecretStr | None = Field(
         default=None,
         validation_alias="SIGNING_SECRET",
-        description="Signs stream tickets and guest tokens; must be the same on all nodes. In development, each start "
-        "generates one if this is empty; `make run` stores one in EVERTURN_HOME.",
+        description="Signs stream tickets, guest tokens, addresses of widgets and embedded chats; must be the same on "
+        "all nodes. In development, each start generates one if this is empty; `make run` stores one in EVERTURN_HOME.",
     )
     allowed_origins: str = Field(
         default="",
@@ -322,6 +322,7 @@ class SharedConfig(BaseModel):
     """The part of the configuration file that the ingress needs; workers check the rest of it."""
 
     models: SharedModels = SharedModels()
+    embed: EmbedConfig = EmbedConfig()
 
 
 def load_config(path: Path | None) -> SharedConfig:
@@ -358,16 +359,4 @@ def read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 def read_origins(text: str) -> frozenset[str]:
     """Parse a comma-separated list of origins. Raises ValueError for anything else; there are no wildcards."""
-    return frozenset(_read_origin(item.strip()) for item in text.split(",") if item.strip())
-
-
-def _read_origin(text: str) -> str:
-    """Normalize one origin to the form that browsers send."""
-    parts = urlsplit(text)
-    bare = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
-    host = parts.hostname or ""
-    if parts.scheme not in _DEFAULT_PORTS or not bare or not host or "*" in host or not text.isascii():
-        raise ValueError(f"{text!r} is not an origin; write it as https://chat.example or http://localhost:3000.")
-    name = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return f"{parts.scheme}://{name}" + (f":{port}" if port and port != _DEFAULT_PORTS[parts.scheme] else "")
+    return frozenset(read_origin(item.strip()) for item in text.split(",") if item.strip())

@@ -14,7 +14,7 @@ from everturn_testing.core import FixedClock
 from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import RevocationChecker
-from ingress.auth.signed_tokens import Guests, Tickets, TokenSigner
+from ingress.auth.signed_tokens import EmbedTickets, Guests, Tickets, TokenSigner
 from ingress.auth.tokens import StaticKey, TokenVerifier
 
 SECRET = "a secret that is long enough for HS256"
@@ -58,7 +58,9 @@ def build_door(
     clock = clock or FixedClock(datetime.now(UTC))
     credentials = MemoryCredentials(clock)
     guests, tickets = Guests(SEALS, clock, scopes=scopes), Tickets(SEALS, clock)
-    methods = AuthMethods(RevocationChecker(credentials, clock), guests, tickets, Origins(origins))
+    methods = AuthMethods(
+        RevocationChecker(credentials, clock), guests, tickets, Origins(origins), EmbedTickets(SEALS, clock)
+    )
     gate = AuthGate(development=development, verifier=verifier, methods=methods, clock=clock)
     return Door(gate, clock, credentials, guests, tickets)
 

@@ -286,6 +286,17 @@ export interface components {
              * @example Support
              */
             readonly title: string;
+            /**
+             * Widgets
+             * @description Its pages for people, by name.
+             * @example [
+             *       {
+             *         "name": "board",
+             *         "title": "Open tickets"
+             *       }
+             *     ]
+             */
+            readonly widgets: readonly components["schemas"]["WidgetOut"][];
         };
         /**
          * ByRnIn
@@ -746,6 +757,52 @@ export interface components {
              * @enum {string}
              */
             readonly state: "waiting" | "indexed" | "failed";
+        };
+        /**
+         * EmbedTicketIn
+         * @description Which page will show the chat, and to whom.
+         */
+        readonly EmbedTicketIn: {
+            /**
+             * Origin
+             * @description The origin of the page, which the operator allows.
+             * @example https://shop.example
+             */
+            readonly origin: string;
+            /**
+             * User
+             * @description Who chats: a guest of this project, or the user of the credential.
+             * @default guest
+             * @enum {string}
+             */
+            readonly user?: "guest" | "caller";
+            /**
+             * Visitor
+             * @description Your name for the guest, who then keeps the same conversations; null for a new guest.
+             * @example customer-17
+             */
+            readonly visitor?: string | null;
+        };
+        /**
+         * EmbedTicketOut
+         * @description `url` is the path for the frame, which can be opened once until `expires_at` (UTC, RFC 3339).
+         */
+        readonly EmbedTicketOut: {
+            /**
+             * Expires At
+             * @description When it expires, in ISO 8601 (UTC).
+             */
+            readonly expires_at: string;
+            /**
+             * Ticket
+             * @description The ticket.
+             */
+            readonly ticket: string;
+            /**
+             * Url
+             * @description The path of the page with the ticket, on this server.
+             */
+            readonly url: string;
         };
         /**
          * ErasedOut
@@ -2948,6 +3005,40 @@ export interface components {
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
         /**
+         * WidgetAddressOut
+         * @description Where the page of a widget is, for a frame with `sandbox="allow-scripts"`.
+         */
+        readonly WidgetAddressOut: {
+            /**
+             * Expires At
+             * @description Until when its files can be read (UTC, RFC 3339).
+             */
+            readonly expires_at: string;
+            /**
+             * Url
+             * @description The path of its page on this server; it needs no credential.
+             */
+            readonly url: string;
+        };
+        /**
+         * WidgetOut
+         * @description A page of a bundle's author, to be shown beside the bundle's conversations.
+         */
+        readonly WidgetOut: {
+            /**
+             * Name
+             * @description Its name in `GET /bundles/{tenant}/{project}/{bundle_id}/widgets/{name}`.
+             * @example board
+             */
+            readonly name: string;
+            /**
+             * Title
+             * @description Its name for people.
+             * @example Open tickets
+             */
+            readonly title: string;
+        };
+        /**
          * WorkerOut
          * @description One worker; `sandbox` is the launcher of its programs, empty if it runs none.
          */
@@ -4455,6 +4546,8 @@ export type DeletedOut = components['schemas']['DeletedOut'];
 export type DerivedArtifacts = components['schemas']['DerivedArtifacts'];
 export type DocumentList = components['schemas']['DocumentList'];
 export type DocumentOut = components['schemas']['DocumentOut'];
+export type EmbedTicketIn = components['schemas']['EmbedTicketIn'];
+export type EmbedTicketOut = components['schemas']['EmbedTicketOut'];
 export type ErasedOut = components['schemas']['ErasedOut'];
 export type EventIn = components['schemas']['EventIn'];
 export type EventView = components['schemas']['EventView'];
@@ -4513,6 +4606,8 @@ export type TurnUsage = components['schemas']['TurnUsage'];
 export type TurnView = components['schemas']['TurnView'];
 export type TurnsIn = components['schemas']['TurnsIn'];
 export type TurnsOut = components['schemas']['TurnsOut'];
+export type WidgetAddressOut = components['schemas']['WidgetAddressOut'];
+export type WidgetOut = components['schemas']['WidgetOut'];
 export type WorkerOut = components['schemas']['WorkerOut'];
 export type ProblemDetails = components['schemas']['ProblemDetails'];
 export type ChatApproval = components['schemas']['ChatApproval'];

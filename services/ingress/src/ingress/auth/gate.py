@@ -14,7 +14,17 @@ from ingress.auth.callers import Caller, Proof, is_scope_name
 from ingress.auth.development import check_local_request, load_dev_user
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import RevocationChecker
-from ingress.auth.signed_tokens import GUEST_PREFIX, GUEST_TOKEN_PREFIX, GuestPass, Guests, Ticket, Tickets
+from ingress.auth.signed_tokens import (
+    GUEST_PREFIX,
+    GUEST_TOKEN_PREFIX,
+    SESSION_PREFIX,
+    EmbedPass,
+    EmbedTickets,
+    GuestPass,
+    Guests,
+    Ticket,
+    Tickets,
+)
 from ingress.auth.tokens import Claims, TokenVerifier
 from ingress.errors import absent, unauthorized
 
@@ -31,6 +41,7 @@ class AuthMethods:
     guests: Guests
     tickets: Tickets
     origins: Origins
+    embedding: EmbedTickets
 
 
 class AuthGate:
@@ -58,13 +69,13 @@ class AuthGate:
         return await self.authenticate_token(_read_bearer(headers), headers, tenant=tenant, project=project)
 
     async def load_owner(self, headers: Headers) -> Principal:
-        """The owner of the credential, before tenant and project are known; only keys and guest tokens already name
+        """The owner of the credential, before tenant and project are known; only keys and our own tokens already name
         them.
 
         Raises 401, and 403 from the development checks.
         """
         token = _read_bearer(headers)
-        if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN_PREFIX)):
+        if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN_PREFIX, SESSION_PREFIX)):
             return (await self._resolve(token, headers, "", "")).principal
         claims = await self._verify(token)
         return Principal("", "", claims.user_id, claims.roles, claims.person)
@@ -92,6 +103,36 @@ class AuthGate:
             self._check_local(headers)
         await self.recheck(caller)
         return caller
+
+    async def authenticate_embedding(self, headers: Headers) -> EmbedPass:
+        """What the ticket in the Authorization header opens. Raises as `authenticate`."""
+        opened = self._methods.embedding.check(_read_bearer(headers) or "")
+        await self._check_embedded(opened.caller, headers)
+        return opened
+
+    def read_embed_ticket(self, ticket: str) -> EmbedPass:
+        """What a ticket in a URL opens; its caller is not checked again. Raises 401."""
+        return self._methods.embedding.check(ticket)
+
+    def build_embed_session(self, caller: Caller) -> Ticket:
+        """Build the bearer token of an embedded chat."""
+        return self._methods.embedding.build_session(caller)
+
+    async def _check_embedded(self, caller: Caller, headers: Headers) -> None:
+        if caller.proof.kind == "local":
+            self._check_local(headers)
+        await self.recheck(caller)
+
+    def build_visitor(self, caller: Caller, visitor: str | None) -> Caller:
+        """A guest whom the caller knows as `visitor`; a new one for None. Raises 403 and 404 if guests are not accepted
+        here."""
+        who = caller.principal
+        known_as = None if visitor is None else "\0".join((who.tenant, who.project, who.user_id, visitor))
+        return self._methods.guests.build_visitor(who.tenant, who.project, known_as)
+
+    def build_embed_ticket(self, caller: Caller, bundle_id: str, origin: str) -> Ticket:
+        """Build a ticket for an embedded chat of this caller."""
+        return self._methods.embedding.build(caller, bundle_id, origin)
 
     async def recheck(self, caller: Caller) -> None:
         """Check that an admitted caller is still allowed. Raises 401, and Unavailable if that can't be determined
@@ -125,6 +166,10 @@ class AuthGate:
             return Caller(Principal(tenant, project, user, person=f"local:{user}"), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
             return await self._methods.revocation.load_key_caller(token)
+        if token.startswith(SESSION_PREFIX):
+            caller = self._methods.embedding.check_session(token)
+            await self._check_embedded(caller, headers)
+            return caller
         if token.startswith(GUEST_TOKEN_PREFIX):
             return self._methods.guests.check(token)
         return _build_caller(await self._verify(token), tenant, project)

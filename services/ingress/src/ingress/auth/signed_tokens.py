@@ -1,5 +1,5 @@
-"""Tokens that this server signs: guest tokens for people without an account, tickets for one conversation's events, and
-for the files of a widget."""
+"""Tokens that this server signs: guest tokens for people without an account, tickets for one conversation's events, for
+the files of a widget, and for an embedded chat."""
 
 import base64
 import binascii
@@ -21,9 +21,9 @@ from ingress.settings import MIN_SECRET_BYTES
 
 MAX_SIGNED_CHARS = 2048
 
-Purpose = Literal["evt_", "evg_", "evw_"]
+Purpose = Literal["evt_", "evg_", "evw_", "eve_", "evs_"]
 """The prefix identifies the purpose of a signed text: `evt_` opens an event stream, `evg_` is a guest token,
-`evw_` reads the files of a widget."""
+`evw_` reads the files of a widget, `eve_` opens an embedded chat, once, and `evs_` is its bearer token."""
 
 GUEST_S = 30 * 86_400
 """How long a guest can return to its conversations with its token, in seconds."""
@@ -36,6 +36,11 @@ Scope = tuple[str, str]
 
 TICKET_S = 300
 """How long a ticket opens a stream (api.md), in seconds of this server's clock."""
+EMBED_TICKET_S = 120
+"""How long a page has to open an embedded chat with its ticket, in seconds."""
+EMBED_SESSION_S = 8 * 3600
+"""How long an embedded chat can be used before its page needs a new ticket, in seconds: a day at work."""
+SESSION_PREFIX = "evs_"
 WIDGET_S = 3600
 """The files of a widget can be read until the end of the next such period, in seconds: all tickets of a period are the
 same, so browsers keep the files."""
@@ -73,6 +78,10 @@ class TokenSigner:
         except (binascii.Error, ValueError):
             return None
         return cast(dict[str, Any], value) if isinstance(value, dict) else None
+
+    def derive_name(self, text: str) -> str:
+        """A name for a text, which reveals nothing of it: 32 hexadecimal digits."""
+        return hmac.digest(self._keys["eve_"], text.encode(), "sha256").hex()[:32]
 
     def _sign(self, purpose: Purpose, payload: str) -> str:
         mac = hmac.digest(self._keys[purpose], f"{purpose}{payload}".encode(), "sha256")
@@ -133,6 +142,14 @@ class Guests:
         who = Principal(tenant, project, GUEST_PREFIX + self._entropy(16).hex(), frozenset({Role.ANONYMOUS}))
         caller = Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
         return GuestPass(self._signer.build(GUEST_TOKEN_PREFIX, build_record(caller)), who.user_id, now + GUEST_S)
+
+    def build_visitor(self, tenant: str, project: str, known_as: str | None) -> Caller:
+        """A guest whom an authenticated caller brings, the same one for the same name. Raises as `check_open`."""
+        self.check_open(tenant, project)
+        now = self._clock.now().timestamp()
+        name = self._entropy(16).hex() if known_as is None else self._signer.derive_name(known_as)
+        who = Principal(tenant, project, GUEST_PREFIX + name, frozenset({Role.ANONYMOUS}))
+        return Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
 
     def check(self, token: str) -> Caller:
         """The guest with this token. Raises 401, also if its scope no longer accepts guests."""
@@ -240,3 +257,52 @@ class WidgetTickets:
         if value is None or value["expires"] <= self._clock.now().timestamp():
             return None
         return WidgetPass(value["bundle"], value["digest"], value["widget"], value["expires"])
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedPass:
+    """For whom a page of `origin` may show the chat of a bundle. `nonce` identifies the ticket."""
+
+    caller: Caller
+    bundle_id: str
+    origin: str
+    nonce: str
+
+
+class EmbedTickets:
+    """Issues and verifies tickets for embedded chats, and the bearer tokens that are given for them.
+
+    A ticket represents a caller, and so does its token, which expires no later than the caller.
+    """
+
+    def __init__(self, signer: TokenSigner, clock: Clock, *, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        self._signer = signer
+        self._clock = clock
+        self._entropy = entropy
+
+    def build(self, caller: Caller, bundle_id: str, origin: str) -> Ticket:
+        """Build a ticket. That it is used once is for its receiver to check."""
+        expires_at = self._clock.now().timestamp() + EMBED_TICKET_S
+        value = {"bundle": bundle_id, "origin": origin, "nonce": self._entropy(16).hex(), "expires": expires_at}
+        return Ticket(self._signer.build("eve_", {**build_record(caller), **value}), expires_at)
+
+    def check(self, text: str) -> EmbedPass:
+        """What a ticket opens. Raises 401 for one that is forged, changed or expired."""
+        value = self._signer.try_read("eve_", text)
+        if value is None or value["expires"] <= self._clock.now().timestamp():
+            raise unauthorized("The ticket for this chat is invalid or has expired. Load the page again.")
+        return EmbedPass(read_record(value), value["bundle"], value["origin"], value["nonce"])
+
+    def build_session(self, caller: Caller) -> Ticket:
+        """Build the bearer token of an embedded chat."""
+        expires_at = self._clock.now().timestamp() + EMBED_SESSION_S
+        if caller.expires_at is not None:
+            expires_at = min(expires_at, caller.expires_at)
+        return Ticket(self._signer.build("evs_", {**build_record(caller), "until": expires_at}), expires_at)
+
+    def check_session(self, token: str) -> Caller:
+        """The caller with this token. Raises 401."""
+        value = self._signer.try_read("evs_", token)
+        if value is None or value["until"] <= self._clock.now().timestamp():
+            raise unauthorized("The chat has expired. Load the page again.")
+        return read_record(value)

@@ -7,7 +7,7 @@ Their passages lie in the tables of knowledge, in spaces of the bundle `/collect
 from alembic import op
 from scripts import save_functions
 
-revision = "0030"
+revision = "0026"
 down_revision = "0025"
 
 TABLES = """
