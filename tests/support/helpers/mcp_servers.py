@@ -197,6 +197,9 @@ class RawServer:
         session = f"Mcp-Session-Id: {self.session}\r\n" if self.session and asked.rpc == "initialize" else ""
         await send(writer, 200, body, session)
 
+    async def send_json(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        await send(writer, 200, json.dumps(body).encode())
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         try:

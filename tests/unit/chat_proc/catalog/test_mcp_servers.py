@@ -15,6 +15,7 @@ from everturn.core.errors import Invalid
 from everturn.turns.model import Effect
 
 CRM = McpServer(url="https://crm.example/mcp")
+CLIENT = {"grant": "client_credentials", "client_id": "everturn", "client_secret": "${b:secret}"}
 FILES = McpServer(command="files-server", tools=("read", "write"))
 
 
@@ -31,6 +32,21 @@ FILES = McpServer(command="files-server", tools=("read", "write"))
         ({"url": "https://a.example", "headers": {"Host": "b.example"}}, "Host is set by the connection"),
         ({"url": "https://a.example", "headers": {"X": "${DATABASE_PASSWORD}"}}, "begins with MCP_"),
         ({"url": "https://a.example", "headers": {"X": "a\r\nY: b"}}, "should match pattern"),
+        ({"url": "https://a.example", "oauth": CLIENT}, "set either issuer or token_url"),
+        ({"url": "https://a.example", "oauth": {**CLIENT, "issuer": "login.example"}}, "issuer: write it as https://"),
+        ({"command": "x", "oauth": {**CLIENT, "issuer": "https://b.example"}}, "oauth belongs to a server with a url"),
+        (
+            {"url": "https://a.example", "oauth": {**CLIENT, "client_secret": "s3cret", "issuer": "https://b.example"}},
+            "by reference",
+        ),
+        (
+            {
+                "url": "https://a.example",
+                "headers": {"Authorization": "Bearer ${b:token}"},
+                "oauth": {**CLIENT, "issuer": "https://b.example"},
+            },
+            "Authorization is set by oauth",
+        ),
         ({"command": "x", "env": {"A=B": "1"}}, "is not the name of a variable"),
         ({"command": "x", "efects": {}}, "Extra inputs are not permitted"),
         ({"command": "x", "effects": {"a": "harmless"}}, "'pure', 'idempotent' or 'irreversible'"),

@@ -33,6 +33,10 @@ class Redactor:
     """Finds secrets verbatim, URL-encoded and JSON-encoded. It never reveals them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.set_secrets(secrets)
+
+    def set_secrets(self, secrets: Iterable[str]) -> None:
+        """Hide these from now on, instead of the earlier ones."""
         known = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
         spelt = {form for secret in known for form in (secret, quote(secret, safe=""), _in_json(secret))}
         self._spelt = tuple(sorted(spelt, key=lambda form: (-len(form), form)))

@@ -182,6 +182,11 @@ MCP_CONNECTIONS = Counter(
     " outcome.",
     ["outcome"],
 )
+MCP_TOKENS = Counter(
+    "everturn_mcp_tokens",
+    "Access tokens for MCP servers that an authorization server issued (issued) or did not issue (failed), by outcome.",
+    ["outcome"],
+)
 STRAGGLERS = Counter("everturn_stragglers", "Tasks that ignored two cancellations and were left behind.")
 CANCELLATIONS_KEPT = Counter("everturn_cancellations_kept", "Cancellations raised again after an error replaced them.")
 TURNS_STALLED = Counter(

@@ -5,7 +5,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -73,6 +73,46 @@ def fill_template(text: str, find: FindSecret) -> str:
     return _REFERENCE.sub(replace, text)
 
 
+def _check_secret(text: str) -> str:
+    if not _REFERENCE.fullmatch(text):
+        raise ValueError("give the secret by reference, as in ${b:name} or ${MCP_NAME_SECRET}")
+    return _check_template(text)
+
+
+SecretReference = Annotated[str, Field(max_length=200), AfterValidator(_check_secret)]
+"""A template that is one reference."""
+_Scope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]{1,200}$")]
+
+
+class ClientCredentials(BaseModel):
+    """How the platform gets an access token as itself (RFC 6749, section 4.4). The secret belongs to one authorization
+    server, so the author names it: by its `issuer`, whose metadata is read, or by its `token_url`. The MCP server can't
+    send the secret elsewhere.
+
+    `client_auth` says where the secret is sent: in the header (basic) or in the form (post). Without it the metadata
+    decide.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grant: Literal["client_credentials"]
+    client_id: str = Field(min_length=1, max_length=1_000, pattern=r"^[\x20-\x7e]*$")
+    client_secret: SecretReference
+    issuer: str | None = None
+    token_url: str | None = None
+    scopes: tuple[_Scope, ...] = Field(default=(), max_length=50)
+    client_auth: Literal["basic", "post"] | None = None
+
+    @model_validator(mode="after")
+    def check_place(self) -> "ClientCredentials":
+        if (self.issuer is None) == (self.token_url is None):
+            raise ValueError("set either issuer or token_url: the authorization server that knows the client")
+        for name, url in (("issuer", self.issuer), ("token_url", self.token_url)):
+            if url is not None:
+                _check_url(url, name)
+        return self
+
+
 class McpServer(BaseModel):
     """One server: a `url` with streamable HTTP, or a `command` that is started and speaks over its input and output.
 
@@ -84,6 +124,7 @@ class McpServer(BaseModel):
 
     url: str | None = None
     headers: Mapping[str, Template] = {}
+    oauth: ClientCredentials | None = None
     command: str | None = Field(default=None, min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")
     args: tuple[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00]*$")], ...] = Field(default=(), max_length=100)
     env: Mapping[str, Template] = {}
@@ -102,10 +143,14 @@ class McpServer(BaseModel):
             raise ValueError("headers belong to a server with a url; give a command its secrets in env")
         if self.command is None and (self.args or self.env):
             raise ValueError("args and env belong to a server with a command; give a url its secrets in headers")
+        if self.url is None and self.oauth:
+            raise ValueError("oauth belongs to a server with a url")
         if self.url is not None:
-            _check_url(self.url)
+            _check_url(self.url, "url")
         for name, value in self.headers.items():
             _check_header(name, value)
+            if self.oauth and name.lower() == "authorization":
+                raise ValueError("headers: Authorization is set by oauth")
         if bad := [name for name in self.env if not _ENVIRONMENT_NAME.fullmatch(name)]:
             raise ValueError(f"env: {bad[0][:80]!a} is not the name of a variable")
         return self
@@ -125,7 +170,7 @@ class McpServer(BaseModel):
         return sorted(set(named) - set(listed) - {ALL})
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, key: str) -> None:
     try:
         parts = urlsplit(url)
         is_valid = bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
@@ -134,7 +179,7 @@ def _check_url(url: str) -> None:
     else:
         is_valid = is_valid and "@" not in parts.netloc and not parts.fragment and len(url) <= 2_000
     if not is_valid:
-        raise ValueError("url: write it as https://host:port/path, and give secrets in headers")
+        raise ValueError(f"{key}: write it as https://host:port/path, and give secrets in headers")
 
 
 def _check_header(name: str, value: str) -> None:

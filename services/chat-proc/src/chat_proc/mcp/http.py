@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
@@ -21,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
 from chat_proc.tools.web.resolver import Resolve
-from everturn.core.errors import Invalid, Unavailable
+from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
 from everturn.core.ids import TurnId
 from everturn.core.urls import DEFAULT_PORTS
@@ -42,7 +42,7 @@ OPEN_AGAIN_S: Final = 1.0
 UNREACHABLE: Final = -32098
 """Error code of a request that was not sent, because there was no connection."""
 NOT_SENT: Final = -32096
-"""Error code of a request for which there was no room."""
+"""Error code of a request for which there was no room, or no access token."""
 REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
 
@@ -99,21 +99,42 @@ class HttpWay:
     may_contact: Callable[[Address], bool] = may_contact
 
 
+class NoToken(EverturnError):
+    """There is no access token for the server."""
+
+
+class TokenSource(Protocol):
+    """Where the access tokens of one server come from."""
+
+    async def find(self, rejected: str | None = None) -> str:
+        """A token; another one than `rejected`, which the server did not accept. Raises NoToken."""
+        ...
+
+
 class HttpServer:
     """The streams of one connection for the SDK. It never ends by itself: each request is a connection of its own.
 
     `reply_timeout_s` is for a server that sends nothing."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], way: HttpWay, *, reply_timeout_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        way: HttpWay,
+        *,
+        reply_timeout_s: float,
+        tokens: TokenSource | None = None,
+    ) -> None:
         self.ended = asyncio.Event()
         self._url = url
         self._headers = {"User-Agent": "Everturn/1.0 (mcp)", **headers}
         self._way = way
+        self._tokens = tokens
         self._timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=reply_timeout_s)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Any]:
-        transport = McpHttpTransport(self._way)
+        transport = McpHttpTransport(self._way, self._url, self._tokens)
         async with (
             httpx2.AsyncClient(
                 transport=transport, headers=self._headers, timeout=self._timeout, trust_env=False, max_redirects=3
@@ -126,52 +147,15 @@ class HttpServer:
         return ""
 
 
-class McpHttpTransport(httpx2.AsyncBaseTransport):
-    """Sends the requests of one connection. Failures become JSON-RPC errors of the request that failed."""
+class HostTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to hosts that may be contacted. Raises Invalid for others, and Unavailable for unknown ones."""
 
     def __init__(self, way: HttpWay) -> None:
         self._way = way
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
         self._inner = httpx2.AsyncHTTPTransport(verify=way.ssl_context, trust_env=False, limits=limits)
-        self._opened_at = -OPEN_AGAIN_S
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        expects_answer = request.method == "POST" and _is_call(request)
-        if request.method == "GET":
-            await self._wait_to_open()
-        try:
-            if expects_answer or request.method == "GET":
-                response = await self._send(request)
-            else:
-                async with asyncio.timeout(NOTIFY_TIMEOUT_S):
-                    response = await self._send(request)
-        except (Invalid, Unavailable) as error:
-            return _build_error(503, UNREACHABLE, error.detail)
-        except httpx2.PoolTimeout:
-            return _build_error(503, NOT_SENT, f"{MAX_CONNECTIONS} other requests to the server are running.")
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            return _build_error(503, UNREACHABLE, f"The connection failed ({_name(error)}).")
-        except (httpx2.TransportError, TimeoutError) as error:
-            return _build_error(503, CONNECTION_CLOSED, f"The connection was lost ({_name(error)}).")
-        if response.status_code >= 400 and expects_answer:
-            return await _read_error(response)
-        encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
-        is_event_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
-        limit = None if request.method == "GET" else MAX_REPLY_BYTES if is_event_stream else MAX_MESSAGE_BYTES
-        body = cast(httpx2.AsyncByteStream, response.stream)
-        response.stream = _BoundedBody(body, encoding, limit, is_event_stream=is_event_stream)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _wait_to_open(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        begin_s = max(now_s, self._opened_at + OPEN_AGAIN_S)
-        self._opened_at = begin_s
-        await asyncio.sleep(begin_s - now_s)
-
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
         """Connect to a checked address, even if the name resolves differently later. TLS checks the name."""
         host = request.url.host
         failure: Exception | None = None
@@ -202,6 +186,75 @@ class McpHttpTransport(httpx2.AsyncBaseTransport):
         if not all(map(self._way.may_contact, found)):
             raise Invalid(f"{host[:100]!a} is at an address that must not be contacted.")
         return tuple(dict.fromkeys(found))[:MAX_ADDRESSES]
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class McpHttpTransport(httpx2.AsyncBaseTransport):
+    """Sends the requests of one connection. Failures become JSON-RPC errors of the request that failed."""
+
+    def __init__(self, way: HttpWay, url: str, tokens: TokenSource | None = None) -> None:
+        self._inner = HostTransport(way)
+        self._origin = _find_origin(httpx2.URL(url))
+        self._tokens = tokens
+        self._opened_at = -OPEN_AGAIN_S
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        expects_answer = request.method == "POST" and _is_call(request)
+        if request.method == "GET":
+            await self._wait_to_open()
+        try:
+            if expects_answer or request.method == "GET":
+                response = await self._send(request)
+            else:
+                async with asyncio.timeout(NOTIFY_TIMEOUT_S):
+                    response = await self._send(request)
+        except (Invalid, Unavailable) as error:
+            return _build_error(503, UNREACHABLE, error.detail)
+        except NoToken as error:
+            return _build_error(503, NOT_SENT, error.detail)
+        except httpx2.PoolTimeout:
+            return _build_error(503, NOT_SENT, f"{MAX_CONNECTIONS} other requests to the server are running.")
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            return _build_error(503, UNREACHABLE, f"The connection failed ({_name(error)}).")
+        except (httpx2.TransportError, TimeoutError) as error:
+            return _build_error(503, CONNECTION_CLOSED, f"The connection was lost ({_name(error)}).")
+        if response.status_code >= 400 and expects_answer:
+            return await _read_error(response)
+        encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
+        is_event_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
+        limit = None if request.method == "GET" else MAX_REPLY_BYTES if is_event_stream else MAX_MESSAGE_BYTES
+        body = cast(httpx2.AsyncByteStream, response.stream)
+        response.stream = _BoundedBody(body, encoding, limit, is_event_stream=is_event_stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _wait_to_open(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        begin_s = max(now_s, self._opened_at + OPEN_AGAIN_S)
+        self._opened_at = begin_s
+        await asyncio.sleep(begin_s - now_s)
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the request with an access token, and again with a new one if the server rejects it."""
+        if self._tokens is None or _find_origin(request.url) != self._origin:
+            return await self._inner.handle_async_request(request)
+        token: str | None = None
+        while True:
+            # Ends, because the source does not replace one token soon after another.
+            token = await self._tokens.find(rejected=token)
+            request.headers["Authorization"] = f"Bearer {token}"
+            response = await self._inner.handle_async_request(request)
+            if response.status_code != 401:
+                return response
+            await response.aclose()
+
+
+def _find_origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or DEFAULT_PORTS[url.scheme]
 
 
 def _is_call(request: httpx2.Request) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import httpx2
 import mcp_types as types
@@ -19,6 +19,7 @@ from chat_proc.catalog.tool import Tool, ToolCall, ToolEvents, ToolOutcome, Tool
 from chat_proc.channels.codec import MAX_NAME_CHARS, encode_name
 from chat_proc.mcp.connection import CallFailed, McpConnection, NotSent, Progress, ServerTransport
 from chat_proc.mcp.http import HostRules, HttpServer, HttpWay
+from chat_proc.mcp.oauth import ClientTokens
 from chat_proc.mcp.results import build_outcome
 from chat_proc.mcp.schemas import build_params, read_arguments
 from chat_proc.mcp.stdio import ChildCommand, ChildOptions, StdioProcess
@@ -103,6 +104,14 @@ def _forward(events: ToolEvents, redactor: Redactor) -> Progress:
 OnChange = Callable[[Sequence[Tool]], Awaitable[None]]
 
 
+class Prepared(NamedTuple):
+    """How a server is reached, what hides its secrets, and where its access tokens come from."""
+
+    build: Callable[[], ServerTransport]
+    redactor: Redactor
+    tokens: ClientTokens | None = None
+
+
 class AgentServers:
     """The servers of one agent while they are open. `tools` and `problems` change when a server or its list does."""
 
@@ -112,6 +121,7 @@ class AgentServers:
         self._tools: dict[str, tuple[McpTool, ...]] = {}
         self._left_out: dict[str, tuple[str, ...]] = {}
         self._connections: dict[str, McpConnection] = {}
+        self._tokens: dict[str, ClientTokens] = {}
         self._unusable: list[str] = []
         self._announcing = asyncio.Lock()
 
@@ -123,9 +133,9 @@ class AgentServers:
     def list_problems(self) -> tuple[str, ...]:
         """What is wrong, one line each: servers without a connection, and tools that are not offered."""
         away = [
-            f"mcp.{alias}: {connection.problem}"
+            f"mcp.{alias}: {problem}"
             for alias, connection in self._connections.items()
-            if connection.problem
+            if (problem := connection.problem or (alias in self._tokens and self._tokens[alias].problem))
         ]
         return (*self._unusable, *away, *(line for lines in self._left_out.values() for line in lines))
 
@@ -134,8 +144,11 @@ class AgentServers:
         self._unusable.append(f"mcp.{alias}: {why}")
         _log.warning("An MCP server can't be used", server=alias, why=why)
 
-    def add(self, offered: OfferedServer, build: Callable[[], ServerTransport], redactor: Redactor) -> McpConnection:
+    def add(self, offered: OfferedServer, prepared: Prepared) -> McpConnection:
         """Add a server; the caller runs the returned connection."""
+        build, redactor, tokens = prepared
+        if tokens is not None:
+            self._tokens[offered.alias] = tokens
 
         async def rebuild() -> None:
             await self._rebuild(offered, connection, redactor)
@@ -240,13 +253,13 @@ async def open_servers(
         for offered in chosen:
             try:
                 # In a thread, because secrets can be files.
-                build, redactor = await asyncio.to_thread(
+                prepared = await asyncio.to_thread(
                     _prepare, offered, dependencies, find_secret, files or {}, ssl_context
                 )
             except EverturnError as error:
                 servers.refuse(offered.alias, error.detail)
                 continue
-            connection = servers.add(offered, build, redactor)
+            connection = servers.add(offered, prepared)
             running.append((connection, asyncio.create_task(connection.run(), name=f"mcp {offered.alias}")))
         if running:
             waits = [asyncio.create_task(connection.connected.wait()) for connection, _ in running]
@@ -264,16 +277,18 @@ def _prepare(
     find_secret: FindSecret,
     files: Mapping[str, bytes],
     ssl_context: ssl.SSLContext | None,
-) -> tuple[Callable[[], ServerTransport], Redactor]:
-    """How the server is reached, and what hides its secrets. Raises Invalid for a secret that is not set."""
+) -> Prepared:
+    """Raises Invalid for a secret that is not set."""
     server = offered.server
     templates = server.headers if server.url is not None else server.env
     values = {name: fill_template(text, find_secret) for name, text in templates.items()}
+    secret = fill_template(server.oauth.client_secret, find_secret) if server.oauth else ""
     names = {name for text in templates.values() for name in find_references(text)}
-    redactor = Redactor(filter(None, map(find_secret, names)))
+    hidden = [*filter(None, map(find_secret, names)), secret]
+    redactor = Redactor(hidden)
     if server.command is not None:
         command = ChildCommand(server.command, server.args, values, files if offered.owner else None)
-        return lambda: StdioProcess(command, dependencies.children), redactor
+        return Prepared(lambda: StdioProcess(command, dependencies.children), redactor)
     if bad := [name for name, value in values.items() if not value.isprintable() or not value.isascii()]:
         raise Invalid(f"The header {bad[0]} has characters that a header can't have.")
     way = HttpWay(
@@ -282,5 +297,8 @@ def _prepare(
         owner=f"mcp:{offered.owner}:{offered.alias}",
         ssl_context=ssl_context or httpx2.create_ssl_context(),
     )
-    reply_timeout_s = server.timeout_s + 2 * CALL_GRACE_S
-    return lambda: HttpServer(server.url or "", values, way, reply_timeout_s=reply_timeout_s), redactor
+    url, reply_timeout_s = server.url or "", server.timeout_s + 2 * CALL_GRACE_S
+    tokens = server.oauth and ClientTokens(offered.alias, url, server.oauth, secret, way, redactor, hidden)
+    return Prepared(
+        lambda: HttpServer(url, values, way, reply_timeout_s=reply_timeout_s, tokens=tokens), redactor, tokens
+    )

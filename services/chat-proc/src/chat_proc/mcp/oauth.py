@@ -1,0 +1,305 @@
+"""Access tokens for MCP servers: finds the authorization server (RFC 9728, RFC 8414) and requests tokens from it for
+one MCP server (RFC 8707).
+
+The SDK's `OAuthClientProvider` is not used: it holds one lock during each request with its whole reply, has no limits,
+falls back to guessed addresses, asks for a token only after a 401, and raises errors that end the session of all calls.
+"""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Literal, cast
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import structlog
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    issuers_match,
+)
+from mcp.shared.auth import OAuthToken, ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chat_proc.catalog.mcp_servers import ClientCredentials
+from chat_proc.mcp.http import HostTransport, HttpWay, NoToken
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.http_bodies import UnreadableBody, check_size, unpack
+from everturn.core.logging import Redactor
+from everturn.core.metrics import MCP_TOKENS
+from everturn.core.urls import DEFAULT_PORTS
+from everturn.timeline.inert import escape_line
+
+_log = structlog.get_logger(__name__)
+
+MAX_DOCUMENT_BYTES: Final = 64 * 1024
+"""Limit of a reply of an authorization server, and of metadata."""
+MAX_TOKEN_CHARS: Final = 16_000
+REQUEST_TIMEOUT_S: Final = 10.0
+"""For the whole reply to one request."""
+TOKEN_TIMEOUT_S: Final = 15.0
+"""For a token, with all requests that it takes. A call waits so long."""
+EARLY_S: Final = 60.0
+"""A token is renewed so long before it expires, or after three quarters of its life if that is later."""
+USUAL_LIFE_S: Final = 3_600.0
+"""Life of a token whose server doesn't name one."""
+LEAST_LIFE_S: Final = 5.0
+"""So long a token is used even if its server says less, so that not every call requests one."""
+AGAIN_S: Final = 10.0
+"""After the server rejected a token, or one could not be renewed: before another one is requested."""
+FAILED_FOR_S: Final = 2.0
+"""How long the calls that wait for a token share the failure of one request."""
+KEPT_TOKENS: Final = 4
+"""Latest tokens that are removed from what the server sends."""
+
+
+class AuthorizationServer(BaseModel):
+    """What its metadata say (RFC 8414). The SDK's model requires an authorization endpoint, which a server for programs
+    has no use for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    issuer: str
+    token_endpoint: str
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+
+    @property
+    def client_auth(self) -> Literal["basic", "post"]:
+        methods = self.token_endpoint_auth_methods_supported
+        return (
+            "post" if methods and "client_secret_basic" not in methods and "client_secret_post" in methods else "basic"
+        )
+
+
+class OAuthRequests:
+    """Requests about the MCP server at `url`. All raise NoToken, with texts of servers in it."""
+
+    def __init__(self, url: str, way: HttpWay) -> None:
+        self._url = url
+        self._way = way
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[httpx2.AsyncClient]:
+        """A client for a few requests. It follows no redirects: they could lead a secret elsewhere."""
+        headers = {"User-Agent": "Everturn/1.0 (mcp)", "Accept": "application/json"}
+        async with httpx2.AsyncClient(
+            transport=HostTransport(self._way), headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False
+        ) as client:
+            yield client
+
+    async def find_resource(self, client: httpx2.AsyncClient) -> ProtectedResourceMetadata | None:
+        """What the MCP server says about itself at the addresses of RFC 9728; None if it says nothing."""
+        for address in build_protected_resource_metadata_discovery_urls(None, self._url):
+            status, body = await _fetch(client, "GET", address)
+            if status >= 500 or status == 429:
+                raise NoToken(f"The metadata of the MCP server could not be read: {address} answered {status}.")
+            if status != 200:
+                continue
+            try:
+                found = ProtectedResourceMetadata.model_validate_json(body)
+            except ValidationError as error:
+                raise NoToken(f"{address} is not metadata of an MCP server: {_first_problem(error)}") from error
+            if not check_resource_allowed(resource_url_from_server_url(self._url), str(found.resource)):
+                raise NoToken(f"The metadata of the MCP server are those of another resource: {found.resource}")
+            return found
+        return None
+
+    async def find_server(self, client: httpx2.AsyncClient, issuer: str) -> AuthorizationServer:
+        """The authorization server with this issuer."""
+        for address in build_oauth_authorization_server_metadata_discovery_urls(issuer, self._url):
+            status, body = await _fetch(client, "GET", address)
+            if status >= 500 or status == 429:
+                raise NoToken(f"The metadata of {issuer} could not be read: {address} answered {status}.")
+            if status != 200:
+                continue
+            try:
+                server = AuthorizationServer.model_validate_json(body)
+            except ValidationError as error:
+                raise NoToken(f"{address} is not metadata of a server: {_first_problem(error)}") from error
+            if not issuers_match(server.issuer, issuer):
+                raise NoToken(f"The metadata at {address} are those of another issuer: {server.issuer}")
+            if issuer.startswith("https:") and not server.token_endpoint.startswith("https:"):
+                raise NoToken(f"{issuer} names an endpoint without TLS: {server.token_endpoint}")
+            return server
+        raise NoToken(f"{issuer} has no metadata of an authorization server (RFC 8414).")
+
+    async def request_token(
+        self,
+        client: httpx2.AsyncClient,
+        endpoint: str,
+        form: Mapping[str, str],
+        *,
+        client_id: str,
+        client_secret: str,
+        client_auth: Literal["basic", "post"],
+    ) -> OAuthToken:
+        """The token that the endpoint issues for this form."""
+        headers, sent = dict[str, str](), dict(form)
+        if client_auth == "basic":
+            pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            sent |= {"client_id": client_id, "client_secret": client_secret}
+        host = urlsplit(endpoint).hostname
+        status, body = await _fetch(client, "POST", endpoint, data=sent, headers=headers)
+        if status != 200:
+            raise NoToken(f"{host} did not issue a token: it answered {status}{_describe_error(body)}.")
+        try:
+            token = OAuthToken.model_validate_json(body)
+        except ValidationError as error:
+            raise NoToken(f"{host} did not issue a token that can be used: {_first_problem(error)}") from error
+        text = token.access_token
+        if not 1 <= len(text) <= MAX_TOKEN_CHARS or not text.isascii() or not text.isprintable():
+            raise NoToken(f"{host} issued a token that a header can't have.")
+        return token
+
+
+async def _fetch(client: httpx2.AsyncClient, method: str, url: str, **content: Any) -> tuple[int, bytes]:
+    """The status and the body of a reply. Raises NoToken."""
+    try:
+        request = client.build_request(method, url, **content)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise NoToken(f"{url[:200]} is not an address.") from error
+    host = request.url.host[:100]
+    if request.url.scheme not in DEFAULT_PORTS or not host:
+        raise NoToken(f"{url[:200]} is not an address of a web server.")
+    try:
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            response = await client.send(request, stream=True)
+            try:
+                raw = cast(httpx2.AsyncByteStream, response.stream)
+                encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+                async with aclosing(check_size(unpack(raw, encoding), MAX_DOCUMENT_BYTES)) as pieces:
+                    return response.status_code, b"".join([piece async for piece in pieces])
+            finally:
+                await response.aclose()
+    except UnreadableBody as error:
+        raise NoToken(f"The reply of {host} can't be read. {error.detail}") from error
+    except (Invalid, Unavailable) as error:
+        raise NoToken(error.detail) from error
+    except (httpx2.HTTPError, TimeoutError) as error:
+        raise NoToken(f"{host} could not be asked for a token ({type(error).__name__}).") from error
+
+
+def _describe_error(body: bytes) -> str:
+    """The error of RFC 6749, section 5.2, if the body has one."""
+    try:
+        parsed: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(parsed, dict):
+        return ""
+    fields = cast("dict[str, Any]", parsed)
+    texts = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
+    return "".join(f", {escape_line(text[:200]).rstrip('.')}" for text in texts)
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))[:100]}: {first['msg']}."
+
+
+class ClientTokens:
+    """The tokens of one server that the platform gets with its own credentials. Those of all turns share one."""
+
+    def __init__(
+        self,
+        alias: str,
+        url: str,
+        grant: ClientCredentials,
+        secret: str,
+        way: HttpWay,
+        redactor: Redactor,
+        hidden: Sequence[str],
+    ) -> None:
+        """The redactor hides `hidden` and the latest tokens."""
+        self._alias = alias
+        self._url = url
+        self._grant = grant
+        self._secret = secret
+        self._requests = OAuthRequests(url, way)
+        self._redactor = redactor
+        self._hidden = tuple(hidden)
+        self._recent: deque[str] = deque(maxlen=KEPT_TOKENS)
+        self._lock = asyncio.Lock()
+        self._token: str | None = None
+        self._renew_at_s = self._expires_at_s = self._failed_until_s = self._replaced_until_s = 0.0
+        self.problem = ""
+        """Why the last request failed; empty after a successful one."""
+
+    async def find(self, rejected: str | None = None) -> str:
+        # One request at a time; those that wait then get its token or its failure.
+        async with self._lock:
+            now_s = asyncio.get_running_loop().time()
+            usable = self._token if self._token != rejected and now_s < self._expires_at_s else None
+            if usable is not None and now_s < self._renew_at_s:
+                return usable
+            if usable is None and now_s < self._failed_until_s:
+                raise NoToken(self.problem)
+            if self._token is not None and self._token == rejected:
+                if now_s < self._replaced_until_s:
+                    self.problem = "The server rejects access tokens that were just issued. Check scopes and resource."
+                    raise NoToken(self.problem)
+                self._replaced_until_s = now_s + AGAIN_S
+            try:
+                token = await self._request()
+            except NoToken as error:
+                now_s = asyncio.get_running_loop().time()
+                why = self._redactor.redact(escape_line(error.detail))[:500]
+                MCP_TOKENS.labels("failed").inc()
+                _log.warning("Could not get an access token for an MCP server", server=self._alias, why=why)
+                self.problem = why
+                if usable is not None:
+                    self._renew_at_s = now_s + AGAIN_S
+                    return usable
+                self._failed_until_s = now_s + FAILED_FOR_S
+                raise NoToken(why) from error
+            self._keep(token)
+            return token.access_token
+
+    async def _request(self) -> OAuthToken:
+        grant = self._grant
+        try:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open() as client:
+                endpoint, client_auth, resource = grant.token_url, grant.client_auth, None
+                if grant.issuer is not None:
+                    about = await self._requests.find_resource(client)
+                    if about is not None:
+                        _check_trusted(grant.issuer, [str(each) for each in about.authorization_servers])
+                        resource = str(about.resource)
+                    server = await self._requests.find_server(client, grant.issuer)
+                    endpoint, client_auth = server.token_endpoint, client_auth or server.client_auth
+                form = {
+                    "grant_type": "client_credentials",
+                    "resource": resource or resource_url_from_server_url(self._url),
+                    **({"scope": " ".join(grant.scopes)} if grant.scopes else {}),
+                }
+                return await self._requests.request_token(
+                    client,
+                    endpoint or "",
+                    form,
+                    client_id=grant.client_id,
+                    client_secret=self._secret,
+                    client_auth=client_auth or "basic",
+                )
+        except TimeoutError as error:
+            raise NoToken(f"There was no access token within {TOKEN_TIMEOUT_S:g} s.") from error
+
+    def _keep(self, token: OAuthToken) -> None:
+        now_s = asyncio.get_running_loop().time()
+        life_s = max(LEAST_LIFE_S, USUAL_LIFE_S if token.expires_in is None else float(token.expires_in))
+        self._token, self._expires_at_s, self.problem = token.access_token, now_s + life_s, ""
+        self._renew_at_s = now_s + max(life_s - EARLY_S, life_s * 0.75)
+        self._recent.append(token.access_token)
+        self._redactor.set_secrets((*self._hidden, *self._recent))
+        MCP_TOKENS.labels("issued").inc()
+        _log.info("Got an access token for an MCP server", server=self._alias, lifetime_s=life_s)
+
+
+def _check_trusted(issuer: str, trusted: Sequence[str]) -> None:
+    if not any(issuers_match(issuer, each) for each in trusted):
+        raise NoToken(f"The MCP server accepts tokens of {', '.join(trusted)[:200]}, not of the issuer {issuer}.")
