@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas c62a70cf414bfce69bdefac1376230feaf8a16dee61d70c6202bbc01eec69ebd
-// Types e5ae824ac1b9b7d6c2c448107c88261c4ff4e41e9f49e9fcd210bcfa1582cfa3
+// Schemas 629706a80f3d10f90f7826d45dad674b93ea977c516fbd5cd4054d8e0d9da76c
+// Types 52352bde42b602ffaffad1cb5237078f9be45b2e7b6e10f41c0b8294cceaa342
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
