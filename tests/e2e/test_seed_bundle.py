@@ -6,7 +6,7 @@
 | 000:289-299, 002:157-167: the dictionary of `knowledge` | KNOWLEDGE, of a git repository |
 | 000:300-301, 002:168: `on_bundle_load()`, `pre_run_hook()` | WORKFLOW |
 | 000:303, 002:169: `react.search_knowledge(query=..., limit=5)` | SEARCH |
-| 000:303, 002:169: `react.read(["ks:docs/architecture.md"])` | READ |
+| 000:303, 002:169: `react.read` of a `ks:` path | READ |
 | 000:309-315, 002:172-178: `self.ctx_client.search(...)`, `fetch_ctx([...])` | WORKFLOW |
 | 000:342-343, 002:193-194: `hosting.get_artifact_url("fi:...")` | WORKFLOW |
 | 000:184, 002:84: tools of `tools_descriptor.py`, MCP tools among them | DESCRIPTOR |

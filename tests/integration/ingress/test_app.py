@@ -65,6 +65,8 @@ LISTS_OWN = {
     ("GET", "/limits/{tenant}/{project}"),
     ("GET", "/memory/{tenant}/{project}"),
     ("DELETE", "/memory/{tenant}/{project}"),
+    ("GET", "/collections/{tenant}/{project}"),
+    ("POST", "/collections/{tenant}/{project}"),
 }
 """Routes without an id: another user gets an answer of its own, which a test below looks at."""
 OWN_ANSWERS = ("another user", "a guest")
@@ -72,14 +74,16 @@ OWN_ANSWERS = ("another user", "a guest")
 # One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/change-the-api.md.
 NEEDS_A_WORKER = {
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/widgets/{name}"): 404,
-    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/embed-tickets"): 403,
+    ("POST", "/bundles/{tenant}/{project}/{bundle_id}/embed-tickets"): 404,
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): 404,
     ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): 404,
+    ("POST", "/collections/{tenant}/{project}/{collection_id}/documents"): 415,
 }
 """What the owner gets without a worker: no turn has ended, and there is no step, which
-`conversations/test_turns.py` reads, and no bundle, which `test_bundle_operations.py` has."""
+`conversations/test_turns.py` reads, and no bundle, which `test_bundle_operations.py` has. And for an upload without
+files."""
 
 BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/bundles/{tenant}/{project}"): None,
@@ -121,6 +125,13 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}"): None,
     ("DELETE", "/memory/{tenant}/{project}/{memory_id}"): None,
+    ("GET", "/collections/{tenant}/{project}"): None,
+    ("POST", "/collections/{tenant}/{project}"): {"title": "t"},
+    ("PATCH", "/collections/{tenant}/{project}/{collection_id}"): {"title": "secret"},
+    ("DELETE", "/collections/{tenant}/{project}/{collection_id}"): None,
+    ("GET", "/collections/{tenant}/{project}/{collection_id}/documents"): None,
+    ("POST", "/collections/{tenant}/{project}/{collection_id}/documents"): None,
+    ("DELETE", "/collections/{tenant}/{project}/{collection_id}/documents/{document_id}"): None,
 }
 
 
@@ -197,7 +208,15 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
                 json={"text": "secret", "attachments": [attachment]},
                 headers={"X-Dev-User": "ann"},
             )
-        ids = {"tenant": "acme", "project": "one", **sent.json()}
+            shelf = "/collections/acme/one"
+            kept = (await local.post(shelf, json={"title": "secret"}, headers={"X-Dev-User": "ann"})).json()["id"]
+            added = await local.post(
+                f"{shelf}/{kept}/documents",
+                files=[("files", ("secret.txt", b"secret", "text/plain"))],
+                headers={"X-Dev-User": "ann"},
+            )
+        ids = {"tenant": "acme", "project": "one", **sent.json(), "collection_id": kept}
+        ids["document_id"] = added.json()["documents"][0]["id"]
         ann = bearer("ann", tenant="acme", project="one")
         signal = await http.post(
             f"/conversations/acme/one/{ids['conversation_id']}/signals",
@@ -207,7 +226,6 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
         ids["signal_id"] = signal.json()["signal_id"]
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
         ids["number"] = "1"
-        ids |= {"bundle_id": "default", "name": "board"}
         ids["step"] = "call_1"
         ids |= {"bundle_id": "desk", "name": "list_tickets"}
         await keep_context(ids["conversation_id"], ids["turn_id"])

@@ -38,7 +38,8 @@ Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
 HOOKS: Final[tuple[Hook, ...]] = get_args(Hook)
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_HOOKS: Final = ("on_bundle_load", "pre_run_hook", "on_turn_end")
+_HOOKS: Final = {"on_bundle_load": 0, "pre_run_hook": 0, "on_turn_end": 0, "before_round": 1, "after_tool": 1}
+"""The number of arguments that each gets."""
 _inside: ContextVar[str] = ContextVar("inside", default="")
 """What runs now, if nothing durable can begin in it: the run would wait for itself."""
 
@@ -579,11 +580,12 @@ def load_workflow(folder: Path, package: str) -> BaseWorkflow | None:
         raise BadTool(f"{WORKFLOW}: {kind.__name__} needs a method `async def run(self, payload)`.")
     if len(inspect.signature(kind.run).parameters) != 2:
         raise BadTool(f"{WORKFLOW}: {kind.__name__}.run must have the parameters self and payload.")
-    for hook in _HOOKS:
+    for hook, count in _HOOKS.items():
         try:
-            inspect.signature(getattr(kind, hook)).bind(None)
+            inspect.signature(getattr(kind, hook)).bind(None, *(None,) * count)
         except TypeError as error:
-            raise BadTool(f"{WORKFLOW}: {kind.__name__}.{hook} must have no parameter but self.") from error
+            more = "one parameter beside" if count else "no parameter but"
+            raise BadTool(f"{WORKFLOW}: {kind.__name__}.{hook} must have {more} self.") from error
     return kind()
 
 

@@ -33,7 +33,6 @@ from ingress.errors import (
     malformed,
     operation_problem,
     unavailable,
-    unknown_bundle,
     unprocessable,
 )
 from ingress.fields import JsonBody
@@ -178,10 +177,7 @@ async def load_listing(
     bundle_id: Annotated[str, Path(description="A bundle that `GET /bundles` lists.", examples=["support"])],
 ) -> BundleListing:
     """The bundle of the path. Raises a 404 problem."""
-    listing = await bundles.load_open_listing(me, bundle_id)
-    if listing is None:
-        raise unknown_bundle("GET /bundles lists the bundles that you can use.", status=404)
-    return listing
+    return await bundles.load_one(me, bundle_id)
 
 
 async def load_caller(request: Request) -> OperationCaller:

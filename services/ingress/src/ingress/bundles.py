@@ -15,7 +15,7 @@ from everturn.core.identity import Principal, Role
 from everturn.core.ttl_cache import TtlCache
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
-from ingress.errors import ProblemError, absent, unknown_bundle
+from ingress.errors import ProblemError, unknown_bundle
 from ingress.fields import JsonBody
 from ingress.openapi.responses import problems
 
@@ -129,12 +129,12 @@ class Bundles:
         return BundleList(bundles=tuple(_build_view(listing, sees_error=sees_all) for listing in shown))
 
     async def load_one(self, principal: Principal, bundle_id: str) -> BundleListing:
-        """A bundle that this person may use; `default` is the default one. Raises 404, Unavailable."""
+        """A bundle that this person may use; `default` is the default one. Raises a 404 problem, Unavailable."""
         is_default = bundle_id == DEFAULT_BUNDLE
         for listing in await self._load():
             if (listing.is_default if is_default else listing.id == bundle_id) and listing.is_open_to(principal):
                 return listing
-        raise absent("You can't use a bundle with this id.")
+        raise unknown_bundle("GET /bundles lists the bundles that you can use.", status=404)
 
     async def load_open(self, principal: Principal) -> OpenBundles:
         """What this person can name as a bundle."""
@@ -148,13 +148,6 @@ class Bundles:
         if all(listing.is_open_to(principal) for listing in listings if listing.is_default):
             ids.add(DEFAULT_BUNDLE)
         return OpenBundles(frozenset(ids))
-
-    async def load_open_listing(self, principal: Principal, bundle_id: str) -> BundleListing | None:
-        """The bundle that this person can name so; None if there is none. Raises Unavailable."""
-        for listing in await self._load():
-            if listing.is_default if bundle_id == DEFAULT_BUNDLE else listing.id == bundle_id:
-                return listing if listing.is_open_to(principal) else None
-        return None
 
     async def _load(self) -> tuple[BundleListing, ...]:
         try:

@@ -18,12 +18,13 @@ from ingress.attachments.multipart import read_files
 from ingress.auth.gate import Me
 from ingress.bounds import Bounds
 from ingress.errors import absent, forbidden, unprocessable, unsupported
-from ingress.fields import NOT_BLANK, ArtifactPath, JsonBody, Line
+from ingress.fields import NOT_BLANK, JsonBody, Line
 from ingress.openapi.responses import problems
 
 _log = structlog.get_logger(__name__)
 
 ID_EXAMPLE = "coll_01890a5d-ac96-774b-bcce-b302099a8057"
+DOCUMENT_EXAMPLE = "art_01890a5d-ac96-774b-bcce-b302099a8057"
 _READABLE = frozenset({"application/pdf", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"})
 """Types whose text can be read, beside texts."""
 _SHARING = frozenset({Role.PRIVILEGED, Role.ADMIN})
@@ -41,8 +42,7 @@ class CollectionIn(JsonBody):
     title: Title = Field(examples=["Contracts"])
     """Its name for people and agents."""
     scope: Literal["user", "project"] = Field(default="user", examples=["user"])
-    """Who may read it: `user` its owner only, `project` everybody in the project, which needs the role `privileged` or
-    `admin`. Only its owner may change it."""
+    """Who may read it: its owner, or everybody in the project, which needs the role `privileged` or `admin`."""
 
 
 class CollectionPatch(JsonBody):
@@ -82,7 +82,7 @@ class CollectionList(JsonBody):
 class DocumentOut(JsonBody):
     """A document of a collection."""
 
-    id: str = Field(examples=["art_01890a5d-ac96-774b-bcce-b302099a8057"])
+    id: str = Field(examples=[DOCUMENT_EXAMPLE])
     """The document's id."""
     name: str = Field(examples=["lease.pdf"])
     """The name of its file, by which agents cite it."""
@@ -143,14 +143,13 @@ class CollectionService:
         return len(keys)
 
     async def load_documents(self, me: Principal, collection_id: CollectionId) -> tuple[CollectionDocument, ...]:
-        """Raises NotFound."""
+        """Raises NotFound. Cheap enough to be called before a body is read."""
         return await self._book.load_documents(me, collection_id)
 
     async def add(
         self, me: Principal, collection_id: CollectionId, files: tuple[IncomingFile, ...]
     ) -> tuple[CollectionDocument, ...]:
         """Check and add documents. Raises problems for bad files, NotFound, Conflict."""
-        await self._book.load_documents(me, collection_id)
         checked = await self._intake.check_files(me, files)
         for place, file in enumerate(checked):
             _check_readable(file, place)
@@ -193,7 +192,17 @@ async def load_collection_id(
     return CollectionId(collection_id)
 
 
+async def load_document_id(
+    document_id: Annotated[str, Path(description="The document's id.", examples=[DOCUMENT_EXAMPLE])],
+) -> ArtifactId:
+    """A malformed id gets the same 404 as one of another owner."""
+    if not is_id(document_id, "art"):
+        raise absent()
+    return ArtifactId(document_id)
+
+
 Service = Annotated[CollectionService, Depends(collection_service)]
+DocumentPath = Annotated[ArtifactId, Depends(load_document_id)]
 CollectionPath = Annotated[CollectionId, Depends(load_collection_id)]
 
 
@@ -251,6 +260,7 @@ async def add_documents(request: Request, me: Me, service: Service, collection_i
     They are checked like the files of messages. A file replaces the one of the same name; with the same content it
     changes nothing. Agents find a document once it is indexed.
     """
+    await service.load_documents(me, collection_id)
     admitted = cast(AdmittedRequest, request)
     if media_type(admitted) != "multipart/form-data":
         raise unsupported("Send the files as multipart/form-data.")
@@ -260,12 +270,12 @@ async def add_documents(request: Request, me: Me, service: Service, collection_i
     return DocumentList(documents=tuple(map(_build_document, await service.add(me, collection_id, files))))
 
 
-@router.delete("/{collection_id}/documents/{artifact_id}", responses=problems())
+@router.delete("/{collection_id}/documents/{document_id}", responses=problems())
 async def delete_document(
-    me: Me, service: Service, collection_id: CollectionPath, artifact_id: ArtifactPath
+    me: Me, service: Service, collection_id: CollectionPath, document_id: DocumentPath
 ) -> DeletedOut:
     """Delete a document of one of the caller's collections. Agents don't find it from now on."""
-    await service.delete_document(me, collection_id, artifact_id)
+    await service.delete_document(me, collection_id, document_id)
     return DeletedOut(documents=1)
 
 

@@ -44,7 +44,7 @@ page_router = APIRouter(include_in_schema=False)
 class EmbedTicketIn(JsonBody):
     """Which page will show the chat, and to whom."""
 
-    origin: Origin = Field(examples=["https://shop.example"])
+    origin: Origin
     """The origin of the page, which the operator allows."""
     user: Literal["guest", "caller"] = "guest"
     """Who chats: a guest of this project, or the user of the credential."""

@@ -21,7 +21,7 @@ def as_user(name: str, *roles: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ingress(start_ingress: Any) -> Any:
-    return start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET)
+    return start_ingress(AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET, GUEST_SCOPES="acme/one")
 
 
 async def create(client: httpx2.AsyncClient, user: str, title: str = "Contracts", **more: Any) -> str:
@@ -75,7 +75,8 @@ async def test_a_collection_of_the_project_is_read_by_all_and_changed_by_its_own
     refused(await client.get(f"{BASE}/{own}/documents", headers=as_user("reads")), 404)
     body = {"title": "x", "scope": "project"}
     refused(await client.post(BASE, json=body, headers=as_user("reads")), 403)
-    refused(await client.post(BASE, json={"title": "x"}, headers=as_user("guest", "anonymous")), 403)
+    guest = (await client.post("/guests/acme/one")).json()["token"]
+    refused(await client.post(BASE, json={"title": "x"}, headers={"Authorization": f"Bearer {guest}"}), 403)
 
 
 @pytest.mark.parametrize(

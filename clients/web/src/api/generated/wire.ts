@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 629706a80f3d10f90f7826d45dad674b93ea977c516fbd5cd4054d8e0d9da76c
-// Types 52352bde42b602ffaffad1cb5237078f9be45b2e7b6e10f41c0b8294cceaa342
+// Schemas 2eea6102a0c4b8f9e74511ec8059c74c3fdefc04d3a3e7b267ab48044e25bbc2
+// Types 120985efcb8604369d6509078c761ab685a1d0c269e5c450904965eab961d58a
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -354,8 +354,7 @@ export interface components {
         readonly CollectionIn: {
             /**
              * Scope
-             * @description Who may read it: `user` its owner only, `project` everybody in the project, which needs the role `privileged` or
-             *     `admin`. Only its owner may change it.
+             * @description Who may read it: its owner, or everybody in the project, which needs the role `privileged` or `admin`.
              * @default user
              * @example user
              * @enum {string}
@@ -766,7 +765,6 @@ export interface components {
             /**
              * Origin
              * @description The origin of the page, which the operator allows.
-             * @example https://shop.example
              */
             readonly origin: string;
             /**
