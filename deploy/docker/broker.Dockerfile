@@ -16,6 +16,7 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && echo 'everturn:x:10001:broker' >> /etc/group \
  && echo 'broker:x:10002:' >> /etc/group \
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/everturn/objects \
+ && install -d -o 10001 -g 10001 -m 0755 /var/lib/everturn/environments \
  && install -d -o 10002 -g 10001 -m 0750 /run/everturn
 
 FROM ${PYTHON_BUILD_IMAGE} AS libraries

@@ -108,6 +108,17 @@ def test_running_workers_load_a_bundle_that_the_operator_adds(installation: OwnI
     assert status == 202
 
 
+def test_workers_read_the_secrets_of_a_bundle_and_run_what_they_install_for_it(installation: OwnInstallation):
+    secrets, environments = installation.folder / "secrets/bundles/desk", "/var/lib/everturn/environments"
+    secrets.mkdir()
+    (secrets / "key").write_text("The key of the desk.")
+    probe = f"cp /bin/true {environments}/probe && {environments}/probe && rm {environments}/probe && echo it runs"
+
+    assert installation.run_in("chat-proc", "cat", "/run/secrets/bundles/desk/key") == "The key of the desk."
+    assert installation.run_in("chat-proc", "stat", "-c", "%u %a", environments).strip() == "10001 755"
+    assert installation.run_in("chat-proc", "sh", "-c", probe).strip() == "it runs"
+
+
 def test_workers_have_git_with_its_part_for_https(installation: OwnInstallation):
     version = installation.run_in("chat-proc", "git", "--version")
     said = installation.run_in("chat-proc", "git", "ls-remote", "https://127.0.0.1:9/a.git")

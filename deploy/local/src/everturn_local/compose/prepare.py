@@ -33,6 +33,8 @@ CONFIG: Final = "config/everturn.toml"
 BUNDLES: Final = "config/bundles"
 """Mounted with its parent. Workers don't start without it."""
 SECRETS: Final = "secrets"
+BUNDLE_SECRETS: Final = "bundles"
+"""In the folder of secrets; workers mount it."""
 USUAL_SOCKET: Final = "/var/run/docker.sock"
 _NAMED_AFTER_VARIABLE: Final = re.compile(r'^  ([A-Z][A-Z0-9_]*): \{file: "[^"]*/([a-z0-9-]+)"\}$', re.MULTILINE)
 FIRST_CONFIG: Final = """\
@@ -55,6 +57,7 @@ def prepare(home: Path, environment: Mapping[str, str], *, store: bool = False) 
     try:
         save_first_files(home, Path(environment.get("DOCKER_SOCKET") or USUAL_SOCKET))
         save_secrets(home / SECRETS, environment)
+        (home / SECRETS / BUNDLE_SECRETS).mkdir(exist_ok=True)
         if store:
             save_store_keys(home / SECRETS)
     except OSError as error:
