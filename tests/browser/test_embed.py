@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from browsing.accessibility import find_violations
 from browsing.person import Person
 from browsing.site import OtherSite
 from playwright.async_api import FrameLocator, Page, expect
@@ -42,7 +41,6 @@ async def test_a_page_of_an_allowed_origin_chats_with_the_agent(person: Person, 
     assert await chat.get_by_role("searchbox", name="Search conversations").count() == 0
     listed = await harness.clients[0].list_conversations()
     assert any(each.bundle_id == "support" for each in listed.items)
-    assert await find_violations(person.page) == []
     frame = person.page.frames[1]
     assert "ticket" not in frame.url
     assert await frame.evaluate("document.cookie") == ""

@@ -46,7 +46,7 @@ async def test_an_operation_that_the_bundle_has_not_is_an_error_for_the_widget(p
 
     await board.get_by_role("button", name="Count").click()
 
-    await expect(board.locator("#answer")).to_have_text("404: Not found")
+    await expect(board.locator("#answer")).to_have_text("404: The operation is unknown")
 
 
 async def test_a_hostile_widget_reaches_nothing_and_sends_nothing(person: Person, stranger: ForbiddenServer) -> None:
