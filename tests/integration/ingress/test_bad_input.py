@@ -45,6 +45,10 @@ IDS = {
     "memory_id": "mem_0",
     "number": "1",
     "step": "call_1",
+    "bundle_id": "default",
+    "name": "board",
+    "collection_id": "coll_01890a5d-ac96-774b-bcce-b302099a8057",
+    "document_id": ARTIFACT,
 }
 Operation = tuple[str, str, dict[str, Any]]
 

@@ -149,13 +149,13 @@ class DeltaDelivery:
         self._subscribers = subscribers
         self._log = log
         self._timeout_s = timeout_s
-        self._dropped: set[Subscriber] = set()
+        self._dropped: set[int] = set()
 
     async def deliver(self, delta: Mapping[str, Any], *, is_field: bool) -> None:
         """A delta of a field of JSON goes to `emit` alone."""
         emit = () if self._emit is None or not delta["marker"] else (self._emit,)
         others = () if self._subscribers is None or is_field else self._subscribers.of(delta["channel"])
-        await asyncio.gather(*(self._call(fn, delta) for fn in (*emit, *others) if fn not in self._dropped))
+        await asyncio.gather(*(self._call(fn, delta) for fn in (*emit, *others) if id(fn) not in self._dropped))
 
     async def _call(self, fn: Subscriber, delta: Mapping[str, Any]) -> None:
         limit = asyncio.timeout(self._timeout_s)
@@ -166,6 +166,6 @@ class DeltaDelivery:
                     await given
         except Exception as error:  # noqa: BLE001 - an author's function can raise anything
             if limit.expired():
-                self._dropped.add(fn)
+                self._dropped.add(id(fn))
             why = f"it took more than {self._timeout_s:g} s" if limit.expired() else f"{type(error).__name__}: {error}"
             self._log(f"A function for deltas of the channel {delta['channel']!r} failed: {why}")
