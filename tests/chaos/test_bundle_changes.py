@@ -129,7 +129,7 @@ async def test_turns_keep_their_version_and_nothing_is_left(harness: Harness, au
     await wait_until(lambda: [len(author.list_folders()) for author in authors] == [1, 1])
     await wait_until(lambda: [count_keepers(pid) for pid in pids] == [1, 1])
     # The workers of a machine share it.
-    assert len(list((harness.home / "environments").glob("*/installed"))) == 1
+    assert len(list(harness.platform.home.bundle_environments.glob("*/installed"))) == 1
     # Those of processes that have ended are closed. The encoder of memory search has two, and starts with a message.
     await wait_until(lambda: all(count_unix_sockets(pid) <= before + 2 for pid in pids))
 

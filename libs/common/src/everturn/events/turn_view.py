@@ -404,6 +404,8 @@ class _Seen:
         self._followups: tuple[str, ...] = ()
         """Those that the workflow of an author suggests."""
         self._completion: CompletionBody | None = None
+        self._given: TextView | None = None
+        """The last answer that was given; not that of a reply that was cut off."""
         self._step_of: dict[int, str] = {}
         """The id of the step of each round that belongs to one."""
         self._workflow = Workflow()
@@ -512,7 +514,7 @@ class _Seen:
         if (answer := try_build_answer_signal(block, body)) is not None:
             self._signals[answer.signal_id] = answer
 
-    def _add_text(self, block: Block, text: str, *, channel: str, instance: int, marker: str = "") -> None:
+    def _add_text(self, block: Block, text: str, *, channel: str, instance: int, marker: str = "") -> TextView:
         view = TextView(
             round=block.round,
             channel=channel,
@@ -522,14 +524,15 @@ class _Seen:
             text=text,
         )
         self._keep_text(view)
+        return view
 
     def _add_completion(self, block: Block, body: CompletionBody) -> None:
-        last = next((text for text in reversed(self._texts.values()) if text.channel == "answer"), None)
+        last = self._given
         if last is not None and last.format != "json" and have_same_text(last.text, _as_shown(body)):
-            self._texts.pop((last.round, last.channel, last.instance))
+            self._texts.pop((last.round, last.channel, last.instance), None)
         self._completion = body
         self._citations |= {cited.sid: build_citation_view(cited) for cited in body.citations}
-        self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
+        self._given = self._add_text(block, _as_shown(body), channel="answer", instance=body.instance)
 
     def _add_channels(self, block: Block, body: ChannelsBody) -> None:
         self._followups = body.followups or self._followups
@@ -545,6 +548,7 @@ class _Seen:
                     artifact=text.artifact,
                 )
                 self._keep_text(view)
+                self._given = view if view.channel == "answer" else self._given
 
     def _add_call(self, block: Block, body: ToolCallBody) -> None:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))
