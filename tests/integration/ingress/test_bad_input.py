@@ -88,7 +88,9 @@ async def socket(ingress: Any) -> AsyncIterator[SocketClient]:
 async def test_a_body_that_cannot_be_meant_has_one_answer_everywhere(
     client: httpx2.AsyncClient, untouched: None, operations: list[Operation]
 ) -> None:
-    asked = [(method, path.format(**IDS)) for method, path, it in operations if example(it) is not None]
+    # What the body of a bundle's operation means is decided by its author.
+    meant = [each for each in operations if not each[1].endswith("/operations/{name}")]
+    asked = [(method, path.format(**IDS)) for method, path, it in meant if example(it) is not None]
     assert len(asked) >= 12
 
     async def ask(case: str) -> None:
