@@ -15,6 +15,10 @@ WORKFLOW = (
     "from everturn_sdk import BaseWorkflow\n\nclass Desk(BaseWorkflow):\n"
     "    async def run(self, payload):\n        return None\n"
 )
+OPERATION = (
+    "\n    from everturn_sdk import operation\n\n    @operation()\n    def look(self) -> int:\n"
+    '        """Looks."""\n        return 1\n'
+)
 SKILL = "---\nname: refunds\ndescription: Decides.\n---\nRead `sk:shop.refunds/more.md` and `sk:shop.gone/a.md`.\n"
 
 
@@ -117,6 +121,11 @@ def function(
             with_tool(TOOL, **{"requirements.txt": "httpx\n-r other.txt\n"}),
             ["requirements.txt, line 2: '-r other.txt' is not allowed. Name packages such as `httpx>=0.28`."],
         ),
+        (
+            {"workflow.py": f"{WORKFLOW}{OPERATION.replace('()', '(roles=[chr(120)])')}"},
+            ["workflow.py: look: there is no role 'x'. The roles are: "],
+        ),
+        ({"widgets/chart/app.js": ""}, ["widgets/chart: A widget needs the page index.html."]),
     ],
 )
 def test_what_makes_workers_refuse_a_bundle_is_a_problem(
@@ -154,11 +163,14 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
         (
             {
                 "bundle.toml": f'{MANIFEST}[mcp.crm]\ncommand = "crm"\n'
-                'env = { CRM = "${b:crm}", B = "${MCP_B_KEY}" }\n'
+                'env = { CRM = "${b:crm}", B = "${MCP_B_KEY}" }\n[mcp.shop]\nurl = "https://shop.example/mcp"\n'
+                '[mcp.shop.oauth]\ngrant = "client_credentials"\nissuer = "https://id.example"\nclient_id = "a"\n'
+                'client_secret = "${b:shop}"\n'
             },
             [
                 "bundle.toml, line 6: mcp.crm.env.CRM: The secret 'b:crm' is not set here.",
                 "bundle.toml, line 6: mcp.crm.env.B: The secret 'MCP_B_KEY' is not set here.",
+                "bundle.toml, line 13: mcp.shop.oauth.client_secret: The secret 'b:shop' is not set here.",
             ],
         ),
         (
@@ -176,7 +188,6 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             {"bundle.toml": f"{MANIFEST}[knowledge]\n", "knowledge/a.md": "# A\n[b](b.md)\n", "knowledge/x.bin": "\0"},
             ["knowledge/a.md, line 2: The link b.md leads nowhere."],
         ),
-        ({"widgets/chart/app.js": ""}, ["widgets/chart: The widget has no index.html, with which it begins."]),
         ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: Field required.", "tests/a.toml, line 1: x: Unknown key."]),
     ],
 )
@@ -199,7 +210,7 @@ def test_what_a_bundle_has_is_counted(
             f"{TOOL}    get_secret('b:key')\n",
             **{
                 "bundle.toml": f'{MANIFEST}[knowledge]\n[mcp.crm]\nurl = "https://crm.example/mcp"\n',
-                "workflow.py": WORKFLOW,
+                "workflow.py": WORKFLOW + OPERATION,
                 "skills/shop/refunds/SKILL.md": SKILL.partition(" and")[0].replace("/more.md", ""),
                 "knowledge/a.md": "# A\n",
                 "knowledge/b.md": "# B\n",
@@ -217,7 +228,7 @@ def test_what_a_bundle_has_is_counted(
 
     assert (status, printed) == (
         0,
-        "desk can be used. It has 1 tool, a workflow, 1 MCP server, 1 skill, 2 documents, 1 widget.\n",
+        "desk can be used. It has 1 tool, a workflow, 1 operation, 1 MCP server, 1 skill, 2 documents, 1 widget.\n",
     )
     assert json.loads(capsys.readouterr().out)["parts"][:2] == ["1 tool", "a workflow"]
 

@@ -22,7 +22,7 @@ from chat_proc.knowledge.trees import FolderTree, TreeLimits
 from chat_proc.opening import build_host_options
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.skills.model import Skills
-from chat_proc.tools.hosted import check_builtin_tools, read_specs
+from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs
 from chat_proc.tools.offered import BUILTIN_TOOLS
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.settings import load_bundle_secrets
@@ -68,7 +68,8 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
             asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
         _check_skills(skills, report)
         asyncio.run(_check_knowledge(bundle, folder, report))
-        _check_widgets(bundle, report)
+        if bundle.widgets:
+            report.parts.append(_count(len(bundle.widgets), "widget"))
     return report
 
 
@@ -156,6 +157,8 @@ def _check_servers(
     known = {*settings.mcp_secrets, *(f"b:{name}" for name in secrets)}
     for offered in chosen:
         templates = {"headers": offered.server.headers, "env": offered.server.env}
+        if offered.server.oauth is not None:
+            templates["oauth"] = {"client_secret": offered.server.oauth.client_secret}
         for section, values in templates.items():
             for key, text in values.items():
                 for secret in find_references(text):
@@ -218,12 +221,17 @@ def _check_description(bundle: Bundle, description: BundleDescription, report: C
     except Invalid as error:
         if not report.problems:
             report.problems.append(locate_failure(bundle, report.manifest_text, error.detail))
+    try:
+        read_operations(description)
+    except Invalid as error:
+        report.problems.append(Problem(error.detail.rstrip("."), WORKFLOW))
     if description.has_workflow and bundle.manifest.agent.workflow == "dag":
         why = f"The bundle has a {WORKFLOW}, so this can't be 'dag'. Remove one of them"
         report.problems.append(_at_key(report, why, "react", "workflow"))
     report.parts[:0] = [
         *([_count(len(description.tools), "tool")] if description.tools else []),
         *(["a workflow"] if description.has_workflow else []),
+        *([_count(len(description.operations), "operation")] if description.operations else []),
     ]
 
 
@@ -321,15 +329,6 @@ async def _check_knowledge(bundle: Bundle, folder: Path, report: CodeReport) -> 
             report.warnings.append(_at_key(report, f"Left out is {skipped}", "knowledge"))
     if documents:
         report.parts.append(_count(documents, "document"))
-
-
-def _check_widgets(bundle: Bundle, report: CodeReport) -> None:
-    names = sorted({name.split("/")[1] for name in bundle.files if name.startswith("widgets/") and name.count("/") > 1})
-    for name in names:
-        if f"widgets/{name}/index.html" not in bundle.files:
-            report.warnings.append(Problem("The widget has no index.html, with which it begins", f"widgets/{name}"))
-    if names:
-        report.parts.append(_count(len(names), "widget"))
 
 
 def _count(number: int, what: str) -> str:
