@@ -38,6 +38,8 @@ class Desk(BaseWorkflow):
     async def run(self, payload):
         react = await self.build_react(knowledge_space_fn=self._search)
         number = await self.step("open_ticket", lambda: 12, effect="idempotent")
+        await self.feedback("ok", "Noted.", key="noted")
+        await self.store.put_attachment("ticket.txt", f"Ticket {number}")
         first = await react.run(payload)
         if "refund" in first.text:
             return await react.run(f"Check the refund of ticket {number}.")
@@ -211,11 +213,15 @@ def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest
     talk = (
         '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "react.search_knowledge", args = { query = "x" } }] }, '
         '"A refund.", "It is right."]\n'
-        'expect = { answer = "It is right.", steps = "open_ticket", knowledge = "docs/x.md" }\n'
+        'expect = { answer = "It is right.", steps = "open_ticket", knowledge = "docs/x.md", '
+        'files = { path = "outputs/ticket.txt", contains = "Ticket 12" } }\n'
     )
     write(tmp_path, {"workflow.py": WORKFLOW})
 
     assert play_one(tmp_path, capsys, talk) == (0, [])
+    status, failures = play_one(tmp_path, capsys, talk.replace('"open_ticket"', '"noted"'))
+    assert (status, len(failures)) == (1, 1)
+    assert failures[0].endswith("expected the step noted to be done, found open_ticket.")
 
 
 def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

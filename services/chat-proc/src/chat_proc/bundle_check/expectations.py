@@ -66,7 +66,7 @@ def collect_artifacts(blocks: Sequence[Block]) -> dict[str, Artifact]:
     """The files that the turn of these blocks made, by path, such as `outputs/report.html`."""
     made: dict[str, Artifact] = {}
     for block in blocks:
-        if isinstance(block.body, ToolResultBody | CheckoutBody):
+        if isinstance(block.body, ToolResultBody | CheckoutBody | DurableStepBody):
             made |= {_path_of(artifact): artifact for artifact in block.body.artifacts}
     return made
 
@@ -114,7 +114,8 @@ def _compare(turn: TalkTurn, played: PlayedTurn) -> _Failures:
             found = [call for call in calls if "knowledge" in call.tool_id or "ks:" in str(call.args)]
             results = "; ".join(f"{call} returned {_show(call.text)}" for call in found) or "no search and no reading"
             yield ("expect", "knowledge"), f"expected {ref} to be found, found {results}"
-    steps = [b.body.key for b in played.blocks if isinstance(b.body, DurableStepBody) and b.body.state == "done"]
+    durable = [block.body for block in played.blocks if isinstance(block.body, DurableStepBody)]
+    steps = [each.key for each in durable if (each.kind, each.state) == ("step", "done")]
     for key in expect.steps:
         if key not in steps:
             yield ("expect", "steps"), f"expected the step {key} to be done, found {_list(steps)}"
