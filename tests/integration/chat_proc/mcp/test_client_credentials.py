@@ -130,6 +130,24 @@ async def test_a_server_that_rejects_all_tokens_is_a_problem(raw: RawServer, log
     assert len(login.forms) == 2, "each call requests a token"
 
 
+async def test_a_rejected_token_that_can_not_be_replaced_says_why(
+    raw: RawServer, login: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth, "FAILED_FOR_S", 0.0)
+    protect(raw, login)
+    async with open_agent(server_at(raw, issuer=login.url), secrets=SECRETS) as agent:
+
+        async def away(_: Request) -> Response:
+            return Response(status_code=503)
+
+        login.revoke_all()
+        login.override["/token"] = away
+        for _ in range(2):
+            assert "127.0.0.1 did not issue a token: it answered 503." in await call(agent)
+        del login.override["/token"]
+        assert await call(agent) == "done"
+
+
 async def test_a_wrong_secret_is_named_and_never_shown(
     raw: RawServer, login: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ USUAL_LIFE_S: Final = 3_600.0
 LEAST_LIFE_S: Final = 5.0
 """So long a token is used even if its server says less, so that not every call requests one."""
 AGAIN_S: Final = 10.0
-"""After the server rejected a token, or one could not be renewed: before another one is requested."""
+"""After a rejected token was replaced, or one could not be renewed: before another one is requested."""
 FAILED_FOR_S: Final = 2.0
 """How long the calls that wait for a token share the failure of one request."""
 KEPT_TOKENS: Final = 4
@@ -240,11 +240,10 @@ class ClientTokens:
                 return usable
             if usable is None and now_s < self._failed_until_s:
                 raise NoToken(self.problem)
-            if self._token is not None and self._token == rejected:
-                if now_s < self._replaced_until_s:
-                    self.problem = "The server rejects access tokens that were just issued. Check scopes and resource."
-                    raise NoToken(self.problem)
-                self._replaced_until_s = now_s + AGAIN_S
+            is_rejected = self._token is not None and self._token == rejected
+            if is_rejected and now_s < self._replaced_until_s:
+                self.problem = "The server rejects access tokens that were just issued. Check scopes and resource."
+                raise NoToken(self.problem)
             try:
                 token = await self._request()
             except NoToken as error:
@@ -259,6 +258,9 @@ class ClientTokens:
                 self._failed_until_s = now_s + FAILED_FOR_S
                 raise NoToken(why) from error
             self._keep(token)
+            if is_rejected:
+                # From now on: a server that takes its time to issue tokens must not be asked again and again.
+                self._replaced_until_s = asyncio.get_running_loop().time() + AGAIN_S
             return token.access_token
 
     async def _request(self) -> OAuthToken:
