@@ -308,6 +308,24 @@ async def test_a_process_that_cannot_be_started_is_not_started_by_each_request(
     assert len(starts) == 2
 
 
+async def test_requests_are_served_after_an_error_that_nobody_expected(open_desk: Open):
+    desk = await open_desk()
+    open_host = desk.operations._open_host
+
+    class Broken:
+        async def __aenter__(self) -> BundleHost:
+            raise RuntimeError("a defect")
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    desk.operations._open_host = Broken  # type: ignore[assignment]
+    reply = await desk.call("look", name="x")
+    desk.operations._open_host = open_host
+
+    assert (reply.outcome, reply.detail) == ("unavailable", "It could not be started.")
+    assert (await desk.call("look", name="x")).outcome == "ok"
+
+
 @pytest.mark.parametrize(
     ("marked", "why"),
     [

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Principal, read_roles
 
-MAX_RESULT_BYTES: Final = 1024 * 1024
 MAX_WAITING: Final = 32
 """Requests of one bundle that wait for a worker: 8 MiB, with the longest bodies that an ingress accepts."""
 TAKEN_WITHIN_S: Final = 5.0

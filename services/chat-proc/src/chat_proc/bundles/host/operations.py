@@ -12,12 +12,13 @@ from typing import Final
 from pydantic_core import from_json, to_json
 
 from chat_proc.bundles.host.host import BundleHost, HostLost, HostUnavailable
-from everturn.bundles.operations import MAX_RESULT_BYTES, OperationReply, OperationRequest
+from everturn.bundles.operations import OperationReply, OperationRequest
 from everturn.bundles.registry import OperationListing
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.logging import Redactor
-from everturn_sdk.protocol import Ended, OperationContext
+from everturn.core.loops import guarded
+from everturn_sdk.protocol import MAX_OPERATION_RESULT_BYTES, Ended, OperationContext
 
 IDLE_S: Final = 300.0
 """The process ends so long after the last request: it has about 40 MB."""
@@ -80,31 +81,35 @@ class BundleOperations:
 
     async def _take(self) -> BundleHost:
         """The process, started if there is none. A request that gives up does not end the start."""
-        if self._ready is None:
-            self._ready = asyncio.get_running_loop().create_future()
-            serving = asyncio.create_task(self._serve(self._ready), name="operations of a bundle")
+        ready = self._ready
+        if ready is None:
+            ready = self._ready = asyncio.get_running_loop().create_future()
+            serving = asyncio.create_task(self._serve(ready), name="operations of a bundle")
             self._serving.add(serving)
             serving.add_done_callback(self._serving.discard)
-        await asyncio.wait({self._ready})
-        return self._ready.result()
+        await asyncio.wait({ready})
+        return ready.result()
 
     async def _serve(self, ready: "asyncio.Future[BundleHost]") -> None:
         try:
-            async with self._open_host() as host:
-                ready.set_result(host)
-                await self._wait_idle()
-                # Before anything is awaited, so that the next request starts another process.
-                self._ready = None
-        except (EverturnError, OSError) as error:
-            if ready.done():
-                raise
-            why = error.detail if isinstance(error, EverturnError) else str(error)
-            ready.set_exception(HostUnavailable(f"It could not be started: {why}"))
-            await asyncio.sleep(RETRY_S)
-            self._ready = None
+            with guarded("operations_process"):
+                try:
+                    async with self._open_host() as host:
+                        ready.set_result(host)
+                        await self._wait_idle()
+                        # Before anything is awaited, so that the next request starts another process.
+                        self._ready = None
+                except (EverturnError, OSError) as error:
+                    if ready.done():
+                        raise
+                    why = error.detail if isinstance(error, EverturnError) else str(error)
+                    ready.set_exception(HostUnavailable(f"It could not be started: {why}"))
+                    await asyncio.sleep(RETRY_S)
         finally:
+            if self._ready is ready:
+                self._ready = None
             if not ready.done():
-                ready.set_exception(HostUnavailable("The worker stops."))
+                ready.set_exception(HostUnavailable("It could not be started."))
             # It may be that nobody waits for it.
             ready.exception()
 
@@ -115,7 +120,9 @@ class BundleOperations:
                 async with asyncio.timeout(None if self._requests else self._idle_s):
                     await self._is_used.wait()
             except TimeoutError:
-                return
+                # A request can have come since the time was over.
+                if not self._requests:
+                    return
 
 
 def _describe(request: OperationRequest) -> OperationContext:
@@ -132,7 +139,7 @@ def _describe(request: OperationRequest) -> OperationContext:
 async def _read(ended: Ended, content: bytes, redactor: Redactor) -> OperationReply:
     """The reply to what the process has sent, which can be anything."""
     match ended.status:
-        case "ok" if len(content) > MAX_RESULT_BYTES:
+        case "ok" if len(content) > MAX_OPERATION_RESULT_BYTES:
             return OperationReply("failed", detail=f"Its result has {len(content)} bytes.")
         case "ok":
             # A long result is read and searched for secrets in a thread.
