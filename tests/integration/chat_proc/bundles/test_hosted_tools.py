@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from chat_proc.bundles.host.host import MAX_REQUESTS
 from chat_proc.tools.hosted import ToolRaised
 from everturn.core.errors import Invalid
 
@@ -12,6 +13,8 @@ TOOLS = '''
 import datetime, resource
 from typing import Literal
 from everturn_sdk.protocol import SourceRow
+
+claims = []
 
 @tool(effect="pure", strategy="exploration")
 async def find(name: str, context: ToolContext, limit: int = 3) -> list[dict[str, object]]:
@@ -64,6 +67,13 @@ async def store(path: str, size: int, context: ToolContext) -> str:
 async def cite(url: str, context: ToolContext) -> list[int]:
     """Cites."""
     return await context.claim([SourceRow(url=url)])
+
+@tool(effect="pure")
+async def forget(context: ToolContext) -> int:
+    """Does not wait for its sources."""
+    claims.append(asyncio.create_task(context.claim([SourceRow(url="https://a.example/")])))
+    await asyncio.sleep(0)
+    return os.getpid()
 
 @tool(effect="pure")
 def chatter(count: int, context: ToolContext) -> str:
@@ -223,6 +233,12 @@ async def test_a_source_without_an_address_is_a_notice(desk):
 
     assert outcome.status == "error"
     assert desk.pool.rows == []
+
+
+async def test_calls_can_end_before_their_requests_are_answered(desk):
+    pids = {(await desk.call("forget")).text for _ in range(2 * MAX_REQUESTS)}
+
+    assert len(pids) == 1
 
 
 async def test_a_call_sends_a_hundred_events_at_most(desk):

@@ -29,7 +29,9 @@ from chat_proc.bundles.host.section import MIB, HostSection
 from everturn.core.cancellation import answered_within, end_tasks
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.logging import Redactor
+from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLE_HOSTS_ENDED, BUNDLE_HOSTS_RUNNING
+from everturn.core.threads import call_sized
 from everturn_sdk.protocol import (
     INLINE_BYTES,
     MAX_ASKS,
@@ -182,7 +184,9 @@ class _Running:
     turn_id: str
     result: asyncio.Future[tuple[Ended, bytes]]
     requests: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    invoked: dict[int, asyncio.Future[object]] = field(default_factory=dict[int, "asyncio.Future[object]"])
+    invoked: dict[int, asyncio.Future[tuple[Invoked, bytes]]] = field(
+        default_factory=dict[int, "asyncio.Future[tuple[Invoked, bytes]]"]
+    )
     """The functions of a workflow that are being called."""
     is_workflow: bool = False
     is_given_up: bool = False
@@ -329,9 +333,9 @@ class HostProcess:
                 return number
         return None
 
-    async def invoke(self, number: int, function: Function, arguments: Mapping[str, Any]) -> object:
-        """Call a function of this workflow. Raises HostUnavailable if it ends, and Invalid with the reason if the
-        function fails."""
+    async def invoke(self, number: int, function: Function, arguments: Mapping[str, Any]) -> tuple[Invoked, bytes]:
+        """Call a function of this workflow; returns its end and its content. Raises HostUnavailable if the workflow
+        ends, and Invalid if the arguments are too long."""
         running = self._calls[number]
         request = self._last_number = self._last_number + 1
         result = running.invoked[request] = asyncio.get_running_loop().create_future()
@@ -423,7 +427,7 @@ class HostProcess:
                 running = self._calls.get(number)
                 waiting = None if running is None else running.invoked.get(request)
                 if waiting is not None and not waiting.done():
-                    _settle(waiting, message, content)
+                    waiting.set_result((message, content))
             case Described():
                 self._describe(content)
             case Failed():
@@ -455,25 +459,32 @@ class HostProcess:
         self._requests += not running.is_workflow
         task = asyncio.create_task(self._answer(running, request, content))
         running.requests.add(task)
-        task.add_done_callback(running.requests.discard)
+        task.add_done_callback(partial(self._end_request, running))
+
+    def _end_request(self, running: _Running, task: asyncio.Task[None]) -> None:
+        # Not in the task itself, which can be cancelled before it begins.
+        running.requests.discard(task)
+        self._requests -= not running.is_workflow
 
     async def _answer(self, running: _Running, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         value: object = None
         problem = ""
-        try:
-            if isinstance(request, Ask):
-                # What it records must not hold the bundle's secrets.
-                arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
-                send = partial(self._send_delta, request)
-                value = await cast("RunHandler", running.handler).ask(request.what, arguments, send, content)
-            elif isinstance(request, Claim):
-                value = await cast("CallHandler", running.handler).claim(content)
-            else:
-                value = await cast("CallHandler", running.handler).put_artifact(request, content)
-        except EverturnError as error:
-            problem = str(error) if not isinstance(request, Ask) else error.detail or str(error)
-        finally:
-            self._requests -= not running.is_workflow
+        with guarded("bundle_request", bundle_id=self._code.bundle_id, kind=request.kind) as guard:
+            try:
+                if isinstance(request, Ask):
+                    # What it records must not hold the bundle's secrets.
+                    arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
+                    send = partial(self._send_delta, request)
+                    value = await cast("RunHandler", running.handler).ask(request.what, arguments, send, content)
+                elif isinstance(request, Claim):
+                    value = await cast("CallHandler", running.handler).claim(content)
+                else:
+                    value = await cast("CallHandler", running.handler).put_artifact(request, content)
+            except EverturnError as error:
+                problem = str(error) if not isinstance(request, Ask) else error.detail or str(error)
+        if guard.error is not None:
+            # Without an answer the function would wait until its turn ends.
+            problem = "It failed. The log of the worker has the reason."
         answer = Answer(number=request.number, request=request.request, error=problem)
         encoded = to_json(value)
         if len(encoded) > INLINE_BYTES:
@@ -655,10 +666,19 @@ class BundleHost:
         HostUnavailable, Invalid."""
         for process in tuple(self._running.values()):
             if (number := process.find_workflow(turn_id)) is not None:
-                value = await process.invoke(number, function, arguments)
-                text = value if isinstance(value, str) else to_json(value).decode()
-                return await asyncio.to_thread(self.redactor.redact, text)
+                invoked, content = await process.invoke(number, function, arguments)
+                if invoked.error:
+                    raise Invalid(invoked.error)
+                return await call_sized(len(content), partial(self._read_text, invoked.value, content))
         raise HostUnavailable("The workflow of this turn does not run any more.")
+
+    def _read_text(self, value: object, content: bytes) -> str:
+        """What a function of a workflow has returned, as a text without secrets. Raises Invalid."""
+        try:
+            given = from_json(content) if content else value
+        except ValueError as error:
+            raise Invalid(f"its result is not JSON: {error}") from error
+        return self.redactor.redact(given if isinstance(given, str) else to_json(given).decode())
 
     async def _take(self) -> HostProcess:
         """The process that serves calls now, started if there is none. Raises HostUnavailable."""
@@ -739,16 +759,6 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
             await host.close()
     finally:
         await asyncio.to_thread(remove_tree, root)
-
-
-def _settle(waiting: "asyncio.Future[object]", invoked: Invoked, content: bytes) -> None:
-    if invoked.error:
-        waiting.set_exception(Invalid(invoked.error))
-        return
-    try:
-        waiting.set_result(from_json(content) if content else invoked.value)
-    except ValueError as error:
-        waiting.set_exception(Invalid(f"its result is not JSON: {error}"))
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:
