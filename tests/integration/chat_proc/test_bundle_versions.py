@@ -9,6 +9,7 @@ from typing import cast
 
 import asyncpg
 import pytest
+from helpers.waiting import wait_until
 
 from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.bundles.bundle import Bundle
@@ -300,6 +301,28 @@ async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(
         opened.slow.set()
         assert (await waiting).bundle_id == "desk"
     await until(lambda: list_ids(registry), ["default", "desk", "other"])
+
+    running.cancel()
+    await asyncio.wait({running})
+    await library.close()
+    assert opened.open == []
+
+
+async def test_a_bundle_can_be_removed_while_it_opens(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    write(tmp_path, "slow")
+    folders = BundleFolders(tmp_path, {}, "default")
+    library = BundleLibrary(registry, folders, opened.open_kit, BASE, look_s=0.02)
+    running = asyncio.create_task(library.run())
+    await wait_until(lambda: "desk" in library._adopting)
+    adopting = library._adopting["desk"]
+    (tmp_path / "desk" / "bundle.toml").unlink()
+    (tmp_path / "desk").rmdir()
+    await wait_until(lambda: "desk" not in library._found)
+    opened.slow.set()
+    await adopting
+    await until(lambda: list_ids(registry), ["default"])
 
     running.cancel()
     await asyncio.wait({running})

@@ -212,7 +212,9 @@ class BundleLibrary(Generic[Kit]):
             self._refused[bundle.id] = _Refusal(bundle.digest, why, self._monotonic())
         self._adopting.pop(bundle.id)
         refusal = self._refused.get(bundle.id)
-        self._report(bundle.id, self._found[bundle.id].error or (refusal.why if refusal else ""))
+        # It can have been removed meanwhile.
+        if (found := self._found.get(bundle.id)) is not None:
+            self._report(bundle.id, found.error or (refusal.why if refusal else ""))
 
     async def _make_current(self, version: _Version[Kit]) -> None:
         bundle = version.bundle
