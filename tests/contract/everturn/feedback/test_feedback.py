@@ -54,6 +54,13 @@ async def test_ratings_are_stored_on_reused_connections(
     assert await fresh(postgres_harness, claim) == (judge(claim, Reaction.OK, "11"),)
 
 
+async def test_a_judgement_of_a_workflow_is_stored_whatever_its_text(claim: Claim, postgres_harness: Harness) -> None:
+    given = replace(judge(claim, Reaction.OK, "a\0b"), origin="machine")
+    await postgres_harness.timelines.commit(claim.lease, replace(commit(claim, write(claim)), feedback=(given,)))
+
+    assert await fresh(postgres_harness, claim) == (replace(given, text="a\ufffdb"),)
+
+
 _ERASE = """
 SELECT (erase_conversation($1)).stores FROM set_config('app.tenant', $2, true) AS tenant,
        set_config('app.project', $3, true) AS project, set_config('app.user_id', $4, true) AS person

@@ -13,7 +13,7 @@ from everturn.feedback.model import (
     Period,
     Reaction,
 )
-from everturn.postgres.pool import Connection, Database, Row
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
 FEEDBACK_COLUMNS = "turn_id, origin, reaction, text, confidence, ts"
 """What `read_feedback` reads."""
@@ -123,7 +123,7 @@ def build_feedback_row(principal: Principal, conversation_id: ConversationId, fe
         feedback.turn_id,
         feedback.origin,
         None if feedback.reaction is None else feedback.reaction.value,
-        feedback.text,
+        replace_nul(feedback.text),
         feedback.confidence,
         feedback.ts,
     )
