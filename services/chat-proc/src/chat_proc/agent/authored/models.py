@@ -1,6 +1,7 @@
 """Model calls that the workflow of an author asks for: replies in channels, which clients see while they are written,
 and values. The turn records what they cost."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -41,6 +42,8 @@ MAX_FOLLOWUP_CHARS: Final = 300
 MAX_SCHEMA_BYTES: Final = 16 * 1024
 MAX_SCHEMA_PARTS: Final = 5_000
 """With each reference replaced by what it leads to."""
+MAX_NESTED_TYPES: Final = 20
+"""Definitions that refer to one another in a row."""
 _UNCHECKED: Final = frozenset({"pattern", "patternProperties", "format"})
 """Left out of schemas: a pattern can take hours. The SDK checks pydantic models as a whole."""
 
@@ -148,7 +151,8 @@ class WorkflowModels:
 
     async def call(self, turn: LeasedTurn, wanted: StructuredRequest) -> Mapping[str, Any]:
         """The object that a model gives. Raises Invalid if it gives none that matches the schema."""
-        schema = read_schema(wanted.schema_)
+        # In a thread, because checking a schema of the largest size takes longer than an event loop may be held.
+        schema = await asyncio.to_thread(read_schema, wanted.schema_)
         messages = build_request(wanted.messages, max_output_tokens=1).messages
         tokens = min(wanted.max_output_tokens, self._kit.limits.max_output_tokens)
         model = _Service(self._kit, self._parts, turn, turn.progress.sealed_round).choose(wanted.role)
@@ -335,14 +339,20 @@ def read_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Invalid(f"structured_call: the schema has more than {MAX_SCHEMA_BYTES} bytes.")
     if schema.get("type") != "object":
         raise Invalid("structured_call: the schema must be that of an object.")
-    definitions = cast("Mapping[str, object]", schema.get("$defs", {}))
+    definitions = schema.get("$defs", {})
+    if not isinstance(definitions, dict):
+        raise Invalid("structured_call: $defs of the schema must be an object.")
+    named = cast("dict[str, object]", definitions)
     parts = 0
 
     def read(value: object, inside: frozenset[str]) -> object:
         nonlocal parts
         parts += 1
-        if parts > MAX_SCHEMA_PARTS or len(inside) > MAX_CHANNELS:
-            raise Invalid(f"structured_call: the schema has more than {MAX_SCHEMA_PARTS} parts.")
+        if parts > MAX_SCHEMA_PARTS or len(inside) > MAX_NESTED_TYPES:
+            raise Invalid(
+                f"structured_call: the schema has more than {MAX_SCHEMA_PARTS} parts, or more than {MAX_NESTED_TYPES} "
+                "types in one another."
+            )
         if isinstance(value, list):
             return [read(each, inside) for each in cast("list[object]", value)]
         if not isinstance(value, dict):
@@ -350,11 +360,11 @@ def read_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
         fields = cast("dict[str, object]", value)
         if isinstance(reference := fields.get("$ref"), str):
             name = reference.removeprefix("#/$defs/")
-            if name == reference or name not in definitions or name in inside:
+            if name == reference or name not in named or name in inside:
                 raise Invalid(
                     f"structured_call: the schema refers to {reference[:100]!r}, which is itself or not in it."
                 )
-            return read(definitions[name], inside | {name})
+            return read(named[name], inside | {name})
         return {
             key: read(each, inside) for key, each in fields.items() if key not in _UNCHECKED or "type" not in fields
         }
