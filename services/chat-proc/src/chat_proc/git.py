@@ -216,11 +216,11 @@ async def resolve_commit(repository: Repository, rules: GitRules) -> str:
     rules.check(url)
     if repository.is_pinned:
         return ref
-    with tempfile.TemporaryDirectory(prefix="everturn-git-") as home:
+    async with _open_folder() as folder:
         names = [ref] if ref else ["HEAD"]
         listed = await _run_git(
             ["ls-remote", "--quiet", "--", url, *names, f"{names[0]}^{{}}"],
-            Path(home),
+            folder,
             rules,
             limit_s=rules.resolve_s,
             token=await rules.load_token(repository),
@@ -315,8 +315,7 @@ async def fetch_commit(repository: Repository, commit: str, rules: GitRules) -> 
     url, ref = repository.url, repository.ref or "HEAD"
     rules.check(url)
     token = await rules.load_token(repository)
-    with tempfile.TemporaryDirectory(prefix="everturn-git-") as home:
-        folder = Path(home)
+    async with _open_folder() as folder:
         await _run_git(["init", "--quiet", "--bare", "--template="], folder, rules, limit_s=READ_S)
         fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
         fetch += ["--", url, f"+{ref}:{_FETCHED}"]
@@ -329,6 +328,16 @@ async def fetch_commit(repository: Repository, commit: str, rules: GitRules) -> 
             yield found
         finally:
             await found.close()
+
+
+@asynccontextmanager
+async def _open_folder() -> AsyncGenerator[Path]:
+    """A new folder. It is removed in a thread: a fetched repository can have a gigabyte."""
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-git-")
+    try:
+        yield Path(folder)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 async def _run_git(
