@@ -427,22 +427,17 @@ class RunningWorkflow:
                 return ""
 
     async def _run(self, workflow: BaseWorkflow | None, run: Run, content: bytes) -> None:
+        value = b""
         try:
-            ended = Ended(number=run.number, status="ok", value=await self._execute(workflow, run, content))
+            value = to_json(await self._execute(workflow, run, content))
+            ended = Ended(number=run.number, status="ok")
         except BaseException:  # noqa: BLE001 - an author's workflow can raise anything
             # Also if the worker has given up the run: it wants to know when it has ended.
             ended = Ended(number=run.number, status="raised", error=_describe_exception())
         for task in tuple(self._invoked):
             task.cancel()
         self._host.drop(run.number)
-        value = to_json(ended.value)
-        if len(value) > MAX_CONTENT_BYTES:
-            text = f"Its answer has {len(value)} bytes; at most {MAX_CONTENT_BYTES} are allowed."
-            self._host.connection.send(Ended(number=run.number, status="raised", error=text))
-        elif len(value) > INLINE_BYTES:
-            self._host.send_content(ended.model_copy(update={"value": None}), value)
-        else:
-            self._host.connection.send(ended)
+        self._host.send_end(ended, value)
 
     async def _execute(self, workflow: BaseWorkflow | None, run: Run, content: bytes) -> str | None:
         if workflow is None:
