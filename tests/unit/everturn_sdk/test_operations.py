@@ -32,6 +32,11 @@ class Desk(BaseWorkflow):
         """Needs a turn."""
         await (await self.build_react()).run("Hi")
 
+    @operation()
+    async def judge(self) -> None:
+        """Needs a turn."""
+        await self.feedback("ok")
+
     async def run(self, payload: Any) -> None:
         return None
 
@@ -58,8 +63,9 @@ async def test_each_call_has_a_copy_of_the_prepared_workflow():
     assert await method(**given) == {"of": "ann", "tickets": ["T-1"], "scratch": {}}
 
 
-async def test_what_needs_a_turn_says_so():
-    method, given = load_operations(Desk())["answer"].bind(b"{}", ANN)
+@pytest.mark.parametrize("name", ["answer", "judge"])
+async def test_what_needs_a_turn_says_so(name: str):
+    method, given = load_operations(Desk())[name].bind(b"{}", ANN)
 
     with pytest.raises(WorkflowError, match="works only while a turn runs"):
         await method(**given)

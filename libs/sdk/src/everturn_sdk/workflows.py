@@ -539,7 +539,8 @@ class BaseWorkflow:
         return result
 
     def _choose_key(self, kind: str, key: str | None) -> str:
-        """The key, by default the number of this call among those of its kind."""
+        """The key, by default the number of this call among those of its kind. Raises WorkflowError without a turn."""
+        self._require_port()
         self._counts[kind] = number = self._counts.get(kind, 0) + 1
         return str(number) if key is None else key
 
