@@ -14,7 +14,7 @@ from chat_proc.bundle_check.bootstrap import build_settings
 from chat_proc.bundle_check.playing import collect_logs
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
-from chat_proc.bundles.host.host import BundleCode, open_bundle_host
+from chat_proc.bundles.host.host import open_bundle_host
 from chat_proc.bundles.manifest import MANIFEST, Problem, find_line
 from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, find_references, read_tool_specs
 from chat_proc.knowledge.passages import find_broken_links, find_folders
@@ -22,7 +22,7 @@ from chat_proc.knowledge.trees import FolderTree, TreeLimits
 from chat_proc.opening import build_host_options
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.skills.model import Skills
-from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs
+from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs, try_build_code
 from chat_proc.tools.offered import BUILTIN_TOOLS
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.settings import load_bundle_secrets
@@ -173,28 +173,19 @@ async def _check_process(
     bundle: Bundle, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport, *, installs: bool
 ) -> None:
     """Load the tools and the workflow in a process of their own."""
-    manifest, requirements = bundle.manifest, bundle.files.get(REQUIREMENTS, b"")
+    requirements = bundle.files.get(REQUIREMENTS, b"")
     try:
         check_requirements(requirements)
     except BadRequirements as error:
         report.problems.append(place_problem(error.detail))
         return
-    if not manifest.tools and not {DESCRIPTOR, WORKFLOW} & bundle.files.keys():
+    if (code := try_build_code(bundle, secrets)) is None:
         return
     options = build_host_options(settings)
     if requirements.strip() and not installs and not options.environments.has(requirements):
         why = "These libraries are not installed, so tools and workflow were not loaded. Add --install to do both"
         report.warnings.append(Problem(why, REQUIREMENTS))
         return
-    code = BundleCode(
-        bundle.id,
-        bundle.digest,
-        bundle.files,
-        described=[entry.model_dump(mode="json", exclude_unset=True) for entry in manifest.tools],
-        section=manifest.host,
-        settings=manifest.settings,
-        secrets=secrets,
-    )
     try:
         async with open_bundle_host(code, options) as host:
             description = host.description

@@ -92,6 +92,22 @@ class HostedCode:
     operations: BundleOperations | None = None
 
 
+def try_build_code(bundle: Bundle, secrets: Mapping[str, str]) -> BundleCode | None:
+    """What runs in a process of this version; None if it has neither tools nor a workflow."""
+    manifest = bundle.manifest
+    if not manifest.tools and not {DESCRIPTOR, WORKFLOW} & bundle.files.keys():
+        return None
+    return BundleCode(
+        bundle.id,
+        bundle.digest,
+        bundle.files,
+        described=[entry.model_dump(mode="json", exclude_unset=True) for entry in manifest.tools],
+        section=manifest.host,
+        settings=manifest.settings,
+        secrets=secrets,
+    )
+
+
 @asynccontextmanager
 async def open_bundle_code(
     bundle: Bundle,
@@ -102,23 +118,13 @@ async def open_bundle_code(
 ) -> AsyncGenerator[HostedCode]:
     """What the code of a version of a bundle offers; its process runs until the end of the context. `taken` are the ids
     of other tools. Raises Invalid with the reason if it can't be offered."""
-    manifest = bundle.manifest
-    if not manifest.tools and not {DESCRIPTOR, WORKFLOW} & bundle.files.keys():
+    if (code := try_build_code(bundle, secrets)) is None:
         yield HostedCode()
         return
-    code = BundleCode(
-        bundle.id,
-        bundle.digest,
-        bundle.files,
-        described=[entry.model_dump(mode="json", exclude_unset=True) for entry in manifest.tools],
-        section=manifest.host,
-        settings=manifest.settings,
-        secrets=secrets,
-    )
     async with open_bundle_host(code, options) as host:
         # Checking the schemas of a hundred tools takes longer than an event loop may be held.
         tools = await asyncio.to_thread(build_hosted_tools, host, objects, taken)
-        if host.description.has_workflow and manifest.agent.workflow == "dag":
+        if host.description.has_workflow and bundle.manifest.agent.workflow == "dag":
             raise BadBundle(f"The bundle has a {WORKFLOW}, so react.workflow can't be 'dag'. Remove one of them.")
         workflow = host if host.description.has_workflow else None
         if not host.description.operations:
