@@ -265,7 +265,8 @@ class Asks(BaseWorkflow):
         await attempt(channels=[ChannelSpec("b"), ChannelSpec("b")], key="x")
         await attempt(key="x")
         await attempt(messages=[{"role": "tool", "content": ""}])
-        for schema in ({"type": "array"}, {"type": "object", "$ref": "http://e.example"}):
+        listed = {"type": "object", "$defs": ["a"], "properties": {"x": {"$ref": "#/$defs/a"}}}
+        for schema in ({"type": "array"}, {"type": "object", "$ref": "http://e.example"}, listed):
             try:
                 await self.models.structured_call([user_msg], schema)
             except WorkflowError as error:
@@ -294,6 +295,7 @@ async def test_what_is_not_possible_is_refused_and_a_failure_is_reported():
         "role 'tool'",
         "structured_call: the schema must be that of an object.",
         "structured_call: the schema refers to 'http://e.example', which is itself or not in it.",
+        "structured_call: $defs of the schema must be an object.",
         "The marker 'panel' is not known. Add it to `markers` in bundle.toml, or use one of answer, canvas, thinking, "
         "timeline_text.",
     ]
