@@ -202,8 +202,9 @@ GRANT EXECUTE ON FUNCTION finish_knowledge TO everturn_worker;
 
 -- Deletes documents of versions that nobody wants, until they have p_passages passages; how many. A version is unwanted
 -- if nobody has wanted it for p_kept_s and a newer one of its space serves, or for p_forgotten_s, unless it is that of a
--- collection, which is kept until the collection is deleted. It no longer serves once a document is missing; if
--- somebody wants it again, it is built again.
+-- collection, which is kept until the collection is deleted: then it is unwanted at once, or after p_kept_s if a worker
+-- had just begun to build it. It no longer serves once a document is missing; if somebody wants it again, it is built
+-- again.
 CREATE OR REPLACE FUNCTION delete_unwanted_knowledge(
     p_kept_s double precision, p_forgotten_s double precision, p_passages integer
 ) RETURNS integer
@@ -217,9 +218,10 @@ BEGIN
          WHERE s.wanted_at < clock_timestamp() - p_forgotten_s * interval '1 s'
                AND (s.bundle_id <> '/collections' OR s.wanted_at = '-infinity')
             OR s.wanted_at < clock_timestamp() - p_kept_s * interval '1 s'
-               AND EXISTS (SELECT FROM knowledge_space n
-                            WHERE n.bundle_id = s.bundle_id AND n.name = s.name AND n.state = 'ready'
-                              AND n.id <> s.id AND n.wanted_at > s.wanted_at)
+               AND (EXISTS (SELECT FROM knowledge_space n
+                             WHERE n.bundle_id = s.bundle_id AND n.name = s.name AND n.state = 'ready'
+                               AND n.id <> s.id AND n.wanted_at > s.wanted_at)
+                    OR s.bundle_id = '/collections' AND NOT EXISTS (SELECT FROM collection c WHERE c.id = s.name))
            FOR UPDATE SKIP LOCKED
     ), closed AS (
         UPDATE knowledge_space s SET state = 'building', holder = NULL, lease_until = NULL

@@ -220,6 +220,26 @@ async def test_a_deleted_collection_serves_no_more_and_its_index_is_removed(
     assert await roles.superuser.fetchval(rows, collection_id) == 0
 
 
+async def test_what_a_worker_saves_of_a_deleted_collection_is_removed(
+    book: PostgresCollections, index: PostgresCollections, ann: Principal, roles: Roles
+) -> None:
+    collection_id = await create(book, ann, "a.txt")
+    job = await index.try_claim(ENCODER)
+    assert job is not None
+    await book.delete(ann, collection_id)
+    version = SpaceVersion(COLLECTIONS, job.id, "late", ENCODER, untrusted=False)
+    store = PostgresKnowledgeStore(roles.worker, kept_s=0)
+    await store.want(version)
+    assert await store.try_lease(version, "builder")
+    assert await store.save_documents(version, "builder", [document(f"{job.id}/a.txt", "text of a.txt")])
+
+    while await store.delete_unwanted():
+        """There may be more."""
+
+    rows = "SELECT count(*) FROM knowledge_space WHERE name = $1"
+    assert await roles.superuser.fetchval(rows, collection_id) == 0
+
+
 async def test_an_index_that_nobody_asks_for_is_kept(
     book: PostgresCollections, index: PostgresCollections, ann: Principal, roles: Roles
 ) -> None:
