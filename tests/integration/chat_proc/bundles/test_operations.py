@@ -18,7 +18,7 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer
 
 from chat_proc.bundles.host import operations as module
-from chat_proc.bundles.host.host import BundleCode, BundleHost, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import BundleCode, BundleHost, HostOptions, HostUnavailable, open_bundle_host
 from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.tools.hosted import read_operations
 from everturn.bundles.operations import OperationReply, OperationRequest
@@ -242,6 +242,22 @@ async def test_a_crash_is_a_lost_operation_that_is_repeated_only_if_that_does_no
     assert (crashed.outcome, crashed.detail) == ("lost", "The reason: it was killed by signal 9.")
     assert (await desk.call("counted", name="crash")).result == b"1"
     assert (await desk.call("crash_once")).result == b"3"
+
+
+async def test_a_lost_operation_that_can_not_be_repeated_is_not_called_unexecuted(
+    open_desk: Open, monkeypatch: pytest.MonkeyPatch
+):
+    desk = await open_desk()
+    await desk.pid()
+    assert desk.operations._ready is not None
+
+    async def pause() -> None:
+        raise HostUnavailable("It starts again in 30 s.")
+
+    monkeypatch.setattr(desk.operations._ready.result(), "_pause", pause)
+
+    assert (await desk.call("crash_once")).outcome == "lost"
+    assert (await desk.call("crash_once")).outcome == "unavailable"
 
 
 @pytest.mark.parametrize("name", ["crash", "block", "flood", "spin", "big"])

@@ -638,14 +638,20 @@ class BundleHost:
     ) -> tuple[Ended, bytes]:
         """Execute an operation, once more if its process was lost and it `is_repeatable`. Raises HostUnavailable if it
         was not executed, and HostLost if it may have been in part."""
+        lost: HostLost | None = None
         while True:
-            process = await self._take()
             try:
+                process = await self._take()
                 return await process.operate(name, arguments, context)
-            except HostLost:
-                if not is_repeatable:
+            except HostUnavailable as error:
+                # The repetition was not executed, but what it repeats may have been.
+                if lost is not None:
+                    raise lost from error
+                raise
+            except HostLost as error:
+                if lost is not None or not is_repeatable:
                     raise
-                is_repeatable = False
+                lost = error
 
     async def run_workflow(self, payload: RunPayload, context: CallContext, handler: RunHandler) -> str | None:
         """Execute the workflow once for a turn; returns the text of its answer, None if it leaves that to the agent.
