@@ -14,14 +14,15 @@ from typing import Protocol
 
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.refs import check_path
+from everturn.knowledge.collections import MAX_COLLECTION_DOCUMENTS
 from everturn.knowledge.store import MAX_DOCUMENTS
 
 MAX_DEPTH = 20
 """Folders within folders."""
 _LOOKED_AT = 20
 """Times the files of a space: how many entries of folders are looked at."""
-MAX_LISTED_SKIPPED = 200
-"""How many skipped files are named; all are counted."""
+MAX_LISTED_SKIPPED = MAX_COLLECTION_DOCUMENTS
+"""How many skipped files are named, which are all of a collection; all are counted."""
 
 
 class SpaceRefused(Invalid):
