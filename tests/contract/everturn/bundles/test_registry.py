@@ -144,9 +144,12 @@ async def test_fields_of_a_newer_version_are_ignored(
 ) -> None:
     await workers.store(content())
     await workers.publish([DESK])
-    await roles.superuser.execute("""UPDATE bundle SET listing = '{"title": "Desk", "colour": "red"}'""")
+    newer = '{"title": "Desk", "colour": "red", "widgets": [["board", "Orders", "tall"]]}'
+    await roles.superuser.execute("UPDATE bundle SET listing = $1", newer)
 
-    assert await ingress.load_listed() == (BundleListing("desk", OLD, "Desk"),)
+    assert await ingress.load_listed() == (
+        BundleListing("desk", OLD, "Desk", widgets=(WidgetListing("board", "Orders"),)),
+    )
 
 
 async def test_the_files_of_widgets_are_read_by_version_until_it_is_removed(

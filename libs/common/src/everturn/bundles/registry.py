@@ -143,7 +143,7 @@ def read_listing(shown: str) -> Mapping[str, Any]:
     fields = json.loads(shown)
     lists = {name: tuple(fields.get(name, ())) for name in ("starters", "roles", "problems")}
     operations = tuple(map(_read_operation, fields.get("operations", ())))
-    widgets = tuple(WidgetListing(name, title) for name, title in fields.get("widgets", ()))
+    widgets = tuple(WidgetListing(*each[:2]) for each in fields.get("widgets", ()))
     texts = {name: fields.get(name, "") for name in ("title", "description", "icon")}
     return {**texts, **lists, "operations": operations, "widgets": widgets}
 
