@@ -32,6 +32,7 @@ from everturn_sdk.protocol import (
     MAX_CONTENT_BYTES,
     MAX_ERROR_CHARS,
     MAX_OPERATION_RESULT_BYTES,
+    MAX_REQUESTS,
     MAX_TEXT_CHARS,
     SOURCES,
     TO_HOST,
@@ -74,6 +75,7 @@ STACK_BYTES = 2 * 1024 * 1024
 """Of each thread: it counts as memory of the process."""
 MAX_FIELDS = 20
 """Arguments of an operation that are named as wrong."""
+_ENDED = "The call has ended."
 
 
 class Host:
@@ -89,6 +91,8 @@ class Host:
         self._calls: dict[int, RunningCall | RunningWorkflow | RunningOperation] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
+        self.requests = asyncio.Semaphore(MAX_REQUESTS)
+        """Held by a call while it stores sources or a file."""
         self.connection = Connection(TO_HOST, self._receive, self._close)
 
     async def run(self) -> None:
@@ -216,6 +220,7 @@ class RunningCall:
         self._number = call.number
         self._requests: dict[int, asyncio.Future[Any]] = {}
         self._next_request = 0
+        self._has_ended = False
         self._context = ToolContext(call.context, self)
         self._task = asyncio.get_running_loop().create_task(self._run(call, content))
 
@@ -249,15 +254,18 @@ class RunningCall:
         return self._host.wait(made)
 
     async def _ask(self, request: Claim | PutArtifact, content: bytes) -> Any:
-        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._requests[request.request] = waiting
-        try:
-            await self._host.connection.send_content(request, content)
-            return await waiting
-        except FrameError as error:
-            raise ToolError(str(error)) from error
-        finally:
-            self._requests.pop(request.request, None)
+        async with self._host.requests:
+            if self._has_ended:
+                raise ToolError(_ENDED)
+            waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._requests[request.request] = waiting
+            try:
+                await self._host.connection.send_content(request, content)
+                return await waiting
+            except FrameError as error:
+                raise ToolError(str(error)) from error
+            finally:
+                self._requests.pop(request.request, None)
 
     async def _run(self, call: Call, content: bytes) -> None:
         value = b""
@@ -267,6 +275,11 @@ class RunningCall:
             # Also if the worker has given up the call: it wants to know when the function has ended.
             ended = Ended(number=call.number, status="raised", error=_describe_exception())
         self._host.drop(call.number)
+        self._has_ended = True
+        for waiting in self._requests.values():
+            # The worker answers no more requests of this call.
+            if not waiting.done():
+                waiting.set_exception(ToolError(_ENDED))
         self._host.send_end(ended, value)
 
     async def _serve(self, call: Call, content: bytes) -> tuple[Ended, bytes]:

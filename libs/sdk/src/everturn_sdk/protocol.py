@@ -39,6 +39,8 @@ _LENGTH: Final = struct.Struct(">I")
 
 MAX_OPERATION_RESULT_BYTES: Final = 1024 * 1024
 """Size limit of the result of an operation, as JSON."""
+MAX_REQUESTS: Final = 16
+"""Sources and files that the calls of one process store at once; more of them wait."""
 MAX_ASKS: Final = 32
 """Requests of one running workflow that are open at once."""
 

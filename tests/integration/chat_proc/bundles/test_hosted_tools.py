@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from chat_proc.bundles.host.host import MAX_REQUESTS
 from chat_proc.tools.hosted import ToolRaised
 from everturn.core.errors import Invalid
+from everturn_sdk.protocol import MAX_REQUESTS
 
 TOOLS = '''
 import datetime, resource
@@ -74,6 +74,12 @@ async def forget(context: ToolContext) -> int:
     claims.append(asyncio.create_task(context.claim([SourceRow(url="https://a.example/")])))
     await asyncio.sleep(0)
     return os.getpid()
+
+@tool(effect="pure")
+async def cite_many(count: int, context: ToolContext) -> int:
+    """Cites at once."""
+    cited = [context.claim([SourceRow(url=f"https://a.example/{number}")]) for number in range(count)]
+    return len(await asyncio.gather(*cited))
 
 @tool(effect="pure")
 def chatter(count: int, context: ToolContext) -> str:
@@ -235,10 +241,18 @@ async def test_a_source_without_an_address_is_a_notice(desk):
     assert desk.pool.rows == []
 
 
+async def test_calls_can_store_any_number_of_sources_at_once(desk):
+    calls = [desk.call("cite_many", count=4 * MAX_REQUESTS) for _ in range(3)]
+
+    assert [outcome.text for outcome in await asyncio.gather(*calls)] == [str(4 * MAX_REQUESTS)] * 3
+
+
 async def test_calls_can_end_before_their_requests_are_answered(desk):
-    pids = {(await desk.call("forget")).text for _ in range(2 * MAX_REQUESTS)}
+    pids = {(await desk.call("forget")).text for _ in range(4 * MAX_REQUESTS)}
 
     assert len(pids) == 1
+    assert (await desk.call("cite_many", count=1)).text == "1"
+    assert (await desk.call("forget")).text in pids
 
 
 async def test_a_call_sends_a_hundred_events_at_most(desk):

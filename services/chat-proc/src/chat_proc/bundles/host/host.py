@@ -35,6 +35,7 @@ from everturn.core.threads import call_sized
 from everturn_sdk.protocol import (
     INLINE_BYTES,
     MAX_ASKS,
+    MAX_REQUESTS,
     TO_WORKER,
     Answer,
     Ask,
@@ -85,8 +86,8 @@ PATIENCE_S: Final = 5.0
 STEADY_S: Final = 60.0
 """A process that ran for so long has ended the row of crashes."""
 MAX_CRASHES_PER_TURN: Final = 3
-MAX_REQUESTS: Final = 16
-"""Sources and files that calls of one process store at once; the SDK sends fewer."""
+OPEN_REQUESTS: Final = 2
+"""Times the requests that the SDK sends at once: those of a function that was cancelled are still open here."""
 WORKFLOW: Final = "workflow"
 """What logs call the tool of a running workflow."""
 _EXIT_WAIT_S: Final = 1.0
@@ -209,7 +210,6 @@ class HostProcess:
         self._over = asyncio.Event()
         self._calls: dict[int, _Running] = {}
         self._last_number = 0
-        self._requests = 0
         self._free = asyncio.Semaphore(MAX_CALLS)
         self.end_kind: EndKind | None = None
         self.end_reason = ""
@@ -450,21 +450,14 @@ class HostProcess:
         if running.handler is None or running.is_workflow is not isinstance(request, Ask):
             self.end("protocol", f"it sent a request {request.kind!r} of something else")
             return
-        open_requests, limit = (
-            (len(running.requests), MAX_ASKS) if running.is_workflow else (self._requests, MAX_REQUESTS)
-        )
-        if open_requests >= limit:
+        others = [running] if running.is_workflow else [each for each in self._calls.values() if not each.is_workflow]
+        limit = OPEN_REQUESTS * (MAX_ASKS if running.is_workflow else MAX_REQUESTS)
+        if sum(len(each.requests) for each in others) >= limit:
             self.end("protocol", f"it sent more than {limit} requests at once")
             return
-        self._requests += not running.is_workflow
         task = asyncio.create_task(self._answer(running, request, content))
         running.requests.add(task)
-        task.add_done_callback(partial(self._end_request, running))
-
-    def _end_request(self, running: _Running, task: asyncio.Task[None]) -> None:
-        # Not in the task itself, which can be cancelled before it begins.
-        running.requests.discard(task)
-        self._requests -= not running.is_workflow
+        task.add_done_callback(running.requests.discard)
 
     async def _answer(self, running: _Running, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         value: object = None
