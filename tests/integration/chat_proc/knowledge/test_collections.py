@@ -157,6 +157,22 @@ async def test_a_search_says_what_is_missing(shelf: Shelf) -> None:
         await shelf.reader.load(stranger, f"{shelf.collection_id}/fine.txt")
 
 
+async def test_text_that_somebody_else_shares_is_untrusted(shelf: Shelf) -> None:
+    shared = _ids.collection()
+    await shelf.book.create(shelf.owner, shared, "Handbook", CollectionScope.PROJECT)
+    upload = build_upload(shared, "rules.txt", b"The zephyr rules.")
+    await shelf.objects.save(upload.object_key, b"The zephyr rules.")
+    await shelf.book.add_documents(shelf.owner, shared, [upload])
+    await shelf.until_indexed()
+    bob = Principal(shelf.owner.tenant, shelf.owner.project, "bob")
+
+    for reader, untrusted in ((shelf.owner, False), (bob, True)):
+        (found,) = (await shelf.reader.search(reader, "zephyr", "", 5)).hits.found
+        document = await shelf.reader.load(reader, f"{shared}/rules.txt")
+        assert (found.untrusted, document.untrusted) == (untrusted, untrusted)
+    await shelf.book.delete(shelf.owner, shared)
+
+
 async def test_a_worker_that_dies_leaves_the_rest_to_the_next(shelf: Shelf, database: DatabaseUrls) -> None:
     await shelf.put("fine.txt", b"The zephyr is fine.")
     async with open_database(database.worker, pool_size=1, application_name="dying") as lost:

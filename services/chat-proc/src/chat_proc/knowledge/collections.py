@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import structlog
@@ -207,7 +207,7 @@ class CollectionHits:
 
 
 class CollectionReader:
-    """The collections that a person may read."""
+    """The collections that a person may read. Text in those of others is untrusted."""
 
     def __init__(self, index: CollectionIndex, open_store: OpenStore, embedder: Embedder) -> None:
         self._index = index
@@ -235,15 +235,18 @@ class CollectionReader:
         vector, words_only = await embed_question(self._embedder, query)
         spaces = [WantedSpace(COLLECTIONS, each.id) for each in chosen]
         found = await self._open_store(principal).search(spaces, KnowledgeQuery(query, vector, limit))
-        return CollectionHits(KnowledgeHits(found, words_only), chosen)
+        foreign = {each.id for each in chosen if each.owner != principal.user_id}
+        marked = tuple(replace(each, untrusted=each.path.partition("/")[0] in foreign) for each in found)
+        return CollectionHits(KnowledgeHits(marked, words_only), chosen)
 
     async def load(self, principal: Principal, path: str) -> Document:
         """The text of a document. Raises NotFound with a sentence for the model, Unavailable."""
-        space = WantedSpace(COLLECTIONS, path.partition("/")[0])
-        document = await self._open_store(principal).try_load([space], path)
+        collection_id = path.partition("/")[0]
+        owner = {each.id: each.owner for each in await self._index.load_readable(principal)}.get(collection_id)
+        document = await self._open_store(principal).try_load([WantedSpace(COLLECTIONS, collection_id)], path)
         if document is None:
             raise NotFound("there is no such document. Find documents with react.search_collections")
-        return document
+        return replace(document, untrusted=owner != principal.user_id)
 
 
 def is_in_collection(path: str) -> bool:
