@@ -48,6 +48,10 @@ def test_a_value_whose_key_names_a_secret_is_hidden(key: str) -> None:
         ("GET /c/events?ticket=odd&after=1", "GET /c/events?ticket=***&after=1"),
         ("key evk_0123456789abcdef_" + "s" * 43 + " refused", "key evk_*** refused"),
         ("guest evg_eyJ1c2VyIjoiYSJ9.c2lnbmF0dXJl", "guest evg_***"),
+        ("GET /widgets/evw_eyJ1c2VyIjoiYSJ9.c2lnbmF0dXJl/a.js", "GET /widgets/evw_***/a.js"),
+        ('{"ticket": "eve_eyJ1c2VyIjoiYSJ9.c2lnbmF0dXJl"}', '{"ticket": "eve_***"}'),
+        ("chat evs_eyJ1c2VyIjoiYSJ9.c2lnbmF0dXJl", "chat evs_***"),
+        ("the column sleeve_length_in_millimetres", "the column sleeve_length_in_millimetres"),
     ],
 )
 def test_a_secret_inside_a_text_is_hidden(text: str, shown: str) -> None:

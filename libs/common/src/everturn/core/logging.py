@@ -25,8 +25,9 @@ _SECRET_TEXT = re.compile(
     r"(?i)(bearer\s+|//(?!\[[0-9a-f:.%]+\])[^/\s:@]*:(?!\d{1,5}(?!\w|[^\s/]*@)))[^\s@/]+",
 )
 """Bearer tokens and passwords in addresses. A port is not one: up to five digits without a following @."""
-_OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
-"""API keys, tickets and guest tokens, anywhere in a text; tickets are part of addresses."""
+_OUR_CREDENTIAL = re.compile(r"(ev[ktg]_|\bev[ews]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
+"""API keys, tickets, and tokens of guests and embedded chats, anywhere in a text; tickets are part of addresses. Some
+words end with a prefix of the second group, such as `sleeve_`."""
 
 
 class Redactor:
