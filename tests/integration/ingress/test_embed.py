@@ -26,8 +26,8 @@ origins = ["{HELP}"]
 """
 
 
-def bearer(user: str = "ann", seconds: float = 600) -> dict[str, str]:
-    claims = {"iss": "i", "aud": "a", "sub": user, "tenant": "acme", "project": "one", "roles": ["registered"]}
+def bearer(user: str = "ann", seconds: float = 600, project: str = "one") -> dict[str, str]:
+    claims = {"iss": "i", "aud": "a", "sub": user, "tenant": "acme", "project": project, "roles": ["registered"]}
     return {"Authorization": f"Bearer {jwt.encode(claims | {'exp': int(time.time() + seconds)}, SECRET, 'HS256')}"}
 
 
@@ -118,6 +118,23 @@ async def test_only_origins_of_the_tenant_or_bundle_get_tickets(client: httpx2.A
     refused(await client.post(TICKETS, json={"origin": SHOP}), 401)
 
 
+async def test_guests_get_no_tickets_and_a_project_without_guests_says_so(
+    client: httpx2.AsyncClient, refused: Any
+) -> None:
+    guest = (await client.post("/guests/acme/one")).json()["token"]
+    visitor = (await redeem(client, (await ask(client)).json()["ticket"])).json()["token"]
+    for token, user in ((guest, "guest"), (visitor, "caller")):
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = await client.post(TICKETS, json={"origin": SHOP, "user": user}, headers=headers)
+        assert refused(answer, 403)["detail"] == "Guests can't create tickets."
+
+    elsewhere = TICKETS.replace("/one/", "/two/")
+    answer = await client.post(elsewhere, json={"origin": SHOP}, headers=bearer(project="two"))
+    assert "GUEST_SCOPES" in refused(answer, 403)["detail"]
+    as_caller = {"origin": SHOP, "user": "caller"}
+    assert (await client.post(elsewhere, json=as_caller, headers=bearer(project="two"))).status_code == 201
+
+
 async def test_the_page_can_be_framed_by_the_origin_of_its_ticket_alone(client: httpx2.AsyncClient) -> None:
     url = (await ask(client)).json()["url"]
 
@@ -142,6 +159,7 @@ async def test_pages_of_other_origins_are_refused_and_counted(client: httpx2.Asy
 
     for address, referrer, status in (
         (url, "https://evil.example/x", 403),
+        (url, "http://[", 403),
         (f"/embed/support?ticket={ticket}", SHOP, 403),
         (f"/embed/default?ticket={old}", SHOP, 403),
         (f"/embed/default?ticket={expired}", SHOP, 401),
@@ -159,6 +177,29 @@ async def test_pages_of_other_origins_are_refused_and_counted(client: httpx2.Asy
     metrics = (await client.get("/metrics")).text
     for reason in ("origin", "ticket"):
         assert f'ingress_frame_refusals_total{{kind="embed",reason="{reason}"}}' in metrics
+
+
+async def test_a_link_with_a_ticket_opens_no_chat(client: httpx2.AsyncClient) -> None:
+    url = (await ask(client)).json()["url"]
+
+    opened = await client.get(url, headers={"Sec-Fetch-Dest": "document"})
+    framed = await client.get(url, headers={"Sec-Fetch-Dest": "iframe"})
+
+    assert (opened.status_code, framed.status_code) == (403, 200)
+    assert "in a frame of its page only" in opened.text
+
+
+async def test_only_refusals_of_valid_tickets_are_logged(client: httpx2.AsyncClient, ingress: Any) -> None:
+    url = (await ask(client)).json()["url"]
+    before = len(ingress.log.read_text())
+
+    answers = [await client.get(path) for path in ("/embed/stranger?ticket=eve_x.y", "/widgets/evw_x.y/stranger")]
+    answers.append(await client.get(url.replace("/default?", "/stranger?")))
+
+    assert [answer.status_code for answer in answers] == [401, 404, 403]
+    logged = ingress.log.read_text()[before:]
+    assert logged.count("Refused") == 1
+    assert "stranger" not in logged
 
 
 @pytest.mark.parametrize("text", ['[embed]\norigins = ["shop.example"]\n', "[embed]\norigin = 1\n"])

@@ -226,8 +226,8 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         plural="operations",
     )
     app.state.operations = OperationCaller(parts.operations, slots)
-    app.state.widgets = Widgets(app.state.bundles, parts.load_widget_file, parts.signer, parts.clock, parts.metrics)
-    app.state.embedding = Embedding(parts.embed, parts.auth, parts.buckets, parts.metrics)
+    app.state.widgets = Widgets(parts.load_widget_file, parts.signer, parts.clock, parts.metrics)
+    app.state.embedding = Embedding(parts.embed, parts.buckets, parts.metrics)
     intake = _build_intake(parts)
     app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
     app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)

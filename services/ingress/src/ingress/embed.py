@@ -15,10 +15,12 @@ import structlog
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
+from starlette.datastructures import Headers
 
 from everturn.bundles.embedding import EmbedConfig, Origin
 from everturn.core.clock import iso
 from everturn.limits.token_buckets import Limit, TokenBuckets
+from ingress.admission.limits import is_guest
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import AuthGate, Caller, CallerOf
 from ingress.auth.signed_tokens import EMBED_TICKET_S, EmbedPass
@@ -83,9 +85,8 @@ class EmbedSessionOut(JsonBody):
 class Embedding:
     """Which origins may embed what, and which tickets are used."""
 
-    def __init__(self, config: EmbedConfig, gate: AuthGate, buckets: TokenBuckets, metrics: IngressMetrics) -> None:
+    def __init__(self, config: EmbedConfig, buckets: TokenBuckets, metrics: IngressMetrics) -> None:
         self._config = config
-        self._gate = gate
         self._buckets = buckets
         self._metrics = metrics
 
@@ -94,16 +95,21 @@ class Embedding:
         if not self._config.allows(origin, tenant=tenant, bundle_id=bundle_id):
             raise self.refuse("origin", bundle_id, forbidden("Pages of this origin may not show this agent."))
 
-    def check_page(self, opened: EmbedPass, bundle_id: str, referrers: Sequence[str], own_host: str) -> None:
+    def check_page(self, opened: EmbedPass, bundle_id: str, headers: Headers) -> None:
         """Raises 403 if the ticket is for another bundle, or its origin is not allowed any more or not that of the page
-        around the frame, where the browser says which this is."""
+        around the frame, or there is no frame, where the browser says so.
+
+        Without a frame, a link with the ticket of somebody else would let people chat under that person's name.
+        """
         if opened.bundle_id != bundle_id:
-            raise self.refuse("ticket", bundle_id, forbidden("The ticket is for another agent."))
+            raise self.refuse("ticket", opened.bundle_id, forbidden("The ticket is for another agent."))
         self.check_origin(opened.origin, tenant=opened.caller.principal.tenant, bundle_id=bundle_id)
-        for referrer in referrers:
-            parts = urlsplit(referrer)
-            if parts.netloc != own_host and f"{parts.scheme}://{parts.netloc}" != opened.origin:
-                raise self.refuse("origin", bundle_id, forbidden("The ticket is for a page of another origin."))
+        if "document" in headers.getlist("sec-fetch-dest"):
+            problem = forbidden("This chat can be shown in a frame of its page only.")
+            raise self.refuse("origin", bundle_id, problem)
+        known = {opened.origin, *(f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https"))}
+        if any(_read_referrer(each) not in known for each in headers.getlist("referer")):
+            raise self.refuse("origin", bundle_id, forbidden("The ticket is for a page of another origin."))
 
     async def open(self, opened: EmbedPass, ancestors: Sequence[str]) -> None:
         """Use a ticket. Raises 401 if it was used before, 403 if a page around the frame has another origin, and
@@ -116,10 +122,12 @@ class Embedding:
             problem = unauthorized("The ticket for this chat was used already. Load the page again.")
             raise self.refuse("used", opened.bundle_id, problem)
 
-    def refuse(self, reason: str, bundle_id: str, problem: ProblemError) -> ProblemError:
-        """The problem, once it is counted and logged."""
+    def refuse(self, reason: str, bundle_id: str | None, problem: ProblemError) -> ProblemError:
+        """The problem, once it is counted and logged. Without a valid ticket there is no `bundle_id`, and nothing is
+        logged, because anybody can send such requests."""
         self._metrics.frame_refusals.labels(kind="embed", reason=reason).inc()
-        _log.info("Refused an embedded chat", reason=reason, bundle_id=bundle_id[:128])
+        if bundle_id is not None:
+            _log.info("Refused an embedded chat", reason=reason, bundle_id=bundle_id)
         return problem
 
 
@@ -163,6 +171,9 @@ async def create_embed_ticket(
     gate = load_gate(request)
     chatting = gate.build_visitor(caller, wanted.visitor) if wanted.user == "guest" else caller
     bundle = await bundles.load_one(chatting.principal, bundle_id)
+    if is_guest(caller.principal):
+        # A guest could make any number of guests.
+        raise forbidden("Guests can't create tickets.")
     embedding.check_origin(wanted.origin, tenant=caller.principal.tenant, bundle_id=bundle.id)
     ticket = gate.build_embed_ticket(chatting, bundle.id, wanted.origin)
     response.headers["Cache-Control"] = "no-store"
@@ -182,10 +193,10 @@ async def get_embedded_page(
     web = load_web(request)
     try:
         opened = load_gate(request).read_embed_ticket(ticket)
-        embedding.check_page(opened, bundle_id, request.headers.getlist("referer"), request.headers.get("host", ""))
+        embedding.check_page(opened, bundle_id, request.headers)
     except ProblemError as problem:
         if problem.status_code == 401:
-            embedding.refuse("ticket", bundle_id, problem)
+            embedding.refuse("ticket", None, problem)
         return _explain(problem.answer.detail, problem.status_code)
     if web is None:
         return _explain("This server was started without the web client.", 404)
@@ -211,6 +222,15 @@ async def create_embed_session(
         bundle_id=opened.bundle_id,
         expires_at=iso(datetime.fromtimestamp(session.expires_at, UTC)),
     )
+
+
+def _read_referrer(referrer: str) -> str | None:
+    """The origin of a page; None for what is no address."""
+    try:
+        parts = urlsplit(referrer)
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _explain(detail: str, status: int) -> Response:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Final, cast
 
-import structlog
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
@@ -26,8 +25,6 @@ from ingress.fields import JsonBody
 from ingress.metrics import IngressMetrics
 from ingress.openapi.responses import problems
 from ingress.web import CONTENT_TYPES, SECURITY
-
-_log = structlog.get_logger(__name__)
 
 PAGE: Final = "index.html"
 CACHE_BYTES: Final = 32 * 1024 * 1024
@@ -75,17 +72,15 @@ class WidgetAddressOut(JsonBody):
 
 
 class Widgets:
-    """The widgets of the published bundles, and their files. Owns the files that are kept in memory."""
+    """The files of widgets, and the tickets that open them. Owns the files that are kept in memory."""
 
     def __init__(
         self,
-        bundles: Bundles,
         load_file: Callable[[str, str, str], Awaitable[bytes]],
         signer: TokenSigner,
         clock: Clock,
         metrics: IngressMetrics,
     ) -> None:
-        self.bundles = bundles
         self.tickets = WidgetTickets(signer, clock)
         self._clock = clock
         self._load_file = load_file
@@ -124,8 +119,8 @@ class Widgets:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1])
 
     def _refuse(self, reason: str, detail: str) -> ProblemError:
+        # Not logged: anybody can send requests without a ticket, and no rate limits them.
         self._metrics.frame_refusals.labels(kind="widget", reason=reason).inc()
-        _log.info("Refused a file of a widget", reason=reason)
         return absent(detail)
 
 

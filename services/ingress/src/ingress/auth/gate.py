@@ -124,8 +124,8 @@ class AuthGate:
         await self.recheck(caller)
 
     def build_visitor(self, caller: Caller, visitor: str | None) -> Caller:
-        """A guest whom the caller knows as `visitor`; a new one for None. Raises 403 and 404 if guests are not accepted
-        here."""
+        """A guest whom the caller knows as `visitor`; a new one for None. Raises 403 if this project accepts no
+        guests."""
         who = caller.principal
         known_as = None if visitor is None else "\0".join((who.tenant, who.project, who.user_id, visitor))
         return self._methods.guests.build_visitor(who.tenant, who.project, known_as)

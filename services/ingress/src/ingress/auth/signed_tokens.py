@@ -144,8 +144,10 @@ class Guests:
         return GuestPass(self._signer.build(GUEST_TOKEN_PREFIX, build_record(caller)), who.user_id, now + GUEST_S)
 
     def build_visitor(self, tenant: str, project: str, known_as: str | None) -> Caller:
-        """A guest whom an authenticated caller brings, the same one for the same name. Raises as `check_open`."""
-        self.check_open(tenant, project)
+        """A guest whom an authenticated caller brings, the same one for the same name. Raises 403 if this project
+        accepts no guests."""
+        if (tenant, project) not in self._scopes:
+            raise forbidden("This project does not accept guests. An operator can add it to GUEST_SCOPES.")
         now = self._clock.now().timestamp()
         name = self._entropy(16).hex() if known_as is None else self._signer.derive_name(known_as)
         who = Principal(tenant, project, GUEST_PREFIX + name, frozenset({Role.ANONYMOUS}))
