@@ -154,7 +154,7 @@ session_router = APIRouter(route_class=EmbedRoute, include_in_schema=False)
 Embeds = Annotated[Embedding, Depends(load_embedding)]
 
 
-@router.post("/{bundle_id}/embed-tickets", status_code=201, responses=problems(413, 415))
+@router.post("/{bundle_id}/embed-tickets", status_code=201, responses=problems(408, 413, 415))
 async def create_embed_ticket(
     *,
     request: Request,

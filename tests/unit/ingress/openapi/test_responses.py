@@ -1,5 +1,6 @@
 """Problems in the OpenAPI document."""
 
+from ingress.app import build_routes
 from ingress.openapi.responses import PROBLEM_SCHEMA, problems
 
 
@@ -12,3 +13,16 @@ def test_every_route_has_the_common_problems_and_its_own() -> None:
 
 def test_the_schema_requires_what_a_problem_always_has() -> None:
     assert set(PROBLEM_SCHEMA["required"]) == {"type", "title", "status", "detail"}
+
+
+def test_every_route_with_a_body_says_how_it_refuses_one() -> None:
+    paths = build_routes().openapi()["paths"]
+
+    silent = [
+        (method, path)
+        for path, methods in paths.items()
+        for method, route in methods.items()
+        if "requestBody" in route and not {"408", "413", "415"} <= route["responses"].keys()
+    ]
+
+    assert silent == []
