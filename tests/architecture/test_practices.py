@@ -1,6 +1,7 @@
 """The rules of practice hold for every module, and the checks find what they should."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -305,6 +306,19 @@ def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
 )
 def test_the_sdk_imports_nothing_of_the_platform(path: str, text: str, found: int):
     assert count(check_sdk_imports, text, path) == found
+
+
+def test_the_development_server_of_the_web_client_forwards_what_it_calls():
+    web = ROOT / "clients/web"
+    (listed,) = re.findall(r"const api = \[(.*)\];", (web / "vite.config.ts").read_text())
+    forwarded = set(re.findall(r'"([^"]+)"', listed))
+    callers = [
+        path for path in (web / "src").rglob("*.ts*") if ".test." not in path.name and "testing" not in path.parts
+    ]
+    called = {path for file in callers for path in re.findall(r"""[`"](/[a-z][a-z/-]*)[`"$]""", file.read_text())}
+
+    assert {"/collections", "/embed/session"} <= called
+    assert {path for path in called if path.rstrip("/") not in forwarded} == set()
 
 
 def test_no_text_has_a_banned_word():
