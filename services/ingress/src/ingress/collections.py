@@ -143,8 +143,12 @@ class CollectionService:
         return len(keys)
 
     async def load_documents(self, me: Principal, collection_id: CollectionId) -> tuple[CollectionDocument, ...]:
-        """Raises NotFound. Cheap enough to be called before a body is read."""
+        """Raises NotFound."""
         return await self._book.load_documents(me, collection_id)
+
+    async def check_owned(self, me: Principal, collection_id: CollectionId) -> None:
+        """Raises NotFound for a collection that the caller can't add to."""
+        await self._book.check_owned(me, collection_id)
 
     async def add(
         self, me: Principal, collection_id: CollectionId, files: tuple[IncomingFile, ...]
@@ -260,7 +264,8 @@ async def add_documents(request: Request, me: Me, service: Service, collection_i
     They are checked like the files of messages. A file replaces the one of the same name; with the same content it
     changes nothing. Agents find a document once it is indexed.
     """
-    await service.load_documents(me, collection_id)
+    # Before the body is read, and its files are scanned and stored.
+    await service.check_owned(me, collection_id)
     admitted = cast(AdmittedRequest, request)
     if media_type(admitted) != "multipart/form-data":
         raise unsupported("Send the files as multipart/form-data.")

@@ -138,7 +138,10 @@ async def test_others_can_read_only_what_is_shared_and_change_nothing(
     assert await find(roles, bob, shared) == ["shared.txt"]
     assert await find(roles, outsider, shared) == []
     (document_of_ann,) = await book.load_documents(bob, shared)
+    await book.check_owned(ann, shared)
     for refused in (
+        book.check_owned(bob, shared),
+        book.check_owned(outsider, shared),
         book.rename(bob, shared, "taken"),
         book.delete(bob, shared),
         book.delete_document(bob, shared, document_of_ann.id),

@@ -214,6 +214,7 @@ CASES |= {
     ),
     "ConversationReader.try_load_plan": lambda port, ann, who: port.try_load_plan(who, ann.conversation_id, "secret"),
     "CollectionBook.load_all": lambda port, ann, who: port.load_all(who),
+    "CollectionBook.check_owned": lambda port, ann, who: port.check_owned(who, ann.collection_id),
     "CollectionBook.rename": lambda port, ann, who: port.rename(who, ann.collection_id, "taken"),
     "CollectionBook.delete": lambda port, ann, who: port.delete(who, ann.collection_id),
     "CollectionBook.load_documents": lambda port, ann, who: port.load_documents(who, ann.collection_id),

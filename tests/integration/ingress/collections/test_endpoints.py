@@ -71,6 +71,8 @@ async def test_a_collection_of_the_project_is_read_by_all_and_changed_by_its_own
     assert [(each["id"], each["is_mine"]) for each in listed if each["scope"] == "project"] == [(shared, False)]
     assert len(documents.json()["documents"]) == 1
     refused(await upload(client, "reads", shared, TEXT), 404)
+    # Not the 415 of its check: the files of others are not looked at.
+    refused(await upload(client, "reads", shared, ("tool.exe", b"MZ\x90\0", "application/octet-stream")), 404)
     refused(await client.delete(f"{BASE}/{shared}", headers=as_user("reads")), 404)
     refused(await client.get(f"{BASE}/{own}/documents", headers=as_user("reads")), 404)
     body = {"title": "x", "scope": "project"}

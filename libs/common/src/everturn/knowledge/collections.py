@@ -92,6 +92,10 @@ class CollectionBook(Protocol):
         """Those that the principal owns, then the others of the project; each by title. Raises Unavailable."""
         ...
 
+    async def check_owned(self, principal: Principal, collection_id: CollectionId) -> None:
+        """Raises NotFound unless the principal owns it, Unavailable."""
+        ...
+
     async def rename(self, principal: Principal, collection_id: CollectionId, title: str) -> Collection:
         """Raises NotFound unless the principal owns it, Unavailable."""
         ...

@@ -48,7 +48,7 @@ UPDATE collection
    SET revision = revision + 1, due_at = clock_timestamp() + $2 * interval '1 s', tries = 0, error = NULL
  WHERE id = $1
 """
-_OWNED = "SELECT FROM collection WHERE id = $1 AND user_id = $2 FOR UPDATE"
+_OWNED = "SELECT FROM collection WHERE id = $1 AND user_id = $2"
 _TOTALS = "SELECT count(*) AS files, COALESCE(sum(size), 0) AS bytes FROM collection_document WHERE collection_id = $1"
 _NAMED = """
 SELECT id, name, mime, size, sha256, object_key, added_at, indexed, error FROM collection_document
@@ -115,6 +115,11 @@ class PostgresCollections:
     async def _load_list(self, principal: Principal, *, limit: int) -> tuple[Collection, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             return tuple(map(_read, await transaction.fetch(_LIST, *principal.owner, None, limit)))
+
+    async def check_owned(self, principal: Principal, collection_id: CollectionId) -> None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            if await transaction.fetchrow(_OWNED, collection_id, principal.user_id) is None:
+                raise NotFound()
 
     async def rename(self, principal: Principal, collection_id: CollectionId, title: str) -> Collection:
         async with self._database.transaction(principal) as transaction:
@@ -209,7 +214,7 @@ class PostgresCollections:
 
 
 async def _lock_owned(transaction: Connection, principal: Principal, collection_id: CollectionId) -> None:
-    if await transaction.fetchrow(_OWNED, collection_id, principal.user_id) is None:
+    if await transaction.fetchrow(f"{_OWNED} FOR UPDATE", collection_id, principal.user_id) is None:
         raise NotFound()
 
 
