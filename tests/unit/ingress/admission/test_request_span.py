@@ -7,6 +7,7 @@ from starlette.types import Scope
 from everturn.core.ids import RandomIds
 from everturn.core.tracing import NO_TRACING, TraceContext
 from ingress.admission.edge import find_log_names, name_method, open_span, record_response, try_caller
+from ingress.app import build_routes
 
 HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONVERSATION = RandomIds(lambda: 0).conversation()
@@ -73,6 +74,16 @@ def test_log_lines_name_the_tenant_the_conversation_and_the_trace() -> None:
     }
     assert find_log_names(build_scope("/conversations/acme/main/new/messages"), None) == {"tenant": "acme"}
     assert find_log_names(build_scope("/other"), None) == {}
+    assert find_log_names(build_scope("/widgets/evw_x.y/a/b"), None) == {}
+
+
+def test_log_names_have_the_tenant_of_every_route_that_has_one() -> None:
+    scoped = [path for path in build_routes().openapi()["paths"] if "/{tenant}/" in path]
+
+    found = [find_log_names(build_scope(path.replace("{tenant}", "acme")), None) for path in scoped]
+
+    assert len(scoped) > 30
+    assert found == [{"tenant": "acme"}] * len(scoped)
 
 
 @pytest.mark.parametrize("tenant", ["a\x1b[2Jb", "a\u202eb", "a\nb"])

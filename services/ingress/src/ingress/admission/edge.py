@@ -22,7 +22,11 @@ _UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io", "/widgets/"
 """Probes arrive every few seconds; a socket is not one request; the path of a widget contains a ticket."""
 _STREAM: Final = "/events"
 """A stream lasts for hours, and its span would be reported only at its end."""
-_CONVERSATION: Final = re.compile(r"/conversations/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?")
+_SCOPED: Final = re.compile(
+    r"/(?:bundles|collections|conversations|files|guests|limits|mcp|memory)"
+    r"/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?"
+)
+"""Paths with a tenant and a project, and what follows. Others can contain a ticket, such as those of widgets."""
 _SERVER_ERROR: Final = 500
 _MAX_PATH_CHARS: Final = 256
 
@@ -70,7 +74,7 @@ def record_response(span: Span, *, method: str, route: str, status: int) -> None
 def find_log_names(scope: Scope, trace: TraceContext | None) -> dict[str, str]:
     """The log fields of a request. Tenant and conversation are the requested ones, allowed or not."""
     names = {"trace_id": trace.trace_id} if trace else {}
-    match = _CONVERSATION.match(scope["path"])
+    match = _SCOPED.match(scope["path"])
     if match is not None:
         # Terminals interpret control characters, and the path is not validated yet.
         if match[1].isprintable():
