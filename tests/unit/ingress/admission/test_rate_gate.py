@@ -195,7 +195,14 @@ def test_no_name_reaches_into_another_key() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "write"),
-    [("GET", "/x", False), ("POST", "/x/messages", True), ("DELETE", "/x", True), ("POST", "/x/fetch", False)],
+    [
+        ("GET", "/x", False),
+        ("POST", "/x/messages", True),
+        ("DELETE", "/x", True),
+        ("POST", "/x/fetch", False),
+        ("POST", "/bundles/{tenant}/{project}/{bundle_id}/embed-tickets", False),
+        ("POST", "/embed/session", False),
+    ],
 )
 def test_posts_that_only_read_are_no_writes(method: str, path: str, write: bool) -> None:
     assert is_write(method, path) is write

@@ -56,7 +56,18 @@ NOT_NOW = frozenset({429, 503})
 
 MCP_PATH = "/mcp/{tenant}/{project}"
 """Each of its requests counts as a read; a call that sends a message counts as a write too."""
-READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period", MCP_PATH)
+EMBEDDING = ("/embed-tickets", "/embed/session")
+"""Each load of a page with an embedded chat makes one of each: the one under the limits of the site's key, the other
+under those of guests, which all people behind one address share. Nothing is stored for them."""
+READING_POSTS = (
+    "/fetch",
+    "/turns-with-feedbacks",
+    "/search",
+    "/by-rn",
+    "/conversations-in-period",
+    MCP_PATH,
+    *EMBEDDING,
+)
 
 Result = TypeVar("Result", Draw, Level)
 Fields = tuple[tuple[bytes, bytes], ...]
