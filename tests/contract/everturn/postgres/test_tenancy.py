@@ -202,6 +202,13 @@ CASES: dict[str, Case] = {
     "MemorySearch.count_unindexed": lambda port, ann, who: port.count_unindexed(who, Scope()),
     "MemorySearch.load_catalog": lambda port, ann, who: port.load_catalog(who, CatalogQuery(Scope())),
 }
+
+
+async def is_owned(port: CollectionBook, ann: "Ann", who: Principal) -> bool:
+    await port.check_owned(who, ann.collection_id)
+    return True
+
+
 CASES |= {
     "ConversationReader.load_turn_blocks": lambda port, ann, who: port.load_turn_blocks(
         who, ann.conversation_id, ann.turn_id
@@ -214,7 +221,7 @@ CASES |= {
     ),
     "ConversationReader.try_load_plan": lambda port, ann, who: port.try_load_plan(who, ann.conversation_id, "secret"),
     "CollectionBook.load_all": lambda port, ann, who: port.load_all(who),
-    "CollectionBook.check_owned": lambda port, ann, who: port.check_owned(who, ann.collection_id),
+    "CollectionBook.check_owned": is_owned,
     "CollectionBook.rename": lambda port, ann, who: port.rename(who, ann.collection_id, "taken"),
     "CollectionBook.delete": lambda port, ann, who: port.delete(who, ann.collection_id),
     "CollectionBook.load_documents": lambda port, ann, who: port.load_documents(who, ann.collection_id),
