@@ -42,7 +42,8 @@ _log = structlog.get_logger(__name__)
 
 OPEN: Final = 32
 """Operations for which a process waits: each has a connection to Redis, and up to 1.25 MiB of arguments and result."""
-OPEN_OF_PERSON: Final = 8
+OPEN_OF_PERSON: Final = 2
+"""Fewer than the 4 of one bundle that a worker executes at once: one person can't keep all others waiting."""
 REPLY_GRACE_S: Final = 5.0
 """How much longer than its time limit an operation is waited for, on its way to the worker's process and back."""
 _CLOSED: Final = 499
