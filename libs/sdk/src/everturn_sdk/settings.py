@@ -1,4 +1,4 @@
-"""The properties and secrets of the bundle whose code this process runs."""
+"""The settings and secrets of the bundle whose code this process runs."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,22 +11,22 @@ _MISSING = object()
 
 
 class MissingSetting(LookupError):
-    """The bundle has no such property or secret."""
+    """The bundle has no such setting or secret."""
 
 
 def get_settings() -> Mapping[str, Any]:
-    """The properties of the bundle: its `[settings]`, changed by those that the operator sets for it."""
+    """The settings of the bundle: its `[settings]`, changed by those that the operator sets for it."""
     return _settings
 
 
 def get_plain(path: str, default: object = _MISSING) -> Any:
-    """One property by its path, such as `"search.limit"` or `"b:search.limit"`. Without a `default`, raises
+    """One setting by its path, such as `"search.limit"` or `"b:search.limit"`. Without a `default`, raises
     MissingSetting if there is none."""
     found: object = _settings
     for name in path.removeprefix(_OWN).split("."):
         if not isinstance(found, Mapping) or name not in found:
             if default is _MISSING:
-                raise MissingSetting(f"This agent has no property {path!r}.")
+                raise MissingSetting(f"This agent has no setting {path!r}. Write it into [settings] of bundle.toml.")
             return default
         found = cast("Mapping[str, object]", found)[name]
     return found

@@ -174,6 +174,18 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             ],
         ),
         (
+            {
+                "bundle.toml": f'{MANIFEST}[mcp.crm]\nurl = "https://crm.example/mcp"\n[mcp.crm.oauth]\n'
+                'grant = "client_credentials"\nissuer = "https://login.example"\nclient_id = "desk"\n'
+                'client_secret = "${b:crm}"\n'
+                '[knowledge]\nrepo = "https://github.com/org/docs.git"\ntoken = "b:git-token"\n'
+            },
+            [
+                "bundle.toml, line 10: mcp.crm.oauth.client_secret: The secret 'b:crm' is not set here.",
+                "bundle.toml, line 13: knowledge.token: The secret 'b:git-token' is not set here.",
+            ],
+        ),
+        (
             {"skills/shop/refunds/SKILL.md": SKILL},
             [
                 "skills/shop/refunds/SKILL.md, line 5: The skill shop.refunds has no file more.md.",

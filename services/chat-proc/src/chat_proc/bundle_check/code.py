@@ -64,6 +64,7 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
             _check_names(bundle, report)
         _check_settings(bundle, trees, secrets, report)
         _check_servers(bundle, config, settings, secrets, report)
+        _check_tokens(bundle, secrets, report)
         if not report.problems:
             asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
         _check_skills(skills, report)
@@ -167,6 +168,14 @@ def _check_servers(
                         report.warnings.append(_at_key(report, f"The secret {secret!a} is not set here", *where))
     if chosen:
         report.parts.append(_count(len(chosen), "MCP server"))
+
+
+def _check_tokens(bundle: Bundle, secrets: Mapping[str, str], report: CodeReport) -> None:
+    """Warn of tokens for repositories with knowledge that nobody sets."""
+    for space in bundle.manifest.knowledge:
+        if space.token and space.token.removeprefix("b:") not in secrets:
+            why = f"The secret {space.token!a} is not set here"
+            report.warnings.append(_at_key(report, why, "knowledge", "token"))
 
 
 async def _check_process(
