@@ -167,7 +167,7 @@ async def create_embed_ticket(
 ) -> EmbedTicketOut:
     """A ticket with which a page of another site can show the chat of a bundle, once and within two minutes."""
     if wanted.visitor is not None and wanted.user != "guest":
-        raise unprocessable("body.visitor: only a guest can have a name of yours")
+        raise unprocessable("body.visitor: only a guest can have one. Leave it out, or set body.user to guest.")
     gate = load_gate(request)
     chatting = gate.build_visitor(caller, wanted.visitor) if wanted.user == "guest" else caller
     bundle = await bundles.load_one(chatting.principal, bundle_id)

@@ -230,7 +230,7 @@ async def test_a_hostile_token_endpoint_is_a_problem(
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"issuer": "https://other.example"}, "are those of another issuer: https://other.example"),
+        ({"issuer": "https://other.example"}, "is about another issuer: https://other.example"),
         ({"token_endpoint": "http://169.254.169.254/token"}, "at an address that must not be contacted"),
         ({"token_endpoint": "file:///etc/passwd"}, "is not an address of a web server"),
         ({"token_endpoint": 7}, "token_endpoint: Input should be a valid string"),
@@ -249,7 +249,7 @@ async def test_metadata_do_not_lead_the_secret_elsewhere(
     ("metadata", "message"),
     [
         ({"authorization_servers": ["https://thief.example"]}, "accepts tokens of https://thief.example, not of the"),
-        ({"resource": "https://bank.example/mcp"}, "are those of another resource: https://bank.example/mcp"),
+        ({"resource": "https://bank.example/mcp"}, "is about another resource: https://bank.example/mcp"),
         ({"authorization_servers": []}, "is not metadata of an MCP server"),
     ],
 )

@@ -58,7 +58,7 @@ KEPT_TOKENS: Final = 4
 
 
 class AuthorizationServer(BaseModel):
-    """What its metadata say (RFC 8414). The SDK's model requires an authorization endpoint, which a server for programs
+    """What its metadata says (RFC 8414). The SDK's model requires an authorization endpoint, which a server for programs
     has no use for."""
 
     model_config = ConfigDict(frozen=True)
@@ -104,7 +104,7 @@ class OAuthRequests:
             except ValidationError as error:
                 raise NoToken(f"{address} is not metadata of an MCP server: {_first_problem(error)}") from error
             if not check_resource_allowed(resource_url_from_server_url(self._url), str(found.resource)):
-                raise NoToken(f"The metadata of the MCP server are those of another resource: {found.resource}")
+                raise NoToken(f"The metadata of the MCP server is about another resource: {found.resource}")
             return found
         return None
 
@@ -121,7 +121,7 @@ class OAuthRequests:
             except ValidationError as error:
                 raise NoToken(f"{address} is not metadata of a server: {_first_problem(error)}") from error
             if not issuers_match(server.issuer, issuer):
-                raise NoToken(f"The metadata at {address} are those of another issuer: {server.issuer}")
+                raise NoToken(f"The metadata at {address} is about another issuer: {server.issuer}")
             if issuer.startswith("https:") and not server.token_endpoint.startswith("https:"):
                 raise NoToken(f"{issuer} names an endpoint without TLS: {server.token_endpoint}")
             return server
