@@ -211,6 +211,7 @@ def test_what_an_operator_can_still_set_is_a_warning(
     found = list(map(str, checked.warnings))
     assert (checked.problems, len(found)) == ((), len(warnings)), found
     assert all(each.startswith(expected) for each, expected in zip(found, warnings, strict=True)), found
+    assert not any(each.endswith("..") for each in found)
 
 
 def test_what_a_bundle_has_is_counted(

@@ -241,7 +241,7 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
     if raised := _RAISED_AT.search(text):
         paths = [name for name in bundle.files if PurePosixPath(name).name == raised[1]]
         if len(paths) == 1:
-            return Problem(text[: raised.start()], paths[0], int(raised[2]))
+            return Problem(text[: raised.start()].rstrip("."), paths[0], int(raised[2]))
     if entry := _ENTRY.match(text):
         if entry[1] == "tools":
             line = _find_table(manifest_text, int(entry[2]))
