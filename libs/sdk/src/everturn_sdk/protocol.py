@@ -161,7 +161,7 @@ class RunFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ref: str
-    """With which tools and answers name the file, such as `fi:<turn_id>.outputs/report.pdf`."""
+    """How tools and answers name the file, such as `fi:<turn_id>.outputs/report.pdf`."""
     filename: str
     mime: str
     size: int

@@ -73,10 +73,10 @@ class Payload(BaseModel):
 
 
 class RunResult(BaseModel):
-    """What one `react.run` came to. `text` is the answer, empty if the outcome is `failed`; `error` says why then.
+    """The result of one `react.run`. `text` is the answer, empty if the outcome is `failed`; `error` then says why.
 
-    `capped` and `stopped` mean that the answer was written early, because of a limit or of the person; `cut` that it
-    stops before its end. `files` are those that the agent has made.
+    `capped` and `stopped` mean that the answer was written early, because of a limit or because the person
+    intervened; `cut` means that it ends too soon. `files` are those that the agent has made.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -311,10 +311,10 @@ class ConversationStore:
         visibility: Literal["internal", "external"] = "external",
         key: str | None = None,
     ) -> RunFile:
-        """Store a file of this turn, such as `report.pdf`, below `outputs/`, once for each key, as `feedback` judges
-        the turn. The person sees an `external` one. A turn can have 20 such files, within the limits of all its files;
-        as those of tools they are not scanned for viruses. Raises WorkflowError if there is no room, and as `step`
-        does."""
+        """Store a file of this turn, such as `report.pdf`, below `outputs/`, once for each key, as with
+        `feedback`. The person sees an `external` one. A turn can have 20 such files, within the limits of all its
+        files; like those of tools they are not scanned for viruses. Raises WorkflowError if there is no room, and as
+        `step` does."""
         _check_outside("self.store.put_attachment")
         asked = {
             "key": self._choose_key("store.put_attachment", key),
@@ -486,7 +486,7 @@ class BaseWorkflow:
         artifact: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Show a text of at most 32,000 characters to clients, once for each key, as `feedback` judges the turn.
+        """Show a text of at most 32,000 characters to clients, once for each key, as with `feedback`.
 
         The marker is one that clients know, such as `canvas`, or one of `markers` in bundle.toml; the channel has the
         same name by default. A turn can have 100 such texts. The agent does not read them.
