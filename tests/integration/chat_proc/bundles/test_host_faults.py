@@ -259,7 +259,7 @@ async def test_three_crashes_stop_a_tool_for_its_turn_only(desk):
 
     assert stopped.status == "error"
     assert stopped.text.startswith("desk.crash was not called: ")
-    assert "ended it 3 times in this turn" in stopped.text
+    assert "ended their process 3 times in this turn" in stopped.text
     assert (await desk.call("counted", name="crash")).value == 3
     assert (await desk.call("pid")).status == "ok"
     assert "failed" in (await desk.call("crash", turn_id="turn_2")).text

@@ -612,8 +612,8 @@ class BundleHost:
         while True:
             if self._crashes.get(key, 0) >= MAX_CRASHES_PER_TURN:
                 raise HostUnavailable(
-                    f"Calls of {tool_id} have ended it {MAX_CRASHES_PER_TURN} times in this turn, so this turn can't "
-                    "call it any more. Continue without it."
+                    f"Its calls have ended their process {MAX_CRASHES_PER_TURN} times in this turn, so this turn can't "
+                    f"call {tool_id} any more. Continue without it."
                 )
             process = await self._take()
             try:
@@ -697,7 +697,9 @@ class BundleHost:
         pause_s = self._not_before_s - asyncio.get_running_loop().time()
         if pause_s > PATIENCE_S:
             reason = "" if self._process is None else f" The reason: {self._process.end_reason}."
-            raise HostUnavailable(f"It has ended {self._failures} times and starts again in {pause_s:.0f} s.{reason}")
+            raise HostUnavailable(
+                f"Its process has ended {self._failures} times and starts again in {pause_s:.0f} s.{reason}"
+            )
         if pause_s > 0:
             await asyncio.sleep(pause_s)
 
