@@ -78,7 +78,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
         "words",
         nargs=argparse.REMAINDER,
         metavar="...",
-        help="`new NAME`, `check [FOLDER]` or `run [FOLDER]`; `everturn bundle --help` says more",
+        help="`new NAME`, or `check`, `test` or `run` with a folder; `everturn bundle` alone explains them",
     )
 
     models = commands.add_parser("models", help="check or list models (only where the platform is installed)")
