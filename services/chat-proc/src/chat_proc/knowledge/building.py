@@ -99,7 +99,9 @@ class SpaceBuilder:
                 continue
             report.passages += len(passages)
             if report.passages > MAX_PASSAGES:
-                raise SpaceRefused(f"The documents have more than {MAX_PASSAGES:,} passages. Leave some out, or divide them.")
+                raise SpaceRefused(
+                    f"The documents have more than {MAX_PASSAGES:,} passages. Leave some out, or divide them."
+                )
             batch.add(document, passages)
             if batch.is_full:
                 await self._save(version, holder, batch)

@@ -58,8 +58,8 @@ KEPT_TOKENS: Final = 4
 
 
 class AuthorizationServer(BaseModel):
-    """What its metadata says (RFC 8414). The SDK's model requires an authorization endpoint, which a server for programs
-    has no use for."""
+    """What its metadata says (RFC 8414). The SDK's model requires an authorization endpoint, for which a server for
+    programs has no use."""
 
     model_config = ConfigDict(frozen=True)
 
