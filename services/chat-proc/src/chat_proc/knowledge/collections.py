@@ -242,7 +242,8 @@ class CollectionReader:
     async def load(self, principal: Principal, path: str) -> Document:
         """The text of a document. Raises NotFound with a sentence for the model, Unavailable."""
         collection_id = path.partition("/")[0]
-        owner = {each.id: each.owner for each in await self._index.load_readable(principal)}.get(collection_id)
+        readable = await self._index.load_readable(principal)
+        owner = next((each.owner for each in readable if each.id == collection_id), "")
         document = await self._open_store(principal).try_load([WantedSpace(COLLECTIONS, collection_id)], path)
         if document is None:
             raise NotFound("there is no such document. Find documents with react.search_collections")
