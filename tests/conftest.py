@@ -56,6 +56,8 @@ def postgres_server(server_home: Home, passwords: Secrets) -> Iterator[EmbeddedP
     save_roles(server, passwords)
     yield server
     server.stop()
+    log = (server_home.postgres.parent / "postgres.log").read_text().splitlines()
+    assert [line for line in log if "was terminated by" in line or "PANIC" in line] == []
 
 
 @pytest.fixture(scope="session")
