@@ -128,7 +128,7 @@ def test_workers_have_git_with_its_part_for_https(installation: OwnInstallation)
 
 
 def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):
-    secrets = [text for file in installation.secrets.iterdir() if (text := file.read_text().strip())]
+    secrets = [text for file in installation.secrets.iterdir() if file.is_file() and (text := file.read_text().strip())]
 
     shown = json.dumps(list(installation.load_containers().values()))
 
