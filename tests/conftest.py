@@ -5,6 +5,8 @@ All are synchronous, so they may be asked for by synchronous and asynchronous te
 
 import functools
 import itertools
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,8 +41,12 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def server_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return save_home(tmp_path_factory.mktemp("servers"))
+def server_home() -> Iterator[Home]:
+    """Not in pytest's own folder: each session that begins closes that one to other users, such as the servers'."""
+    folder = Path(tempfile.mkdtemp(prefix="everturn-servers-"))
+    folder.chmod(0o711)
+    yield save_home(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
