@@ -1,7 +1,8 @@
 """Hosts of bundles with real processes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -55,12 +56,11 @@ OpenHost = Callable[..., Awaitable[OpenedHost]]
 
 
 @pytest.fixture(scope="session")
-def environments_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("environments")
-    # Processes of other users read it.
-    for each in (folder, *folder.parents[:3]):
-        each.chmod(each.stat().st_mode | 0o011)
-    return folder
+def environments_folder() -> Iterator[Path]:
+    """Processes of other users read it. Pytest's own folder stays closed to them."""
+    with tempfile.TemporaryDirectory(prefix="everturn-environments-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
 
 
 @pytest.fixture

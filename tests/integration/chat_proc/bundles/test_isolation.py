@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +223,6 @@ async def run_worker(folder: Path, *, as_root: bool) -> dict[str, Any]:
     base, attacks = folder / "base", folder / "attacks.py"
     base.mkdir()
     attacks.write_text(ATTACKS)
-    for each in (folder, *folder.parents[:3]):
-        each.chmod(each.stat().st_mode | 0o011)
     uid = None if as_root or os.geteuid() != 0 else WORKER_UID
     if uid is not None:
         os.chown(base, uid, uid)
@@ -240,12 +240,20 @@ async def run_worker(folder: Path, *, as_root: bool) -> dict[str, Any]:
     return json.loads(lines[-1])
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Pytest's own folder stays closed to other users."""
+    with tempfile.TemporaryDirectory(prefix="everturn-isolation-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("as_root", [True, False])
-async def test_code_of_a_bundle_reaches_nothing_of_the_platform(tmp_path: Path, as_root: bool):
+async def test_code_of_a_bundle_reaches_nothing_of_the_platform(open_folder: Path, as_root: bool):
     if as_root and os.geteuid() != 0:
         pytest.skip("this is no worker of root")
 
-    found = await run_worker(tmp_path, as_root=as_root)
+    found = await run_worker(open_folder, as_root=as_root)
 
     assert found["reached"] == []
     assert found["groups"] == []
@@ -255,7 +263,7 @@ async def test_code_of_a_bundle_reaches_nothing_of_the_platform(tmp_path: Path, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
-async def test_services_in_other_containers_leave_a_bundle_its_threads(tmp_path: Path):
+async def test_services_in_other_containers_leave_a_bundle_its_threads(open_folder: Path):
     others = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OTHERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -265,7 +273,7 @@ async def test_services_in_other_containers_leave_a_bundle_its_threads(tmp_path:
             # /proc of this worker does not list them, but the kernel counts them for its user.
             worker = await asyncio.create_subprocess_exec(
                 *("unshare", "-pf", "--mount-proc", "--kill-child"),
-                *(sys.executable, "-c", CONTAINED, str(tmp_path)),
+                *(sys.executable, "-c", CONTAINED, str(open_folder)),
                 stdout=subprocess.PIPE,
             )
             out, _ = await worker.communicate()
