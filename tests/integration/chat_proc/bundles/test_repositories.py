@@ -46,11 +46,11 @@ class Worker:
 
     repositories: BundleRepositories
     folders: BundleFolders
-    library: BundleLibrary[BundleKit]
+    versions: BundleLibrary[BundleKit]
     registry: PostgresBundles
 
     async def load_desk(self) -> BundleListing:
-        await self.library.refresh()
+        await self.versions.refresh()
         return next(listing for listing in await self.registry.load_listed() if listing.id == "desk")
 
     async def until(self, is_seen: Callable[[BundleListing], bool]) -> BundleListing:
