@@ -6,13 +6,13 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from chat_proc.agent.authored.requests import Key, Request
+from chat_proc.agent.authored.requests import Key, Name, Request
 from chat_proc.agent.generation import RoundTexts, WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.bundles.host.host import SendDelta
@@ -47,7 +47,6 @@ MAX_NESTED_TYPES: Final = 20
 _UNCHECKED: Final = frozenset({"pattern", "patternProperties", "format"})
 """Left out of schemas: a pattern can take hours. The SDK checks pydantic models as a whole."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,39}$")]
 Message = Mapping[str, Any]
 
 
