@@ -5,14 +5,17 @@ Whatever is saved stays if the worker dies, and the next builder goes on with th
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from chat_proc.knowledge.passages import find_broken_links, find_folders, split_document
 from chat_proc.knowledge.trees import Listing, SpaceRefused, Tree, TreeFile
-from everturn.core.errors import Invalid
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import EverturnError, Invalid
 from everturn.knowledge.store import (
+    LEASE_S,
     MAX_PASSAGES,
     MAX_TEXT_CHARS,
     Document,
@@ -35,6 +38,25 @@ MAX_LISTED_LINKS = 100
 
 class LeaseLost(Exception):
     """Another builder has taken over."""
+
+
+@asynccontextmanager
+async def keep_lease(
+    store: KnowledgeStore, version: SpaceVersion, holder: str, renew_s: float = LEASE_S / 4
+) -> AsyncGenerator[None]:
+    """Renew the lease during the context, also while files are fetched, or documents converted and encoded."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(renew_s)
+            with suppress(EverturnError):
+                await store.save_documents(version, holder, ())
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        await end_tasks(renewing)
 
 
 class DocumentConverter(Protocol):

@@ -5,18 +5,16 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import structlog
 
-from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder
+from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder, keep_lease
 from chat_proc.knowledge.reader import KnowledgeHits, embed_question
 from chat_proc.knowledge.spaces import BUILD_TIMEOUT_S, FORMAT
 from chat_proc.knowledge.trees import FilesChanged, Listing, Skipped, SpaceRefused, TreeFile, TreeLimits
-from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError, NotFound, Unavailable
+from everturn.core.errors import NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import is_id
 from everturn.core.loops import guarded
@@ -30,7 +28,6 @@ from everturn.knowledge.collections import (
     CollectionJob,
 )
 from everturn.knowledge.store import (
-    LEASE_S,
     Document,
     KnowledgeQuery,
     KnowledgeStore,
@@ -172,26 +169,14 @@ class CollectionIndexer:
     ) -> tuple[BuildReport, dict[str, str]]:
         """What was built, and the reasons by name for documents whose text can't be read."""
         tree = CollectionTree(job.id, documents, self._objects)
-        renewing = asyncio.create_task(_renew(store, version, holder))
-        try:
-            async with asyncio.timeout(BUILD_TIMEOUT_S):
-                listing = await tree.list_files()
-                builder = SpaceBuilder(store, self._embedder, self._converter)
-                report = await builder.build(version, holder, tree, listing, {"": ""}, checks_links=False)
-                await self._index.prune(job.id, version.signature)
-                if not await store.finish(version, holder):
-                    raise LeaseLost
-        finally:
-            await end_tasks(renewing)
+        async with keep_lease(store, version, holder), asyncio.timeout(BUILD_TIMEOUT_S):
+            listing = await tree.list_files()
+            builder = SpaceBuilder(store, self._embedder, self._converter)
+            report = await builder.build(version, holder, tree, listing, {"": ""}, checks_links=False)
+            await self._index.prune(job.id, version.signature)
+            if not await store.finish(version, holder):
+                raise LeaseLost
         return report, dict(listing.skipped.reasons)
-
-
-async def _renew(store: KnowledgeStore, version: SpaceVersion, holder: str) -> None:
-    """Keep the lease while documents are converted and encoded."""
-    while True:
-        await asyncio.sleep(LEASE_S / 4)
-        with suppress(EverturnError):
-            await store.save_documents(version, holder, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from chat_proc.git import GitRules, GitUnavailable, Repository, RepositoryRefused, resolve_commit
-from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder
+from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder, keep_lease
 from chat_proc.knowledge.config import KnowledgeSpace
 from chat_proc.knowledge.git import open_git_tree
 from chat_proc.knowledge.reader import KnowledgeReader
@@ -166,53 +166,41 @@ class SpaceKeeper:
         """Raises Unavailable, LeaseLost, TimeoutError, which leave the version unfinished, and SpaceRefused,
         RepositoryRefused, BadSecrets and GitUnavailable, with which it has failed."""
         began_s = time.monotonic()
-        renewing = asyncio.create_task(self._renew(version))
         _log.info("Building a knowledge space", bundle_id=version.bundle_id, space=version.name, commit=commit or None)
-        try:
-            async with asyncio.timeout(BUILD_TIMEOUT_S):
-                if self._tree is not None and listing is not None:
-                    report = await self._fill(version, self._tree, listing)
-                else:
-                    space, ports = self._space, self._ports
-                    async with open_git_tree(
-                        self._repository,
-                        commit,
-                        ports.git,
-                        name=space.name,
-                        roots=space.roots,
-                        limits=ports.limits,
-                    ) as tree:
-                        listing = await tree.list_files()
-                        report = await self._fill(version, tree, listing)
-            if not await self._ports.store.finish(version, self._holder):
-                raise LeaseLost
-        except (SpaceRefused, RepositoryRefused, BadSecrets, GitUnavailable) as error:
-            KNOWLEDGE_BUILD_SECONDS.labels("failed").observe(time.monotonic() - began_s)
-            self._commit = ""
-            await self._ports.store.finish(version, self._holder, error=error.detail)
-            raise
-        finally:
-            await end_tasks(renewing)
+        store, holder = self._ports.store, self._holder
+        async with keep_lease(store, version, holder, self._ports.pauses.renew_s):
+            try:
+                async with asyncio.timeout(BUILD_TIMEOUT_S), self._open_tree(commit) as tree:
+                    listing = listing or await tree.list_files()
+                    report = await self._builder.build(
+                        version,
+                        holder,
+                        tree,
+                        listing,
+                        self._space.roots,
+                        checks_links=self._space.validate_refs,
+                    )
+                if not await store.finish(version, holder):
+                    raise LeaseLost
+            except (SpaceRefused, RepositoryRefused, BadSecrets, GitUnavailable) as error:
+                KNOWLEDGE_BUILD_SECONDS.labels("failed").observe(time.monotonic() - began_s)
+                self._commit = ""
+                await store.finish(version, holder, error=error.detail)
+                raise
         seconds = time.monotonic() - began_s
         KNOWLEDGE_BUILD_SECONDS.labels("built").observe(seconds)
         _log_built(version, report, listing, seconds)
 
-    async def _renew(self, version: SpaceVersion) -> None:
-        """Keep the lease while a repository is fetched, or documents are encoded."""
-        while True:
-            await asyncio.sleep(self._ports.pauses.renew_s)
-            with suppress(EverturnError):
-                await self._ports.store.save_documents(version, self._holder, ())
-
-    async def _fill(self, version: SpaceVersion, tree: Tree, listing: Listing) -> BuildReport:
-        return await self._builder.build(
-            version,
-            self._holder,
-            tree,
-            listing,
-            self._space.roots,
-            checks_links=self._space.validate_refs,
-        )
+    @asynccontextmanager
+    async def _open_tree(self, commit: str) -> AsyncGenerator[Tree]:
+        if self._tree is not None:
+            yield self._tree
+            return
+        space, ports = self._space, self._ports
+        async with open_git_tree(
+            self._repository, commit, ports.git, name=space.name, roots=space.roots, limits=ports.limits
+        ) as tree:
+            yield tree
 
     def _report(self, error: EverturnError | TimeoutError) -> None:
         """Log a problem once, until it is another one or gone."""
