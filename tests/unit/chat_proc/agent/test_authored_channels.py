@@ -294,8 +294,8 @@ async def test_what_is_not_possible_is_refused_and_a_failure_is_reported():
         "Two calls of self.models.stream_with_channels have the key 'x'. Give each call of a turn a key of its own.",
         "role 'tool'",
         "structured_call: the schema must be that of an object.",
-        "structured_call: the schema refers to 'http://e.example', which is itself or not in it.",
-        "structured_call: $defs of the schema must be an object.",
+        "structured_call: the schema refers to 'http://e.example', outside of itself.",
+        "structured_call: the schema refers to '#/$defs/a', which it does not have.",
         "The marker 'panel' is not known. Add it to `markers` in bundle.toml, or use one of answer, canvas, thinking, "
         "timeline_text.",
     ]

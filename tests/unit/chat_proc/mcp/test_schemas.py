@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from chat_proc.catalog.schemas import MAX_PARTS
 from chat_proc.catalog.tool import ToolRegistry, ToolSpec, validate_strictly
 from chat_proc.channels.codec import build_parameters
-from chat_proc.mcp.schemas import MAX_NODES, build_params, read_arguments
+from chat_proc.mcp.schemas import build_params, read_arguments
 from chat_proc.tools.code.program_calls import build_rules
 from everturn.core.errors import Invalid
 from everturn.turns.model import Effect
@@ -116,7 +117,7 @@ def _bomb() -> dict[str, Any]:
     ("schema", "reason"),
     [
         ({"type": "string"}, "its parameters are not an object"),
-        ({"type": "object", "properties": [1]}, "its parameters are not named"),
+        ({"type": "object", "properties": [1]}, "its schema is not valid at properties"),
         ({"type": "object", "properties": {"a b": {}}}, "a parameter with the name 'a b'"),
         ({"type": "object", "properties": {"a": {"type": "strin"}}}, "its schema is not valid at properties.a.type"),
         ({"type": "object", "properties": {"a": 5}}, "in place of a schema"),
@@ -127,7 +128,7 @@ def _bomb() -> dict[str, Any]:
         ({"type": "object", "properties": {"a": {"enum": ["x" * 30_000]}}}, "at most 24000 are allowed"),
         ({"type": "object", "properties": {f"p{n}": {} for n in range(65)}}, "at most 64 are allowed"),
         (_nested(30), "nested more than 24 levels"),
-        (_bomb(), f"more than {MAX_NODES} parts"),
+        (_bomb(), f"more than {MAX_PARTS} parts"),
     ],
 )
 def test_a_schema_that_no_model_can_be_given_is_refused_quickly(schema: dict[str, Any], reason: str) -> None:

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any, Final, Literal, cast
 
 import structlog
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
@@ -28,6 +26,7 @@ from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.bundles.manifest import BadBundle
 from chat_proc.bundles.policy import BuiltinToolsSection
 from chat_proc.catalog.described import APPROVAL_NOTICE, MAX_TIMEOUT_S
+from chat_proc.catalog.schemas import MAX_PARAMETERS, Keywords, read_author_schema
 from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
 from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
 from chat_proc.tools.rendered import RenderingTool
@@ -58,10 +57,6 @@ _log = structlog.get_logger(__name__)
 MAX_TOOLS: Final = 100
 MAX_SUMMARY_CHARS: Final = 300
 MAX_GUIDE_CHARS: Final = 8_000
-MAX_SCHEMA_BYTES: Final = 16 * 1024
-MAX_PARAMETERS: Final = 64
-MAX_SCHEMA_DEPTH: Final = 16
-MAX_SCHEMA_PARTS: Final = 5_000
 MAX_OPERATIONS: Final = 32
 MAX_OPERATIONS_BYTES: Final = 16 * 1024
 """Of the schemas of all operations of a bundle: each ingress reads those of all bundles every second."""
@@ -192,7 +187,7 @@ def read_operations(description: BundleDescription) -> tuple[OperationListing, .
         if unknown := set(each.roles).difference(role.value for role in Role):
             known = ", ".join(role.value for role in Role)
             raise Invalid(f"{name}: there is no role {min(unknown)[:100]!a}. The roles are: {known}.")
-        check_schema(name, each.parameters)
+        read_schema(name, each.parameters)
         listings.append(OperationListing(**each.model_dump()))
     if (size := len(json.dumps([each.parameters for each in listings]))) > MAX_OPERATIONS_BYTES:
         raise Invalid(f"The schemas of all operations have {size} bytes; at most {MAX_OPERATIONS_BYTES} are allowed.")
@@ -214,12 +209,11 @@ def _read_spec(tool: ToolDescription) -> ToolSpec:
         raise Invalid(f"{name}: its docstring has {len(tool.guide)} characters; at most {MAX_GUIDE_CHARS} are allowed.")
     if not 0 < tool.timeout_s <= MAX_TIMEOUT_S:
         raise Invalid(f"{name}: timeout_s is {tool.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}.")
-    check_schema(name, tool.parameters)
     return ToolSpec(
         tool_id=name,
         summary=tool.summary,
         guide=f"{tool.guide}\n\n{APPROVAL_NOTICE}" if tool.requires_approval else tool.guide,
-        params=build_params(name, tool.parameters),
+        params=build_params(name, read_schema(name, tool.parameters)),
         effect=Effect(tool.effect),
         strategy=tool.strategy,
         timeout_s=tool.timeout_s,
@@ -233,60 +227,21 @@ def _read_spec(tool: ToolDescription) -> ToolSpec:
     )
 
 
-def check_schema(name: str, schema: Mapping[str, Any]) -> None:
-    """Raise Invalid unless a model can be given these parameters."""
-    size = len(json.dumps(schema))
-    if size > MAX_SCHEMA_BYTES:
-        raise Invalid(f"{name}: the schema of its parameters has {size} bytes; at most {MAX_SCHEMA_BYTES} are allowed.")
-    properties = schema.get("properties", {})
-    if schema.get("type") != "object" or not isinstance(properties, dict):
-        raise Invalid(f"{name}: the schema of its parameters must be an object with properties.")
-    names = cast("dict[str, Any]", properties)
+def read_schema(name: str, schema: Keywords) -> dict[str, Any]:
+    """The schema of these parameters without references. Raises Invalid unless a model can be given it."""
+    expanded = read_author_schema(f"{name}: the schema of its parameters", schema)
+    names = cast("dict[str, Any]", expanded.get("properties", {}))
     if len(names) > MAX_PARAMETERS:
         raise Invalid(f"{name}: it has {len(names)} parameters; at most {MAX_PARAMETERS} are allowed.")
     if wrong := [each for each in names if not _PARAMETER.fullmatch(each) or is_method_name(each)]:
         raise Invalid(f"{name}: {wrong[0][:80]!a} can't be the name of a parameter.")
-    try:
-        Draft202012Validator.check_schema(dict(schema))
-    except SchemaError as error:
-        raise Invalid(f"{name}: the schema of its parameters is invalid: {error.message[:200]}") from error
-    _check_references(name, schema)
+    return expanded
 
 
-def _check_references(name: str, schema: Mapping[str, Any]) -> None:
-    """No reference to elsewhere, and none to itself: models are given the schema with its types in place of the
-    references, and that must not become too long either."""
-    definitions = cast("Mapping[str, object]", schema.get("$defs", {}))
-    waiting: list[tuple[object, int, frozenset[str]]] = [({**schema, "$defs": {}}, 0, frozenset())]
-    parts = 0
-    while waiting:
-        value, depth, inside = waiting.pop()
-        parts += 1
-        if parts > MAX_SCHEMA_PARTS:
-            raise Invalid(f"{name}: the schema of its parameters has more than {MAX_SCHEMA_PARTS} parts.")
-        if depth > MAX_SCHEMA_DEPTH:
-            raise Invalid(f"{name}: the schema of its parameters is nested more than {MAX_SCHEMA_DEPTH} levels deep.")
-        if isinstance(value, list):
-            waiting += [(item, depth + 1, inside) for item in cast("list[object]", value)]
-        if not isinstance(value, dict):
-            continue
-        fields = cast("dict[str, object]", value)
-        waiting += [(item, depth + 1, inside) for item in fields.values()]
-        if isinstance(reference := fields.get("$ref"), str):
-            target = reference.removeprefix("#/$defs/")
-            if target == reference or target not in definitions:
-                raise Invalid(
-                    f"{name}: the schema of its parameters refers to {reference[:100]!a}, which is not in it."
-                )
-            if target in inside:
-                raise Invalid(f"{name}: the type {target[:100]!a} of its parameters contains itself.")
-            waiting.append((definitions[target], depth + 1, inside | {target}))
-
-
-def build_params(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
+def build_params(name: str, schema: Keywords) -> type[BaseModel]:
     """A model with the names and the outer types of the parameters. What is inside is checked by the host, because
     checking an author's schema, such as its patterns, can take any time."""
-    properties = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties", {}))
+    properties = cast("Mapping[str, Keywords]", schema.get("properties", {}))
     required = set(cast("list[str]", schema.get("required", [])))
     fields: dict[str, Any] = {
         field: (_read_type(described), ... if field in required else described.get("default"))

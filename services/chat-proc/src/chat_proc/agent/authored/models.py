@@ -2,20 +2,18 @@
 and values. The turn records what they cost."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Final, cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import Field
 
 from chat_proc.agent.authored.requests import Key, Name, Request
 from chat_proc.agent.generation import RoundTexts, WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.bundles.host.host import SendDelta
+from chat_proc.catalog.schemas import Keywords, read_author_schema
 from chat_proc.channels.streaming import build_request, build_result, stream_with_channels
 from chat_proc.models.calls import CallTracker, describe_turn
 from chat_proc.models.structured import StructuredCallFailed, StructuredLimits, structured_call
@@ -39,11 +37,6 @@ MAX_FIELDS: Final = 100
 """Fields of JSON that one reply shows."""
 MAX_FOLLOWUPS: Final = 5
 MAX_FOLLOWUP_CHARS: Final = 300
-MAX_SCHEMA_BYTES: Final = 16 * 1024
-MAX_SCHEMA_PARTS: Final = 5_000
-"""With each reference replaced by what it leads to."""
-MAX_NESTED_TYPES: Final = 20
-"""Definitions that refer to one another in a row."""
 _UNCHECKED: Final = frozenset({"pattern", "patternProperties", "format"})
 """Left out of schemas: a pattern can take hours. The SDK checks pydantic models as a whole."""
 
@@ -151,7 +144,9 @@ class WorkflowModels:
     async def call(self, turn: LeasedTurn, wanted: StructuredRequest) -> Mapping[str, Any]:
         """The object that a model gives. Raises Invalid if it gives none that matches the schema."""
         # In a thread, because checking a schema of the largest size takes longer than an event loop may be held.
-        schema = await asyncio.to_thread(read_schema, wanted.schema_)
+        schema = await asyncio.to_thread(
+            read_author_schema, "structured_call: the schema", wanted.schema_, _leave_to_sdk
+        )
         messages = build_request(wanted.messages, max_output_tokens=1).messages
         tokens = min(wanted.max_output_tokens, self._kit.limits.max_output_tokens)
         model = _Service(self._kit, self._parts, turn, turn.progress.sealed_round).choose(wanted.role)
@@ -331,52 +326,9 @@ class _RecordedModel:
                 turn.record_usage(usage)
 
 
-def read_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema as models are given it, without patterns. Raises Invalid if it is too large, refers to itself or to
-    elsewhere, or is not the schema of an object."""
-    if len(json.dumps(schema)) > MAX_SCHEMA_BYTES:
-        raise Invalid(f"structured_call: the schema has more than {MAX_SCHEMA_BYTES} bytes.")
-    if schema.get("type") != "object":
-        raise Invalid("structured_call: the schema must be that of an object.")
-    definitions = schema.get("$defs", {})
-    if not isinstance(definitions, dict):
-        raise Invalid("structured_call: $defs of the schema must be an object.")
-    named = cast("dict[str, object]", definitions)
-    parts = 0
-
-    def read(value: object, inside: frozenset[str]) -> object:
-        nonlocal parts
-        parts += 1
-        if parts > MAX_SCHEMA_PARTS or len(inside) > MAX_NESTED_TYPES:
-            raise Invalid(
-                f"structured_call: the schema has more than {MAX_SCHEMA_PARTS} parts, or more than {MAX_NESTED_TYPES} "
-                "types in one another."
-            )
-        if isinstance(value, list):
-            return [read(each, inside) for each in cast("list[object]", value)]
-        if not isinstance(value, dict):
-            return value
-        fields = cast("dict[str, object]", value)
-        if isinstance(reference := fields.get("$ref"), str):
-            name = reference.removeprefix("#/$defs/")
-            if name == reference or name not in named or name in inside:
-                raise Invalid(
-                    f"structured_call: the schema refers to {reference[:100]!r}, which is itself or not in it."
-                )
-            return read(named[name], inside | {name})
-        return {
-            key: read(each, inside) for key, each in fields.items() if key not in _UNCHECKED or "type" not in fields
-        }
-
-    try:
-        whole = {key: value for key, value in schema.items() if key != "$defs"}
-        found = cast("dict[str, object]", read(whole, frozenset()))
-        Draft202012Validator.check_schema(found)
-    except RecursionError as error:
-        raise Invalid("structured_call: the schema is nested too deeply.") from error
-    except SchemaError as error:
-        raise Invalid(f"structured_call: the schema is invalid: {error.message[:200]}.") from error
-    return found
+def _leave_to_sdk(fields: Keywords) -> Keywords:
+    """What models are given of a schema."""
+    return {key: value for key, value in fields.items() if key not in _UNCHECKED}
 
 
 def _build_spec(channel: ChannelRequest) -> ChannelSpec:
