@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,7 +46,7 @@ from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
-from chat_proc.tools.offered import ToolPorts, offer_tools
+from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
@@ -76,7 +76,7 @@ from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.retry import RetryPolicy
 from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.trace_export import open_tracing
-from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.core.tracing import Tracing
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects
@@ -110,15 +110,15 @@ STRAGGLERS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """The drivers of the worker's external dependencies."""
+    """The drivers of the worker's external dependencies, and the readers of documents, which are processes."""
 
     database: Database
     redis: RedisDrivers
     objects: Objects
-    embedder: Embedder
-    presence: PresenceTask
-    turn_average: TurnDurationAverage
     tracing: Tracing
+    embedder: Embedder
+    attachments: AttachmentReader
+    pages: PageReader
 
 
 @asynccontextmanager
@@ -135,51 +135,103 @@ async def open_worker(
     """
     config = load_config(settings.config)
     models = models or await choose_models(settings, config)
+    encoder = choose_encoder(settings, config)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(
-            open_database(
-                settings.database_url,
-                pool_size=count_connections(settings.worker_slots),
-                application_name="chat-proc",
-                lease=LeaseTiming(bounds.lease_s),
-            )
-        )
-        redis = await stack.enter_async_context(open_redis_drivers(settings.redis_url, name=f"chat-proc:{owner}"))
-        objects = stack.enter_context(open_objects(settings.objects_url))
-        tracing = await stack.enter_async_context(open_tracing("everturn-worker", settings.otlp_endpoint))
+        drivers = await stack.enter_async_context(open_drivers(settings, bounds, owner, encoder))
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
         if settings.execution_gate == "battery":
             opened = await pass_gate(opened)
-        encoder = choose_encoder(settings, config)
-        embedder = await stack.enter_async_context(open_embedder(encoder))
+        stragglers = Stragglers()
+        stack.push_async_callback(stragglers.close, STRAGGLERS_S)
+        bundles, offered = await stack.enter_async_context(
+            open_bundles(settings, config, bounds, models, tools, drivers, opened)
+        )
+        loop = build_loop_dependencies(settings, drivers, stragglers)
+        worker = build_worker(settings, bounds, owner, drivers, opened, bundles, loop)
+        if settings.metrics_listen:
+            ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
+            pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
+            server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
+            await stack.enter_async_context(server)
+        model, why = models.model(DECISION), models.choice(DECISION).why
+        if warning := explain_small_context(narrow_traits(model, models.fallback), settings.max_output_tokens):
+            why = f"{why}; warning: {warning}"
+        sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
+        search = drivers.embedder.name, encoder.why, drivers.embedder.lexical_only
+        yield worker, StartReport(model.traits.ledger_name, why, offered.sandbox, sandbox_why, *search)
+
+
+@asynccontextmanager
+async def open_drivers(
+    settings: WorkerSettings, bounds: Bounds, owner: str, encoder: EmbedderChoice
+) -> AsyncGenerator[Drivers]:
+    """Drivers connect when they are first used."""
+    async with (
+        open_database(
+            settings.database_url,
+            pool_size=count_connections(settings.worker_slots),
+            application_name="chat-proc",
+            lease=LeaseTiming(bounds.lease_s),
+        ) as database,
+        open_redis_drivers(settings.redis_url, name=f"chat-proc:{owner}") as redis,
+        open_tracing("everturn-worker", settings.otlp_endpoint) as tracing,
+        open_embedder(encoder) as embedder,
+        AsyncExitStack() as stack,
+    ):
         if embedder.lexical_only:
             _log.warning("Memory search compares words, not meanings", embedder=embedder.name, why=encoder.why)
         else:
             _log.info("Chose the embedder of memory search", embedder=embedder.name, why=encoder.why)
-        memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
+        objects = stack.enter_context(open_objects(settings.objects_url))
+        attachments, pages = AttachmentReader(objects), PageReader()
+        stack.push_async_callback(attachments.close)
+        stack.push_async_callback(pages.close)
+        yield Drivers(database, redis, objects, tracing, embedder, attachments, pages)
+
+
+@asynccontextmanager
+async def open_bundles(
+    settings: WorkerSettings,
+    config: OperatorConfig,
+    bounds: Bounds,
+    models: ModelRoles,
+    tools: Sequence[Tool],
+    drivers: Drivers,
+    opened: OpenedSandbox | SandboxUnavailable,
+) -> AsyncGenerator[tuple[BundleLibrary[BundleKit], OfferedTools]]:
+    """The bundles of this installation, ready to be used, and the tools of the built-in agent."""
+    database, objects, embedder = drivers.database, drivers.objects, drivers.embedder
+    memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
+    conversations, store = PostgresConversationReader(database), partial(PostgresKnowledgeStore, database)
+    policy = CallPolicy(settings.address_rules, conversations)
+    async with AsyncExitStack() as stack:
         functions = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         described = [RenderingTool(tool, objects) for tool in functions]
-        reader = PageReader()
-        stack.push_async_callback(reader.close)
-        attachments = AttachmentReader(objects)
-        stack.push_async_callback(attachments.close)
         resolver = NameResolver()
         stack.callback(resolver.close)
-        web = choose_web_tools(settings, reader, resolver)
+        web = choose_web_tools(settings, drivers.pages, resolver)
         more = (*build_memory_tools(database, embedder, memories), *web, *described, *tools)
-        sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
-        stragglers = Stragglers()
+        stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        program_stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
-        stack.push_async_callback(program_stragglers.close, STRAGGLERS_S)
-        policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
-        programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
+        programs = ProgramDependencies(
+            PostgresEffects(database),
+            policy,
+            stragglers,
+            Redactor(settings.secrets),
+            Failpoints(settings.failpoint),
+            LeaseTiming(bounds.lease_s),
+        )
+        ports = ToolPorts(
+            objects,
+            drivers.attachments,
+            PostgresArtifacts(database),
+            conversations,
+            PostgresTimelines(database),
+            CollectionReader(PostgresCollections(database), store, embedder) if settings.collections == "on" else None,
+        )
+        sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
-        store = partial(PostgresKnowledgeStore, database)
-        collections = PostgresCollections(database)
-        readable = CollectionReader(collections, store, embedder) if settings.collections == "on" else None
-        ports = replace(build_tool_ports(database, objects, attachments), collections=readable)
         offer = partial(offer_tools, ports, sandbox)
         offered = offer(programs, more=more, profiles=profiles)
         registry = PostgresBundles(database)
@@ -201,7 +253,7 @@ async def open_worker(
             policy=policy,
             programs=programs,
             hotset=None if memories is None else Hotset(memories),
-            knowledge=KnowledgePorts(store(), embedder, reader, settings.git_rules),
+            knowledge=KnowledgePorts(store(), embedder, drivers.pages, settings.git_rules),
             folders=folders,
             profiles=profiles,
             texts=build_texts(config),
@@ -219,29 +271,7 @@ async def open_worker(
         stack.push_async_callback(bundles.close)
         await repositories.wait_fetched()
         await bundles.start()
-        loop = build_loop_dependencies(settings, objects, attachments, stragglers, tracing)
-        turn_average = TurnDurationAverage()
-        own = build_presence(
-            secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
-        )
-        own = replace(own, user_running_max=settings.user_running_max)
-        presence = PresenceTask(redis.presences, own, turn_average)
-        drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
-        indexer = CollectionIndexer(collections, store, embedder, reader, objects) if readable else None
-        worker = build_worker(settings, bounds, owner, drivers, bundles, loop, indexer)
-        name, why = models.model(DECISION).traits.ledger_name, models.choice(DECISION).why
-        if warning := explain_small_context(
-            narrow_traits(models.model(DECISION), models.fallback), settings.max_output_tokens
-        ):
-            why = f"{why}; warning: {warning}"
-        search = embedder.name, encoder.why, embedder.lexical_only
-        sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
-        if settings.metrics_listen:
-            ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
-            pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
-            server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
-            await stack.enter_async_context(server)
-        yield worker, StartReport(name, why, offered.sandbox, sandbox_why, *search)
+        yield bundles, offered
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
@@ -264,16 +294,6 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
     }
 
 
-def build_program_dependencies(
-    settings: WorkerSettings, bounds: Bounds, database: Database, policy: CallPolicy, stragglers: Stragglers
-) -> ProgramDependencies:
-    """The dependencies for answering calls of programs."""
-    redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramDependencies(
-        PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(bounds.lease_s)
-    )
-
-
 def choose_web_tools(settings: WorkerSettings, reader: PageReader, resolver: NameResolver) -> tuple[Tool, ...]:
     """The web tools that the operator allows."""
     access = WebAccess(
@@ -283,12 +303,6 @@ def choose_web_tools(settings: WorkerSettings, reader: PageReader, resolver: Nam
         in_programs=settings.web_tools_in_programs,
     )
     return build_web_tools(access, settings.address_rules, reader, resolver)
-
-
-def build_tool_ports(database: Database, objects: Objects, attachments: AttachmentReader) -> ToolPorts:
-    """The ports through which the tools read conversations and files."""
-    artifacts, timelines = PostgresArtifacts(database), PostgresTimelines(database)
-    return ToolPorts(objects, attachments, artifacts, PostgresConversationReader(database), timelines)
 
 
 def choose_encoder(settings: WorkerSettings, config: OperatorConfig) -> EmbedderChoice:
@@ -318,25 +332,19 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
     )
 
 
-def build_loop_dependencies(
-    settings: WorkerSettings,
-    objects: Objects,
-    attachments: AttachmentReader,
-    stragglers: Stragglers,
-    tracing: Tracing = NO_TRACING,
-) -> LoopDependencies:
+def build_loop_dependencies(settings: WorkerSettings, drivers: Drivers, stragglers: Stragglers) -> LoopDependencies:
     """What the loops of all turns share; `stragglers` owns the calls that ignore their cancellation."""
     ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
     return LoopDependencies(
-        objects=objects,
-        attachments=attachments,
+        objects=drivers.objects,
+        attachments=drivers.attachments,
         stragglers=stragglers,
         next_call_id=ids.call,
         next_turn_id=ids.turn,
         failpoints=Failpoints(settings.failpoint),
         redactor=Redactor(settings.secrets),
         model_retries=MODEL_RETRIES,
-        tracing=tracing,
+        tracing=drivers.tracing,
     )
 
 
@@ -345,9 +353,9 @@ def build_worker(
     bounds: Bounds,
     owner: str,
     drivers: Drivers,
+    opened: OpenedSandbox | SandboxUnavailable,
     bundles: BundleLibrary[BundleKit],
     loop: LoopDependencies,
-    collections: CollectionIndexer | None,
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, redis = drivers.database, drivers.redis
@@ -381,7 +389,22 @@ def build_worker(
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     slots = Slots(settings.worker_slots, extra=settings.worker_slots)
-    indexer = build_indexer(drivers, loop.attachments, failpoints, is_busy=lambda: slots.running > 0)
+    own = build_presence(
+        secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
+    )
+    turn_average = TurnDurationAverage()
+    presence = PresenceTask(redis.presences, replace(own, user_running_max=settings.user_running_max), turn_average)
+    indexer = Indexer(
+        index=PostgresSnippetIndex(database),
+        embedder=drivers.embedder,
+        attachments=drivers.attachments,
+        failpoints=failpoints,
+        is_busy=lambda: slots.running > 0,
+    )
+    collections = None
+    if settings.collections == "on":
+        index, open_store = PostgresCollections(database), partial(PostgresKnowledgeStore, database)
+        collections = CollectionIndexer(index, open_store, drivers.embedder, drivers.pages, drivers.objects)
     heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -393,8 +416,8 @@ def build_worker(
         heartbeat=heartbeat,
         build_runner=partial(TurnRunner, parts),
         slots=slots,
-        bounds=lambda: build_claim_bounds(settings.user_running_max, *drivers.presence.slots),
-        turn_average=drivers.turn_average,
+        bounds=lambda: build_claim_bounds(settings.user_running_max, *presence.slots),
+        turn_average=turn_average,
         failpoints=failpoints,
         ring_indexer=indexer.ring,
     )
@@ -404,24 +427,11 @@ def build_worker(
     return Worker(
         *tasks,
         trimmer=trimmer,
-        presence=drivers.presence,
+        presence=presence,
         bundles=bundles,
         operations=OperationRunner(redis.operations, bundles),
         collections=collections,
         deadline_s=settings.drain_timeout_s,
-    )
-
-
-def build_indexer(
-    drivers: Drivers, attachments: AttachmentReader, failpoints: Failpoints, *, is_busy: Callable[[], bool]
-) -> Indexer:
-    """The indexer that makes ended turns searchable."""
-    return Indexer(
-        index=PostgresSnippetIndex(drivers.database),
-        embedder=drivers.embedder,
-        attachments=attachments,
-        failpoints=failpoints,
-        is_busy=is_busy,
     )
 
 

@@ -1,100 +1,29 @@
-"""Assembles a worker without a platform for the talks of a bundle: conversations are in memory and the model is
-scripted; everything else is real."""
+"""What the talks of a bundle are played with: settings, a sandbox and files that they share."""
 
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from chat_proc.agent.kit import BundleKit, LoopDependencies
-from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bootstrap import choose_execution
 from chat_proc.bundle_check.playing import Stage
-from chat_proc.bundle_check.talks import McpAnswer, Reply, TalkFile
+from chat_proc.bundle_check.talks import TalkFile
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.manifest import BundleProps
-from chat_proc.catalog.call_policy import CallPolicy
-from chat_proc.catalog.mcp_servers import OfferedServer
-from chat_proc.catalog.tool import Tool
-from chat_proc.channels.codec import encode_name
-from chat_proc.knowledge.spaces import KnowledgePorts, SpaceKeeper
-from chat_proc.models.retry import ModelRetryLimits
-from chat_proc.models.roles import SCRIPTED, ModelChoice, ModelRoles, RoleChoices
-from chat_proc.opening import KitOpener, build_host_options, build_texts
-from chat_proc.sandbox.opening import OpenedSandbox, open_sandbox
+from chat_proc.knowledge.spaces import KnowledgePorts
+from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.settings import OperatorConfig, WorkerSettings
-from chat_proc.tools.code.program_calls import ProgramDependencies
-from chat_proc.tools.memory.memsearch import MemsearchTool
-from chat_proc.tools.offered import ToolPorts, offer_tools
+from chat_proc.settings import WorkerSettings
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
-from chat_proc.worker.announcing import Announcer
-from chat_proc.worker.ringing import Ringer
-from chat_proc.worker.runner import RunnerDependencies, TurnRunner
-from everturn.core.cancellation import Stragglers
-from everturn.core.clock import SystemClock, now_ms
-from everturn.core.errors import EverturnError, Invalid
-from everturn.core.failpoints import Failpoints
-from everturn.core.ids import RandomIds
-from everturn.core.logging import Redactor
-from everturn.core.retry import RetryPolicy
+from everturn.core.clock import SystemClock
+from everturn.core.errors import Invalid
 from everturn.memory.encoders.hashed import HashedEmbedder
 
 TURN_S: Final = 120.0
 """Time limit of a turn of a talk, its programs and its workflow included."""
-LEASE_S: Final = 3_600.0
-"""Longer than a talk, because nobody renews it."""
-OWNER: Final = "talk"
-
-
-@dataclass(frozen=True, slots=True)
-class TalkOpener(KitOpener):
-    """Answers the tools of MCP servers that the talk has answers for. Other servers with a command are started; none
-    with a url is contacted."""
-
-    answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
-
-    def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
-        chosen = KitOpener.choose_mcp_servers(self, bundle)
-        return tuple(each for each in chosen if each.server.url is None and not self._list_answers(each.alias))
-
-    @asynccontextmanager
-    async def open_mcp_servers(
-        self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
-    ) -> AsyncGenerator[Callable[[], Sequence[str]]]:
-        fixed = self._build_fixed(KitOpener.choose_mcp_servers(self, bundle))
-
-        async def offer(found: Sequence[Tool]) -> None:
-            await on_change((*fixed, *found))
-
-        if fixed:
-            await on_change(fixed)
-        async with KitOpener.open_mcp_servers(self, bundle, secrets, offer) as list_problems:
-            yield list_problems
-
-    def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
-        """The answers of this server, by the names of its tools."""
-        begin = f"mcp.{alias}."
-        return {name.removeprefix(begin): each for name, each in self.answers.items() if name.startswith(begin)}
-
-    def _build_fixed(self, chosen: Sequence[OfferedServer]) -> tuple[Tool, ...]:
-        if not self.answers:
-            return ()
-        # Imported here, because the SDK takes 0.6 s.
-        from chat_proc.bundle_check.fixed_answers import build_fixed_tools
-
-        known = {f"mcp.{each.alias}.{tool}" for each in chosen for tool in self._list_answers(each.alias)}
-        if unknown := sorted(self.answers.keys() - known):
-            aliases = ", ".join(f"mcp.{each.alias}" for each in chosen) or "none"
-            raise Invalid(f"mcp_answers: The agent has no server for {unknown[0]!r}. Its servers are: {aliases}.")
-        tools = [build_fixed_tools(each, self._list_answers(each.alias), self.objects) for each in chosen]
-        return tuple(tool for of_server in tools for tool in of_server)
 
 
 @asynccontextmanager
@@ -104,6 +33,7 @@ async def open_stages(
     """What opens the stage of each talk; what talks share ends with the context. Only with `has_programs` is a sandbox
     opened. Raises Invalid if a setting can't be used, or if this installation has no test drivers."""
     try:
+        from chat_proc.bundle_check.opening import open_stage
         from everturn_testing.knowledge.store import MemoryKnowledgeStore
     except ModuleNotFoundError as error:
         raise Invalid("Talks can be played only where Everturn was installed with `make setup`.") from error
@@ -122,7 +52,7 @@ async def open_stages(
         store = MemoryKnowledgeStore(SystemClock())
         knowledge = KnowledgePorts(store, HashedEmbedder(), reader, settings.git_rules)
         folders = _build_folders(folder, private)
-        yield partial(_open_stage, settings, private, folders, opened, knowledge, resolver)
+        yield partial(open_stage, settings, private, folders, opened, knowledge, resolver)
 
 
 def build_settings(private: Path) -> WorkerSettings:
@@ -154,161 +84,3 @@ def _build_folders(folder: Path, private: Path) -> BundleFolders:
     folders = BundleFolders(bundles, {}, "none")
     folders.look()
     return folders
-
-
-@asynccontextmanager
-async def _open_stage(
-    settings: WorkerSettings,
-    private: Path,
-    folders: BundleFolders,
-    opened: OpenedSandbox | SandboxUnavailable,
-    knowledge: KnowledgePorts,
-    resolver: NameResolver,
-    bundle: Bundle,
-    talk: TalkFile,
-) -> AsyncGenerator[Stage]:
-    """The stage of one talk. Raises Invalid if the bundle can't be opened."""
-    from everturn_testing.events.events import MemoryEvents
-    from everturn_testing.files.artifacts import MemoryArtifacts
-    from everturn_testing.files.objects import MemoryObjects
-    from everturn_testing.in_memory_platform import MemoryPlatform
-    from everturn_testing.memory.snippets import MemorySnippets
-    from everturn_testing.models.scripted_file import QueuedScriptedModel, ScriptedCall, ScriptedRound
-    from everturn_testing.queue.doorbells import MemoryDoorbells
-    from everturn_testing.turns.approvals import MemoryApprovals
-    from everturn_testing.turns.conversation_reader import MemoryConversationReader
-    from everturn_testing.turns.effects import MemoryEffects
-    from everturn_testing.turns.inbox import MemoryInbox
-    from everturn_testing.turns.leases import MemoryLeases
-    from everturn_testing.turns.reading import MemoryTurns, NoSweeps
-    from everturn_testing.turns.timelines import MemoryTimelines
-
-    bundle = bundle.override(BundleProps(settings=talk.settings)) if talk.settings else bundle
-    bundle = replace(bundle, manifest=bundle.manifest.model_copy(update={"models": {}}))
-    _save_secrets(settings, bundle.id, talk.secrets)
-    clock, objects, model = SystemClock(), MemoryObjects(), QueuedScriptedModel()
-    platform = MemoryPlatform(clock)
-    ids = RandomIds(partial(now_ms, clock))
-    artifacts, conversations = MemoryArtifacts(platform), MemoryConversationReader(platform)
-    timelines, leases = MemoryTimelines(platform), MemoryLeases(platform, owner=OWNER, ttl_s=LEASE_S)
-    events, turns = MemoryEvents(), MemoryTurns(platform)
-    policy = CallPolicy(settings.address_rules, conversations)
-
-    def set_replies(replies: Sequence[Reply]) -> None:
-        model.left.clear()
-        for each in replies:
-            calls = [ScriptedCall(name=encode_name(call.tool), arguments=json.dumps(call.args)) for call in each.calls]
-            # In one piece: what a person sees is not at stake here.
-            scripted = ScriptedRound(reply=each.reply, calls=tuple(calls), then=each.then, chunk_chars=100_000)
-            model.left.append((scripted, each.shows))
-
-    async with AsyncExitStack() as stack:
-        attachments = AttachmentReader(objects)
-        stack.push_async_callback(attachments.close)
-        stragglers = Stragglers()
-        stack.push_async_callback(stragglers.close, 1.0)
-        programs = ProgramDependencies(MemoryEffects(platform), policy, stragglers)
-        profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
-        sandbox = opened.sandbox if isinstance(opened, OpenedSandbox) else opened
-        ports = ToolPorts(objects, attachments, artifacts, conversations, timelines)
-        opener = TalkOpener(
-            settings=settings,
-            config=OperatorConfig(),
-            models=ModelRoles(RoleChoices(ModelChoice(SCRIPTED, "talk", "a talk")), lambda _: model),
-            objects=objects,
-            resolver=resolver,
-            offer=partial(offer_tools, ports, sandbox),
-            tools=(MemsearchTool(MemorySnippets(platform), knowledge.embedder),),
-            of_operator=frozenset(),
-            policy=policy,
-            programs=programs,
-            hotset=None,
-            knowledge=knowledge,
-            folders=folders,
-            profiles=profiles,
-            texts=build_texts(OperatorConfig()),
-            hosts=build_host_options(settings),
-            answers=talk.mcp_answers,
-        )
-        await _build_knowledge(bundle, folders, knowledge)
-        kit = await stack.enter_async_context(opener.open(bundle))
-        ringer = Ringer(MemoryDoorbells(), NoSweeps())
-        announcer = Announcer(
-            leases=leases,
-            timelines=timelines,
-            turns=turns,
-            writer=events,
-            ringer=ringer,
-            clock=clock,
-            retries=RetryPolicy(),
-        )
-        loop = LoopDependencies(
-            objects=objects,
-            attachments=attachments,
-            stragglers=stragglers,
-            next_call_id=ids.call,
-            next_turn_id=ids.turn,
-            failpoints=Failpoints(""),
-            redactor=Redactor(),
-            model_retries=ModelRetryLimits(),
-        )
-        parts = RunnerDependencies(
-            leases=leases,
-            timelines=timelines,
-            writer=events,
-            artifacts=artifacts,
-            approvals=MemoryApprovals(platform, owner=OWNER),
-            kits=_OneKit(kit),
-            loop=loop,
-            announcer=announcer,
-            ringer=ringer,
-            clock=clock,
-            retries=RetryPolicy(),
-        )
-        yield Stage(
-            kit=kit,
-            inbox=MemoryInbox(platform),
-            leases=leases,
-            timelines=timelines,
-            approvals=parts.approvals,
-            objects=objects,
-            ids=ids,
-            model=model,
-            set_replies=set_replies,
-            build_runner=partial(TurnRunner, parts),
-            turn_s=TURN_S,
-        )
-
-
-def _save_secrets(settings: WorkerSettings, bundle_id: str, secrets: Mapping[str, str]) -> None:
-    if settings.secrets_dir is None:
-        return
-    folder = settings.secrets_dir / "bundles" / bundle_id
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    for name, value in secrets.items():
-        (folder / name).write_text(value, encoding="utf-8")
-
-
-async def _build_knowledge(bundle: Bundle, folders: BundleFolders, ports: KnowledgePorts) -> None:
-    """Build the spaces that are not built yet, so that no talk begins without them. Raises Invalid."""
-    for space in bundle.manifest.knowledge:
-        keeper = SpaceKeeper(bundle.id, space, folders.find_folder(bundle.id), ports)
-        try:
-            await keeper.update()
-        except (EverturnError, TimeoutError) as error:
-            where = f"The knowledge space {space.name!a}" if space.name else "The knowledge"
-            reason = (error.detail if isinstance(error, EverturnError) else "") or str(error) or "It took too long."
-            raise Invalid(f"{where} can't be built: {reason}") from error
-
-
-class _OneKit:
-    """Implements TurnKits: the same kit for all turns."""
-
-    def __init__(self, kit: BundleKit) -> None:
-        self.base = kit
-
-    @asynccontextmanager
-    async def use(self, bundle_id: str | None, digest: str | None) -> AsyncGenerator[BundleKit]:
-        yield self.base
