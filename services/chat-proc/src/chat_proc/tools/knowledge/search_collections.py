@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.knowledge.collections import CollectionReader
-from chat_proc.tools.knowledge.search_knowledge import MAX_QUERY_CHARS, build_outcome, build_source
-from everturn.core.errors import EverturnError, NotFound, Unavailable
+from chat_proc.tools.knowledge.search_knowledge import MAX_QUERY_CHARS, build_outcome
+from everturn.core.errors import NotFound, Unavailable
 from everturn.knowledge.store import MAX_RESULTS
 from everturn.turns.model import Effect
 
@@ -47,13 +47,5 @@ class SearchCollectionsTool:
             found = await self._collections.search(principal, params.query, params.collection, params.limit)
         except (NotFound, Unavailable) as error:
             return ToolOutcome("error", f"Nothing was searched: {error.detail or error}.")
-        waiting = (
-            f"\n\nDocuments that are not indexed yet and were not searched: {found.waiting}." if found.waiting else ""
-        )
-        if not found.hits.found:
-            return ToolOutcome("ok", f"Nothing was found. Try other words.{waiting}")
-        try:
-            rows = call.context.pool.claim([build_source(each) for each in found.hits.found])
-        except EverturnError as error:
-            return ToolOutcome("error", f"The results could not become sources: {error.detail}")
-        return build_outcome(found.hits, rows, notice=waiting.strip())
+        waiting = f"Documents that are not indexed yet and were not searched: {found.waiting}." if found.waiting else ""
+        return build_outcome(found.hits, call.context.pool, notice=waiting)

@@ -1,12 +1,11 @@
 """`react.search_knowledge`: finds passages in the documents of the agent's bundle, and makes the documents sources."""
 
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import SourcePool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.knowledge.reader import KnowledgeHits, KnowledgeReader
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.refs import knowledge_ref
@@ -50,16 +49,10 @@ class SearchKnowledgeTool:
             hits = await self._knowledge.search(params.query, params.limit)
         except Unavailable as error:
             return ToolOutcome("error", f"Nothing was searched: {error.detail or error}.")
-        if not hits.found:
-            return ToolOutcome("ok", "Nothing was found. Try other words.")
-        try:
-            rows = call.context.pool.claim([build_source(found) for found in hits.found])
-        except EverturnError as error:
-            return ToolOutcome("error", f"The results could not become sources: {error.detail}")
-        return build_outcome(hits, rows)
+        return build_outcome(hits, call.context.pool)
 
 
-def build_source(found: FoundPassage) -> SourceDraft:
+def _build_source(found: FoundPassage) -> SourceDraft:
     """One source for all passages of a document, with the text of the longest one that was found; in a PDF one for each
     passage, which names its page."""
     if _PAGE.fullmatch(found.heading):
@@ -67,8 +60,14 @@ def build_source(found: FoundPassage) -> SourceDraft:
     return SourceDraft(found.title, knowledge_ref(found.path), "file", text=found.text)
 
 
-def build_outcome(hits: KnowledgeHits, rows: Sequence[Source], *, notice: str = "") -> ToolOutcome:
-    """The result of a search, with a row for each passage. `notice` follows the passages."""
+def build_outcome(hits: KnowledgeHits, pool: SourcePool, *, notice: str = "") -> ToolOutcome:
+    """The result of a search, whose documents become sources, with a row for each passage. `notice` comes last."""
+    if not hits.found:
+        return ToolOutcome("ok", "\n\n".join(filter(None, ("Nothing was found. Try other words.", notice))))
+    try:
+        rows = pool.claim([_build_source(found) for found in hits.found])
+    except EverturnError as error:
+        return ToolOutcome("error", f"The results could not become sources: {error.detail}")
     shown = [_render(row, found) for row, found in zip(rows, hits.found, strict=True)]
     if hits.words_only:
         shown.append(f"Only words were compared, not meanings: {hits.words_only}")
