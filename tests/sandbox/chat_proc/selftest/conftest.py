@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,19 +42,24 @@ def report(sandbox) -> BatteryReport:
 
 
 @pytest.fixture
-def try_without_walls(tmp_path: Path) -> TryWithoutWalls:
-    """Makes attempts as an ordinary user of this machine, who has another process and is kept from nothing."""
+def try_without_walls() -> Iterator[TryWithoutWalls]:
+    """Makes attempts as an ordinary user of this machine, who has another process and is kept from nothing. Pytest's
+    own folder stays closed to that user."""
     if os.geteuid() != 0:
         pytest.skip("only root can become a user who has no other processes")
-    file = tmp_path / "canary"
+    with tempfile.TemporaryDirectory(prefix="everturn-selftest-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield build_attempts(Path(folder))
+
+
+def build_attempts(folder: Path) -> TryWithoutWalls:
+    file = folder / "canary"
     file.write_text("secret")
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
 
     def try_all(module: str, group: str, *names: str, **around: object) -> dict[str, tuple[bool, str]]:
         known = {"canary": "c", "neighbour": "n", "port": 1, "abstract": "a", "host_file": str(file), "granted": "a.b"}
         known |= {"engine_sockets": [], "nonces": ["n1", "n2"], **around}
-        place = tmp_path / "work"
+        place = folder / "work"
         place.mkdir(exist_ok=True)
         done = subprocess.run(
             [sys.executable, "-c", WITHOUT_WALLS, json.dumps([f"{PROBES}.{module}", group, NOBODY, names, known])],
