@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 from structlog.testing import capture_logs
 from turn_harness.authored import LocalWorkflow
+from turn_harness.channels_example import ANSWER, CALL, FOLLOWUPS, REPLY, SHOWN, THOUGHT, USAGE, system_msg, user_msg
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench, until
 from turn_harness.plans import read
@@ -31,22 +32,6 @@ from everturn_sdk import (
 )
 from everturn_testing.models.scripted_model import Fail, Say, ScriptedModel
 
-system_msg = {"role": "system", "content": "You answer in channels."}
-user_msg = {"role": "user", "content": "What does the report say?"}
-sources_list = [{"sid": 1, "title": "Report", "url": "https://one.example/r", "source_type": "web"}]
-REPLY = """<channel:thinking>
-Let me check the document structure first...
-</channel:thinking>
-<channel:answer>
-Based on the report [[S:1]], the key findings are...
-</channel:answer>
-<channel:followup>
-{"followups": ["Show me the full table", "Compare with last quarter"]}
-</channel:followup>
-<channel:usage>{"input_tokens": 12, "sids": [1]}</channel:usage>
-"""
-SHOWN = "\nBased on the report [Report](https://one.example/r), the key findings are...\n"
-
 
 class Reports(BaseWorkflow):
     """The example of the documents, with the names that it assumes."""
@@ -66,24 +51,8 @@ class Reports(BaseWorkflow):
         def _record_usage_sids(*, text: str, **_delta: Any) -> None:
             recorded.append(text)
 
-        channels = [
-            ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
-            ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
-            ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
-            ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
-        ]
-        results, meta = await stream_with_channels(
-            svc=svc,
-            messages=[system_msg, user_msg],
-            role="answer.generator.regular",
-            channels=channels,
-            emit=_emit_wrapper,
-            agent="my.react.agent",
-            artifact_name="response",
-            sources_list=sources_list,
-            subscribers=ChannelSubscribers().subscribe("usage", _record_usage_sids),
-            return_full_raw=True,
-        )
+        subscribers = ChannelSubscribers().subscribe("usage", _record_usage_sids)
+        results, meta = await stream_with_channels(svc=svc, emit=_emit_wrapper, subscribers=subscribers, **CALL)
         answer_text = results["answer"].raw
         used_sids = results["answer"].used_sources
         service_err = (meta or {}).get("service_error")
@@ -118,16 +87,14 @@ async def test_the_example_of_the_documents_streams_to_clients_and_to_the_workfl
 
     view = bench.state().turns[0]
     assert (view.outcome, view.answer) == ("completed", SHOWN)
-    assert view.followups == ("Show me the full table", "Compare with last quarter")
+    assert view.followups == FOLLOWUPS
     assert [text.text for text in view.texts if text.channel == "answer"] == [SHOWN]
-    assert [text.text for text in view.texts if text.channel == "thinking"] == [
-        "\nLet me check the document structure first...\n"
-    ]
-    assert json.loads("".join(workflow.recorded)) == {"input_tokens": 12, "sids": [1]}
+    assert [text.text for text in view.texts if text.channel == "thinking"] == [THOUGHT]
+    assert json.loads("".join(workflow.recorded)) == USAGE
     assert "".join(each["text"] for each in workflow.emitted if each["channel"] == "answer") == SHOWN
     sent = [event.data for event in await bench.published() if isinstance(event.data, ChatDelta)]
     assert "".join(each.text for each in sent if each.channel == "answer").count("Based on the report") == 1
-    assert bench.texts(CompletionBody) == ["\nBased on the report [[S:1]], the key findings are...\n"]
+    assert bench.texts(CompletionBody) == [ANSWER]
 
 
 class Desk(Reports):

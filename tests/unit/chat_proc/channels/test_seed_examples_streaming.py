@@ -2,9 +2,23 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from turn_harness.channels_example import (
+    ANSWER,
+    CALL,
+    FOLLOWUPS,
+    REPLY,
+    SHOWN,
+    THOUGHT,
+    USAGE,
+    channels,
+    sources_list,
+    system_msg,
+    user_msg,
+)
 from turn_harness.harness import Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import FindTool
@@ -13,36 +27,20 @@ from chat_proc.channels.streaming import CompositeJsonArtifactStreamer, stream_w
 from everturn.events.materialized import build_derived_artifacts
 from everturn.models.port import LanguageModel
 from everturn_sdk.channels import ChannelSpec, ChannelSubscribers, DeltaDelivery, EmitDelta
-from everturn_testing.models.scripted_model import ScriptedModel
+from everturn_testing.models.scripted_model import SCRIPTED_USAGE, ScriptedModel
 from everturn_testing.turns.timelines import MemoryTimelines
 
-system_msg = {"role": "system", "content": "You answer in channels."}
-user_msg = {"role": "user", "content": "What does the report say?"}
-sources_list = [
-    {"sid": 1, "title": "Report", "url": "https://one.example/r", "source_type": "web"},
-    {"sid": 2, "title": "Streaming", "url": "https://two.example/s", "source_type": "web"},
-    {"sid": 3, "title": "Caching", "url": "https://three.example/c", "source_type": "web"},
-    {"sid": 4, "title": "Photo", "url": "https://four.example/p.png", "source_type": "web", "mime": "image/png"},
-]
-FOUR_CHANNELS = """<channel:thinking>
-Let me check the document structure first...
-</channel:thinking>
-<channel:answer>
-Based on the report [[S:1]], the key findings are...
-</channel:answer>
-<channel:followup>
-{"followups": ["Show me the full table", "Compare with last quarter"]}
-</channel:followup>
-<channel:usage>{"input_tokens": 12, "sids": [1]}</channel:usage>
-"""
+USED = '{"input_tokens": 12, "sids": [1]}'
 
 
 class Service:
     def __init__(self, reply: str, chunk_chars: int) -> None:
-        self._model = ScriptedModel([reply], chunk_chars=chunk_chars)
+        self.model = ScriptedModel([reply], chunk_chars=chunk_chars)
+        self.role = ""
 
     def model_for(self, role: str) -> LanguageModel:
-        return self._model
+        self.role = role
+        return self.model
 
 
 class Deltas(list[dict[str, Any]]):
@@ -69,39 +67,23 @@ async def test_four_channels_with_a_subscriber_that_records_usage(chunk_chars: i
     _emit_wrapper = Deltas()
     recorded: list[str] = []
 
-    def _record_usage_sids(*, text: str, **_: object) -> None:
-        recorded.append(text)
+    def _record_usage_sids(*, text: str, completed: bool, **_: object) -> None:
+        recorded.append("!" if completed else text)
 
-    channels = [
-        ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
-        ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
-        ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
-        ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="usage"),
-    ]
+    svc = Service(REPLY, chunk_chars)
     results, meta = await stream_with_channels(
-        svc=Service(FOUR_CHANNELS, chunk_chars),
-        messages=[system_msg, user_msg],
-        role="answer.generator.regular",
-        channels=channels,
-        emit=both(_emit_wrapper, ChannelSubscribers().subscribe("usage", _record_usage_sids)),
-        agent="my.react.agent",
-        artifact_name="response",
-        sources_list=sources_list,
-        return_full_raw=True,
+        svc=svc, emit=both(_emit_wrapper, ChannelSubscribers().subscribe("usage", _record_usage_sids)), **CALL
     )
-    answer_text = results["answer"].raw
-    used_sids = results["answer"].used_sources
-    service_err = (meta or {}).get("service_error")
 
-    assert answer_text == "\nBased on the report [[S:1]], the key findings are...\n"
-    assert (used_sids, service_err) == ([1], None)
-    assert (
-        _emit_wrapper.text("answer")
-        == "\nBased on the report [Report](https://one.example/r), the key findings are...\n"
-    )
-    assert _emit_wrapper.text("thinking") == "\nLet me check the document structure first...\n"
-    assert results["followup"].obj == {"followups": ["Show me the full table", "Compare with last quarter"]}
-    assert json.loads("".join(recorded)) == {"input_tokens": 12, "sids": [1]}
+    assert (results["answer"].raw, results["answer"].used_sources) == (ANSWER, [1])
+    assert (_emit_wrapper.text("answer", "response"), _emit_wrapper.text("thinking")) == (SHOWN + USED, THOUGHT)
+    assert (results["followup"].obj, results["usage"].obj) == ({"followups": list(FOLLOWUPS)}, USAGE)
+    assert json.loads("".join(recorded).removesuffix("!")) == USAGE
+    assert recorded[-1] == "!"
+    assert (meta["service_error"], meta["raw"], meta["finish_reason"]) == (None, REPLY, "stop")
+    assert (meta["usage"], meta["agent"]) == (asdict(SCRIPTED_USAGE), "my.react.agent")
+    assert svc.role == "answer.generator.regular"
+    assert [message.role for message in svc.model.requests[0].messages] == ["system", "user"]
 
 
 async def test_an_answer_and_its_usage_under_one_marker() -> None:
@@ -111,39 +93,15 @@ async def test_an_answer_and_its_usage_under_one_marker() -> None:
     async def _usage_json_fanout(*, text: str, **_: object) -> None:
         fanned_out.append(text)
 
-    channels = [
-        ChannelSpec(
-            name="answer",
-            format="markdown",
-            replace_citations=True,
-            emit_marker="answer",
-        ),
-        ChannelSpec(
-            name="usage",
-            format="json",
-            replace_citations=False,
-            emit_marker="answer",
-        ),
-    ]
     subscribers = ChannelSubscribers().subscribe("usage", _usage_json_fanout)
     results, meta = await stream_with_channels(
-        svc=Service(FOUR_CHANNELS, 9),
-        messages=[system_msg, user_msg],
-        role="answer.generator.regular",
-        channels=channels,
-        emit=both(_emit_wrapper, subscribers),
-        agent="my.agent",
-        artifact_name="report",
-        sources_list=sources_list,
-        return_full_raw=True,
+        svc=Service(REPLY, 9), emit=both(_emit_wrapper, subscribers), **CALL | {"channels": [channels[1], channels[3]]}
     )
-    answer_raw = results["answer"].raw
-    used_sources = results["answer"].used_sources
-    service_err = (meta or {}).get("service_error")
 
-    assert "[[S:1]]" in answer_raw and used_sources == [1] and service_err is None
-    assert results["usage"].obj == {"input_tokens": 12, "sids": [1]} == json.loads("".join(fanned_out))
-    assert {one["artifact"] for one in _emit_wrapper} == {"report"}
+    assert (results["answer"].raw, results["answer"].used_sources, meta["service_error"]) == (ANSWER, [1], None)
+    assert results["usage"].obj == USAGE == json.loads("".join(fanned_out))
+    assert {one["artifact"] for one in _emit_wrapper} == {"response"}
+    assert "<channel:thinking>" in meta["outside_text"]
 
 
 @pytest.mark.parametrize("chunk_chars", [1, 6, 1000])

@@ -1,34 +1,21 @@
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from turn_harness.channels_example import REPLY, channels, sources_list, user_msg
 
 from chat_proc.channels.streaming import CompositeJsonArtifactStreamer, stream_with_channels
 from everturn.events.model import ChatDelta
 from everturn.models.port import LanguageModel, ModelFailed, PromptMessage, TextPart
 from everturn.timeline.sources import Source
 from everturn_sdk.channels import ChannelSpec, ChannelSubscribers, DeltaDelivery, EmitDelta
-from everturn_testing.models.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
+from everturn_testing.models.scripted_model import Fail, Say, Script, ScriptedModel, Think
 
 SYSTEM = PromptMessage("system", (TextPart("You answer in channels."),))
-USER = {"role": "user", "content": "What does the report say?"}
-SOURCES = [
-    {"sid": 1, "title": "Report", "url": "https://one.example/r", "source_type": "web"},
-    Source(2, "Second", "https://two.example"),
-    {"title": "a row without sid"},
-]
-REPLY = """<channel:thinking>
-Let me check [[S:1]] first...
-</channel:thinking>
-<channel:answer>
-Based on the report [[S:1]], the key findings are... [[S:2]]
-</channel:answer>
-<channel:followup>
-{"followups": ["Show me the full table", "Compare with last quarter"]}
-</channel:followup>
-<channel:usage>{"sids": [1, 2]}</channel:usage>"""
+USER = user_msg
+SOURCES = [sources_list[0], Source(2, "Second", "https://two.example"), {"title": "a row without sid"}]
 
 
 class Emitted(list[dict[str, Any]]):
@@ -64,74 +51,6 @@ def both(emit: Callable[..., Any], subscribers: ChannelSubscribers) -> EmitDelta
         await delivery.deliver(delta, is_field=False)
 
     return deliver
-
-
-FOUR_CHANNELS = [
-    ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
-    ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
-    ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
-    ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
-]
-
-
-@pytest.mark.parametrize("chunk_chars", [1, 7, 10_000])
-async def test_one_call_drives_thinking_answer_followups_and_usage(chunk_chars: int) -> None:
-    svc = service(REPLY, chunk_chars=chunk_chars)
-    emit = Emitted()
-    recorded: list[str] = []
-
-    async def record_usage_sids(*, text: str, completed: bool, **_delta: object) -> None:
-        recorded.append("!" if completed else text)
-
-    results, meta = await stream_with_channels(
-        svc=svc,
-        messages=[SYSTEM, USER],
-        role="answer.generator.regular",
-        channels=FOUR_CHANNELS,
-        emit=both(emit, ChannelSubscribers().subscribe("usage", record_usage_sids)),
-        agent="my.react.agent",
-        artifact_name="response",
-        sources_list=SOURCES,
-        return_full_raw=True,
-    )
-
-    assert results["answer"].raw == "\nBased on the report [[S:1]], the key findings are... [[S:2]]\n"
-    assert results["answer"].used_sources == [1, 2]
-    assert results["followup"].obj == {"followups": ["Show me the full table", "Compare with last quarter"]}
-    assert results["usage"].obj == {"sids": [1, 2]}
-    assert emit.text("thinking") == "\nLet me check [[S:1]] first...\n"
-    assert emit.text("answer").startswith("\nBased on the report [Report](https://one.example/r), the key")
-    assert "".join(recorded) == '{"sids": [1, 2]}!'
-    assert meta["service_error"] is None
-    assert meta["raw"] == REPLY
-    assert (meta["finish_reason"], meta["usage"], meta["agent"]) == ("stop", asdict(SCRIPTED_USAGE), "my.react.agent")
-    assert svc.role == "answer.generator.regular"
-    assert [message.role for message in svc.model.requests[0].messages] == ["system", "user"]
-
-
-async def test_an_answer_and_a_usage_channel_with_a_fanout_subscriber() -> None:
-    emit = Emitted()
-    fanned_out: list[str] = []
-
-    def usage_json_fanout(**delta: Any) -> None:
-        fanned_out.append(delta["text"])
-
-    results, meta = await stream_with_channels(
-        svc=service(REPLY),
-        messages=[SYSTEM, USER],
-        role="answer.generator.regular",
-        channels=[FOUR_CHANNELS[1], FOUR_CHANNELS[3]],
-        emit=both(emit, ChannelSubscribers().subscribe("usage", usage_json_fanout)),
-        agent="my.agent",
-        artifact_name="report",
-        sources_list=SOURCES,
-        return_full_raw=True,
-    )
-
-    assert results["answer"].used_sources == [1, 2]
-    assert "".join(fanned_out) == '{"sids": [1, 2]}'
-    assert (meta or {}).get("service_error") is None
-    assert "<channel:thinking>" in meta["outside_text"]
 
 
 async def test_a_json_answer_fans_out_to_the_canvas() -> None:
@@ -239,7 +158,7 @@ async def test_what_emit_raises_ends_the_call() -> None:
         raise ConnectionError("the client is gone")
 
     with pytest.raises(ConnectionError):
-        await stream_with_channels(svc=service(REPLY), messages=[USER], role="r", channels=FOUR_CHANNELS, emit=emit)
+        await stream_with_channels(svc=service(REPLY), messages=[USER], role="r", channels=channels, emit=emit)
 
 
 async def test_a_reply_past_its_cap_is_cut_and_the_model_is_stopped() -> None:
@@ -261,7 +180,7 @@ async def test_a_reply_past_its_cap_is_cut_and_the_model_is_stopped() -> None:
 
 async def test_declared_channels_that_do_not_occur_have_empty_results() -> None:
     results, _ = await stream_with_channels(
-        svc=service("plain text"), messages=[USER], role="r", channels=FOUR_CHANNELS, emit=Emitted()
+        svc=service("plain text"), messages=[USER], role="r", channels=channels, emit=Emitted()
     )
 
     assert {name: result.raw for name, result in results.items()} == dict.fromkeys(
@@ -296,7 +215,7 @@ async def test_subscribers_get_repeated_channels_one_after_another(chunk_chars: 
         svc=service("".join(f"<channel:usage>{body}</channel:usage>\n" for body in bodies), chunk_chars=chunk_chars),
         messages=[SYSTEM, USER],
         role="answer.generator.regular",
-        channels=[FOUR_CHANNELS[3]],
+        channels=[channels[3]],
         emit=both(Emitted(), ChannelSubscribers().subscribe("usage", listen)),
         agent="my.agent",
         artifact_name="report",
