@@ -19,7 +19,7 @@ from chat_proc.agent.kit import BundleKit
 from chat_proc.bundle_check.expectations import PlayedTurn, collect_artifacts, find_failures
 from chat_proc.bundle_check.talks import FOLDER, Reply, Talk, TalkTurn
 from chat_proc.bundles.manifest import Problem
-from chat_proc.tools.workflow_knowledge import SEARCH_TOOL
+from chat_proc.tools.knowledge.search_knowledge import SEARCH_KNOWLEDGE_TOOL
 from chat_proc.worker.runner import TurnRunner
 from everturn.core.identity import Principal
 from everturn.core.ids import Ids, TurnId
@@ -105,7 +105,7 @@ def check_calls(talk: Talk, kit: BundleKit, principal: Principal) -> list[Proble
     """The scripted calls of tools that the agent does not have: most likely typing mistakes."""
     offered = kit.for_turn(principal)
     known = {spec.tool_id for spec in offered.catalog.specs}
-    known |= {SEARCH_TOOL} if offered.authored is not None else set()
+    known |= {SEARCH_KNOWLEDGE_TOOL} if offered.authored is not None else set()
     problems: list[Problem] = []
     for number, turn in enumerate(talk.content.turn):
         missing = [call.tool for reply in turn.model for call in reply.calls if call.tool not in known]

@@ -4,20 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from chat_proc.attachments.excerpt import cut_excerpt
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.context.read import MAX_CHARS, ReadItem, ReadParams
+from chat_proc.tools.knowledge.search_knowledge import SEARCH_KNOWLEDGE_TOOL, SearchKnowledgeParams
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.threads import call_sized
 from everturn.timeline.inert import escape_name
 from everturn.turns.model import Effect
 
 READ_TOOL: Final = "react.read"
-SEARCH_TOOL: Final = "react.search_knowledge"
-MAX_QUERY_CHARS: Final = 1_000
-MAX_RESULTS: Final = 20
 MAX_RESULT_CHARS: Final = 20_000
 PREFIX: Final = "ks:"
 _GUIDE: Final = (
@@ -34,25 +30,16 @@ class KnowledgeFunctions(Protocol):
         ...
 
 
-class SearchParams(BaseModel):
-    """What to look for, and how many results at most."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS)
-    limit: int = Field(default=5, ge=1, le=MAX_RESULTS)
-
-
 class WorkflowSearchTool:
     """Offered if the workflow has a function that searches."""
 
     def __init__(self, functions: KnowledgeFunctions) -> None:
         self._functions = functions
         self.spec = ToolSpec(
-            tool_id=SEARCH_TOOL,
+            tool_id=SEARCH_KNOWLEDGE_TOOL,
             summary="Search what this agent knows.",
             guide=_GUIDE,
-            params=SearchParams,
+            params=SearchKnowledgeParams,
             effect=Effect.PURE,
             strategy="exploration",
             result_chars=MAX_RESULT_CHARS,
@@ -60,7 +47,7 @@ class WorkflowSearchTool:
         )
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        params = SearchParams.model_validate(call.params)
+        params = SearchKnowledgeParams.model_validate(call.params)
         try:
             found = await self._functions.invoke(call.context.turn_id, "search", params.model_dump())
         except EverturnError as error:

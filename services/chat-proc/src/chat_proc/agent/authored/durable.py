@@ -3,6 +3,7 @@ models, feedback, texts and files. Each is a block, from which it is answered wh
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
 
@@ -110,36 +111,24 @@ class _FileRequest(Request):
     visibility: Literal["internal", "external"]
 
 
+@dataclass(frozen=True, slots=True)
 class DurableRequests:
     """Those of one execution of a workflow. Fulfils one at a time, because each commits."""
 
-    def __init__(
-        self,
-        kit: TurnKit,
-        parts: LoopDependencies,
-        authored: Authored,
-        boundaries: TurnBoundaries,
-        find_loop: Callable[[frozenset[KnowledgeFunction]], AgentLoop],
-        turn: LeasedTurn,
-        hooks: TurnHooks,
-        progress: WorkflowProgress,
-        ending: WorkflowEnding,
-    ) -> None:
-        self._wall_time_s = kit.limits.wall_time_s
-        self._stragglers = parts.stragglers
-        self._redactor = parts.redactor
-        self._models = WorkflowModels(kit, parts, authored.markers)
-        self._files = authored.files
-        self._boundaries = boundaries
-        self._find_loop = find_loop
-        self._turn = turn
-        self._hooks = hooks
-        self._progress = progress
-        self._ending = ending
-        self._effects: dict[str, _Effect] = {}
-        """Those of the steps that were asked for, by their keys."""
-        self._asked: set[tuple[str, str]] = set()
-        """What else was asked for, by function and key."""
+    kit: TurnKit
+    parts: LoopDependencies
+    authored: Authored
+    boundaries: TurnBoundaries
+    find_loop: Callable[[frozenset[KnowledgeFunction]], AgentLoop]
+    turn: LeasedTurn
+    hooks: TurnHooks
+    progress: WorkflowProgress
+    ending: WorkflowEnding
+    models: WorkflowModels
+    _effects: dict[str, _Effect] = field(default_factory=dict[str, _Effect], init=False)
+    """Those of the steps that were asked for, by their keys."""
+    _asked: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
+    """What else was asked for, by function and key."""
 
     async def fulfil(self, asked: Asked) -> object:
         """The answer. Raises Refused, and TurnStopped."""
@@ -163,7 +152,7 @@ class DurableRequests:
 
     async def _run_segment(self, asked: Asked) -> object:
         """Let the agent work on a task."""
-        wanted, progress = asked.read(_SegmentRequest), self._progress
+        wanted, progress = asked.read(_SegmentRequest), self.progress
         number = wanted.number
         if (known := progress.find_result(number)) is not None:
             return known
@@ -172,28 +161,28 @@ class DurableRequests:
             raise Refused(f"react.run: task {number} does not follow task {done}.")
         await self._commit_task(number, wanted.text)
         takeovers, progress.takeovers = progress.takeovers, 0
-        loop = self._find_loop(wanted.serves)
-        result = await loop.run_segment(self._turn, takeovers=takeovers, hooks=self._hooks)
+        loop = self.find_loop(wanted.serves)
+        result = await loop.run_segment(self.turn, takeovers=takeovers, hooks=self.hooks)
         if not isinstance(result, HeldEnd):
             raise TurnStopped(result)
         progress.hold(number, result)
         return progress.find_result(number)
 
     async def _commit_task(self, number: int, text: str | None) -> None:
-        turn = self._turn
+        turn = self.turn
         is_between_rounds = isinstance(turn.progress.next_step(), GenerateRound)
-        if text is None or number in self._progress.read_record().begun or not is_between_rounds:
+        if text is None or number in self.progress.read_record().begun or not is_between_rounds:
             return
-        context = self._boundaries.build_context(turn, turn.progress.sealed_round + 1)
+        context = self.boundaries.build_context(turn, turn.progress.sealed_round + 1)
         body = SegmentBody(number=number, text=load_topic("segment").replace("{task}", text))
         ref = round_ref(turn.turn_id, context.round, f"segment.{number}")
         start = draft_missing_start(context, turn.progress)
-        await self._progress.commit("segment", CommitContent((*start, context.draft(BlockType.SEGMENT, ref, body))))
+        await self.progress.commit("segment", CommitContent((*start, context.draft(BlockType.SEGMENT, ref, body))))
 
     async def _begin_step(self, asked: Asked) -> object:
         """Answer from the record, or let the workflow call the function of the step."""
         wanted = asked.read(_StepBegin)
-        key, known = wanted.key, self._progress.read_record().steps.get(("step", wanted.key))
+        key, known = wanted.key, self.progress.read_record().steps.get(("step", wanted.key))
         if key in self._effects:
             raise Refused(f"Two steps of the workflow have the key {key!r}. Give each step of a turn a key of its own.")
         self._effects[key] = wanted.effect
@@ -201,10 +190,10 @@ class DurableRequests:
         if known is not None and (not is_interrupted or known.effect == "irreversible"):
             state = "ambiguous" if is_interrupted else known.state
             return {"state": state, "value": known.value, "error": known.error}
-        await self._begin_next(asked, self._progress.count_done("step"), MAX_STEPS, "steps")
+        await self._begin_next(asked, self.progress.count_done("step"), MAX_STEPS, "steps")
         if wanted.effect == "irreversible":
             begun = DurableStepBody(key=key, effect=wanted.effect, state="begun")
-            await self._progress.commit_step("step_begun", begun)
+            await self._commit_step("step_begun", begun)
         return {"state": "run"}
 
     async def _end_step(self, asked: Asked) -> None:
@@ -213,31 +202,35 @@ class DurableRequests:
         if (effect := self._effects.get(wanted.key)) is None:
             raise Refused(f"The step {wanted.key!r} has not begun.")
         # After the answer of a task that ran meanwhile.
-        await self._progress.commit_held()
-        value = self._redactor.redact_value(wanted.value)
-        error = self._redactor.redact(wanted.error)[:MAX_ERROR_CHARS]
+        await self.progress.commit_held()
+        value = self.parts.redactor.redact_value(wanted.value)
+        error = self.parts.redactor.redact(wanted.error)[:MAX_ERROR_CHARS]
         if not error and len(to_json(value)) > MAX_STEP_BYTES:
             value, error = None, f"its result is longer than {MAX_STEP_BYTES} bytes"
         state = "failed" if error else "done"
         body = DurableStepBody(key=wanted.key, effect=effect, state=state, value=value, error=error)
-        await self._progress.commit_step("step_end", body)
+        await self._commit_step("step_end", body)
+
+    async def _commit_step(self, name: str, body: DurableStepBody) -> None:
+        place = f"{name}.{len(self.progress.read_record().steps)}"
+        await self.progress.add(name, BlockType.DURABLE_STEP, place, body)
 
     async def _stream(self, asked: Asked) -> object:
         """Let a model write in channels, in a round of its own."""
-        wanted, turn = asked.read(StreamRequest), self._turn
+        wanted, turn = asked.read(StreamRequest), self.turn
         self._take_key("models.stream_with_channels", wanted.key)
-        known = self._progress.read_record().channels
+        known = self.progress.read_record().channels
         if (body := known.get(wanted.key)) is None:
             await self._begin_next(asked, len(known), MAX_MODEL_CALLS, "calls of self.models.stream_with_channels")
             number = turn.progress.sealed_round + 1
-            body = await self._call(self._models.stream(turn, wanted, number, asked.send), is_shown=True)
-            await self._progress.commit("channels", self._draft_channels(body, number))
+            body = await self._call(self.models.stream(turn, wanted, number, asked.send), is_shown=True)
+            await self.progress.commit("channels", self._draft_channels(body, number))
         return await build_stream_answer(wanted, body)
 
     def _draft_channels(self, body: ChannelsBody, number: int) -> CommitContent:
-        turn = self._turn
-        context = self._boundaries.build_context(turn, number)
-        hidden = _redact_channels(body, self._redactor)
+        turn = self.turn
+        context = self.boundaries.build_context(turn, number)
+        hidden = _redact_channels(body, self.parts.redactor)
         ref = round_ref(turn.turn_id, number, "channels")
         drafts = (*draft_missing_start(context, turn.progress), context.draft(BlockType.CHANNELS, ref, hidden))
         after = ((ChatFollowups(items=body.followups), number),) if body.followups else ()
@@ -248,31 +241,31 @@ class DurableRequests:
         wanted = asked.read(StructuredRequest)
         if (known := self._begin_once("model", wanted.key)) is not None:
             return known.value
-        value = self._redactor.redact_value(await self._call(self._models.call(self._turn, wanted), is_shown=False))
+        value = self.parts.redactor.redact_value(await self._call(self.models.call(self.turn, wanted), is_shown=False))
         await self._record("model", wanted.key, value, NOTHING)
         return value
 
     async def _call(self, call: Coroutine[Any, Any, _Made], *, is_shown: bool) -> _Made:
         """What a model call gives, while the turn has room for one. Clients see the texts of some while they are
         written. Raises Refused, and TurnStopped if the person ends the turn meanwhile."""
-        turn = self._turn
-        cap = self._boundaries.find_cap(turn, turn.progress.sealed_round + 1)
+        turn = self.turn
+        cap = self.boundaries.find_cap(turn, turn.progress.sealed_round + 1)
         if cap is not None or not isinstance(turn.progress.next_step(), GenerateRound):
             call.close()
             raise Refused(
                 f"The turn has reached {cap}." if cap else "The agent has calls of tools that have not ended."
             )
-        limit = asyncio.timeout(max(self._wall_time_s - turn.spent.leased_s, 0.0))
+        limit = asyncio.timeout(max(self.kit.limits.wall_time_s - turn.spent.leased_s, 0.0))
         try:
             async with limit:
-                person = self._ending.wait_for_person()
-                ran = await run_until(person, call, stragglers=self._stragglers, name="model call")
+                person = self.ending.wait_for_person()
+                ran = await run_until(person, call, stragglers=self.parts.stragglers, name="model call")
             if not isinstance(ran, Stopped):
                 return ran.value
             if is_shown:
                 turn.rewind()
             while through_last_end(await turn.inbox.load_unseen()):
-                if (stopped := await self._ending.try_end_by_person()) is not None:
+                if (stopped := await self.ending.try_end_by_person()) is not None:
                     raise TurnStopped(stopped)
         except Invalid as error:
             raise Refused(error.detail) from error
@@ -281,18 +274,18 @@ class DurableRequests:
                 raise
             if is_shown:
                 turn.rewind()
-            raise Refused(f"The turn has reached its time limit of {self._wall_time_s:.0f} s.") from error
+            raise Refused(f"The turn has reached its time limit of {self.kit.limits.wall_time_s:.0f} s.") from error
         raise Refused("The person has interrupted the call.")
 
     async def _emit(self, asked: Asked) -> None:
         """Show a text of the workflow, together with the answer that is held if there is one."""
-        wanted, known = asked.read(_EmitRequest), self._progress.find_emitted()
+        wanted, known = asked.read(_EmitRequest), self.progress.find_emitted()
         self._take_key("emit", wanted.key)
         if wanted.key in known:
             return
         self._check_begin(len(known), MAX_EMITTED, "calls of self.emit")
         try:
-            self._models.check_marker(wanted.marker)
+            self.models.check_marker(wanted.marker)
         except Invalid as error:
             raise Refused(error.detail) from error
         text = ChannelTextRecord(
@@ -303,16 +296,16 @@ class DurableRequests:
             format=wanted.format,
             artifact=wanted.artifact,
         )
-        body = _redact_channels(ChannelsBody(key=wanted.key, texts=(text,)), self._redactor)
+        body = _redact_channels(ChannelsBody(key=wanted.key, texts=(text,)), self.parts.redactor)
         place = f"emitted.{len(known)}"
-        await self._progress.add("emitted", BlockType.EMITTED, place, body, CommitContent(rewind=True))
+        await self.progress.add("emitted", BlockType.EMITTED, place, body, CommitContent(rewind=True))
 
     async def _save_feedback(self, asked: Asked) -> object:
         """Add feedback to the turn, together with the answer that it judges if that is not committed."""
-        wanted, turn = asked.read(_FeedbackRequest), self._turn
+        wanted, turn = asked.read(_FeedbackRequest), self.turn
         if (known := self._begin_once("feedback", wanted.key)) is not None:
             return known.value
-        text, reaction = self._redactor.redact(wanted.text), Reaction(wanted.reaction)
+        text, reaction = self.parts.redactor.redact(wanted.text), Reaction(wanted.reaction)
         now = datetime.fromisoformat(turn.now())
         given = Feedback(turn.turn_id, "machine", reaction, text, now, wanted.confidence)
         value = {"reaction": wanted.reaction, "text": text, "confidence": wanted.confidence}
@@ -321,18 +314,18 @@ class DurableRequests:
 
     async def _save_file(self, asked: Asked) -> object:
         """Store a file of the turn, and show it."""
-        wanted, turn = asked.read(_FileRequest), self._turn
+        wanted, turn = asked.read(_FileRequest), self.turn
         if (known := self._begin_once("file", wanted.key)) is not None:
             return known.value
         context = build_tool_context(turn, turn.progress.sealed_round, turn.blocks)
         try:
-            artifact = await self._files.save(
+            artifact = await self.authored.files.save(
                 ToolCall(CallId(f"workflow.{wanted.key}"), wanted, None, context),
                 wanted.path,
                 asked.content,
                 visibility=wanted.visibility,
-                description=self._redactor.redact(wanted.description),
-                others=self._progress.held_content.artifacts,
+                description=self.parts.redactor.redact(wanted.description),
+                others=self.progress.held_content.artifacts,
             )
         except (Invalid, Unavailable) as error:
             raise Refused(error.detail) from error
@@ -355,14 +348,14 @@ class DurableRequests:
         """The record if it was done before. Raises Refused and TurnStopped, as _check_begin."""
         function, most = _FUNCTIONS[kind]
         self._take_key(function, key)
-        if (known := self._progress.find_done().get((kind, key))) is None:
-            self._check_begin(self._progress.count_done(kind), most, f"calls of self.{function}")
+        if (known := self.progress.find_done().get((kind, key))) is None:
+            self._check_begin(self.progress.count_done(kind), most, f"calls of self.{function}")
         return known
 
     async def _begin_next(self, asked: Asked, count: int, most: int, what: str) -> None:
         """Prepare for what comes after the last answer of the agent, which is not the end of the turn then."""
         self._check_begin(count, most, what)
-        await self._progress.commit_held()
+        await self.progress.commit_held()
         if asked.answered.done():
             # What nobody waits for is not begun.
             raise Refused("The process was lost.")
@@ -370,20 +363,20 @@ class DurableRequests:
     def _check_begin(self, count: int, most: int, what: str) -> None:
         """Raise Refused if the turn has no room for what is asked for the first time, after `count` others, and
         TurnStopped if this worker must not begin it."""
-        if self._turn.handover:
+        if self.turn.handover:
             raise TurnStopped(HandedOver())
         if count >= most:
             raise Refused(f"A turn can have at most {most} {what}.")
-        if self._turn.spent.leased_s >= self._wall_time_s:
-            raise Refused(f"The turn has reached its time limit of {self._wall_time_s:.0f} s.")
+        if self.turn.spent.leased_s >= self.kit.limits.wall_time_s:
+            raise Refused(f"The turn has reached its time limit of {self.kit.limits.wall_time_s:.0f} s.")
 
     async def _record(
         self, kind: DurableKind, key: str, value: Any, content: CommitContent, artifacts: tuple[Artifact, ...] = ()
     ) -> None:
         """Commit what was done with its record, or hold it together with the answer that is held."""
         done = DurableStepBody(kind=kind, key=key, effect="idempotent", state="done", value=value, artifacts=artifacts)
-        place = f"{kind}.{len(self._progress.find_done())}"
-        await self._progress.add(kind, BlockType.DURABLE_STEP, place, done, content)
+        place = f"{kind}.{len(self.progress.find_done())}"
+        await self.progress.add(kind, BlockType.DURABLE_STEP, place, done, content)
 
 
 def _redact_channels(body: ChannelsBody, redactor: Redactor) -> ChannelsBody:

@@ -2,7 +2,7 @@
 person. Whatever the code does, the turn ends once."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import structlog
@@ -40,24 +40,18 @@ _FAILURES: Final[Mapping[FailureKind, str]] = {
 _FAULT: Final[CutReason] = "server_error"
 
 
+@dataclass(frozen=True, slots=True)
 class WorkflowEnding:
-    """Ends one turn. `loop` goes on alone if a message comes first; `names` of bundle and turn are for the log."""
+    """Ends one turn."""
 
-    def __init__(
-        self,
-        turn: LeasedTurn,
-        progress: WorkflowProgress,
-        boundaries: TurnBoundaries,
-        loop: AgentLoop,
-        failpoints: Failpoints,
-        names: Mapping[str, str],
-    ) -> None:
-        self._turn = turn
-        self._progress = progress
-        self._boundaries = boundaries
-        self._loop = loop
-        self._failpoints = failpoints
-        self._names = names
+    turn: LeasedTurn
+    progress: WorkflowProgress
+    boundaries: TurnBoundaries
+    loop: AgentLoop
+    """Goes on alone if a message comes before the end."""
+    failpoints: Failpoints
+    names: Mapping[str, str]
+    """Of the bundle and the turn, for the log."""
 
     async def finish(self, text: str | None) -> LoopResult:
         """End the turn with what the workflow has returned; None keeps the last answer."""
@@ -67,12 +61,12 @@ class WorkflowEnding:
             return await self.fail(
                 "long", f"It returned {len(text)} characters; at most {MAX_ANSWER_CHARS} are allowed."
             )
-        if (held := self._progress.held) is not None:
+        if (held := self.progress.held) is not None:
             answer = find_answer(held.end.content)
             if text is None or (answer is not None and answer.text == text):
                 return await self._close(held, "returned")
             return await self._close(replace(held, end=await self._replace_answer(held.end, text)), "returned")
-        record = self._progress.read_record()
+        record = self.progress.read_record()
         if text is not None and (record.answer is None or record.answer.text != text):
             end = TurnEnd(Outcome.COMPLETED, content=await self._draft_answer(text, NOTHING))
             return await self._close(HeldEnd(end, NOTHING), "returned")
@@ -85,9 +79,9 @@ class WorkflowEnding:
     async def fail(self, kind: FailureKind, why: str) -> LoopResult:
         """End the turn of a workflow that gives no answer: with the agent's last one, otherwise with a problem."""
         AUTHORED_WORKFLOWS_FAILED.labels(kind).inc()
-        _log.warning("The workflow of a bundle failed", **self._names, reason=kind, why=why)
-        held = self._progress.held
-        if held is None and self._progress.read_record().answer is not None:
+        _log.warning("The workflow of a bundle failed", **self.names, reason=kind, why=why)
+        held = self.progress.held
+        if held is None and self.progress.read_record().answer is not None:
             held = HeldEnd(TurnEnd(Outcome.CUT, cut_reason=_FAULT), NOTHING)
         elif held is None:
             detail = f"{_FAILURES[kind]} Try again; if it happens again, contact the operator."
@@ -95,7 +89,7 @@ class WorkflowEnding:
                 TurnEnd(None, problem("workflow-failed", "The agent's workflow failed", 500, detail)), NOTHING
             )
         elif held.end.error is None and held.end.cut_reason is None:
-            notice = CommitContent(tuple(draft_cut_notice(self._progress.build_context(held.end.content), _FAULT)))
+            notice = CommitContent(tuple(draft_cut_notice(self.progress.build_context(held.end.content), _FAULT)))
             cut = replace(held.end, cut_reason=_FAULT, content=held.end.content.plus(notice))
             if cut.outcome is Outcome.COMPLETED:
                 cut = replace(cut, outcome=Outcome.CUT)
@@ -105,35 +99,35 @@ class WorkflowEnding:
     async def wait_for_person(self) -> None:
         """Return once a signal that ends the turn is pending."""
         while True:
-            ring = self._turn.inbox.next_ring
-            if through_last_end(await self._turn.inbox.load_unseen()):
+            ring = self.turn.inbox.next_ring
+            if through_last_end(await self.turn.inbox.load_unseen()):
                 return
             await ring.wait()
 
     async def try_end_by_person(self) -> LoopResult | None:
         """End a turn that the person has ended; None if they have withdrawn that."""
-        turn = self._turn
+        turn = self.turn
         if not (ending := through_last_end(await turn.inbox.load_unseen())):
             return None
-        if self._progress.held is not None:
-            return await self._close(self._progress.held, "returned")
-        end = self._boundaries.end_by_signals(turn, ending, turn.progress.sealed_round)
+        if self.progress.held is not None:
+            return await self._close(self.progress.held, "returned")
+        end = self.boundaries.end_by_signals(turn, ending, turn.progress.sealed_round)
         if isinstance(turn.progress.next_step(), ExecuteCalls):
-            return await self._boundaries.close(turn, end)
-        return await self._boundaries.try_close(turn, end)
+            return await self.boundaries.close(turn, end)
+        return await self.boundaries.try_close(turn, end)
 
     async def _close(self, held: HeldEnd, state: Literal["returned", "failed"]) -> LoopResult:
         """End the turn, unless a message came first: then the agent alone goes on."""
-        turn, content = self._turn, held.end.content
-        context = self._progress.build_context(content)
+        turn, content = self.turn, held.end.content
+        context = self.progress.build_context(content)
         ref = round_ref(turn.turn_id, context.round, "workflow.end")
         over = context.draft(BlockType.WORKFLOW_END, ref, WorkflowEndBody(state=state))
         end = replace(held.end, content=content.plus(CommitContent((over,))))
-        self._failpoints.hit("turn.workflow_ended")
+        self.failpoints.hit("turn.workflow_ended")
         if isinstance(turn.progress.next_step(), ExecuteCalls):
-            return await self._boundaries.close(turn, end)
-        closed = await self._boundaries.try_close(turn, end, held.ready)
-        return closed if closed is not None else await self._loop.run(turn)
+            return await self.boundaries.close(turn, end)
+        closed = await self.boundaries.try_close(turn, end, held.ready)
+        return closed if closed is not None else await self.loop.run(turn)
 
     async def _replace_answer(self, end: TurnEnd, text: str) -> TurnEnd:
         """The end of a turn whose answer is this text instead of that of the agent, which the person has seen already;
@@ -155,9 +149,9 @@ class WorkflowEnding:
 
     async def _draft_answer(self, text: str, content: CommitContent) -> CommitContent:
         """The content with this text as an answer, in a round of its own unless the content has one."""
-        turn = self._turn
+        turn = self.turn
         number = max((draft.round for draft in content.drafts), default=turn.progress.sealed_round + 1)
-        context = self._boundaries.build_context(turn, number)
+        context = self.boundaries.build_context(turn, number)
         begun = any(draft.type is BlockType.ROUND_START for draft in content.drafts)
         start = [] if begun else draft_missing_start(context, turn.progress)
         body = CompletionBody(text=text, shown=self._find_shown(text), sources_used=await self._find_used(text))
@@ -167,9 +161,9 @@ class WorkflowEnding:
 
     def _find_shown(self, text: str) -> str | None:
         """What clients saw of this text if a model has written it as an answer, with citations replaced."""
-        texts = [each for body in self._progress.read_record().channels.values() for each in body.texts]
+        texts = [each for body in self.progress.read_record().channels.values() for each in body.texts]
         return next((each.shown for each in reversed(texts) if each.marker == "answer" and each.raw == text), None)
 
     async def _find_used(self, text: str) -> tuple[int, ...]:
-        sources = index_sources(self._turn.pool.rows)
+        sources = index_sources(self.turn.pool.rows)
         return await call_sized(len(text), lambda: find_used_sids(sources, text))

@@ -19,6 +19,7 @@ from chat_proc.agent.authored.context import READS, ContextRequests, build_call_
 from chat_proc.agent.authored.durable import DurableRequests
 from chat_proc.agent.authored.ending import WorkflowEnding
 from chat_proc.agent.authored.hooks import TurnHooks
+from chat_proc.agent.authored.models import WorkflowModels
 from chat_proc.agent.authored.port import Authored, KnowledgeFunction
 from chat_proc.agent.authored.progress import WorkflowProgress
 from chat_proc.agent.authored.requests import Asked, Refused, TurnStopped
@@ -46,6 +47,7 @@ class AuthoredLoop:
         self.parts = parts
         self.authored = authored
         self.boundaries = TurnBoundaries(kit, parts)
+        self.models = WorkflowModels(kit, parts, authored.markers)
         self.find_loop = cache(self._build_loop)
 
     def _build_loop(self, serves: frozenset[KnowledgeFunction]) -> AgentLoop:
@@ -137,16 +139,18 @@ class _AuthoredTurn:
             discard_errors(task)
 
     async def _serve(self, execution: _Execution, task: asyncio.Task[str | None]) -> LoopResult:
+        shared = self._shared
         durable = DurableRequests(
-            self._shared.kit,
-            self._shared.parts,
-            self._shared.authored,
-            self._shared.boundaries,
-            self._shared.find_loop,
+            shared.kit,
+            shared.parts,
+            shared.authored,
+            shared.boundaries,
+            shared.find_loop,
             self._turn,
             self._hooks,
             self._progress,
             self._ending,
+            shared.models,
         )
         while True:
             match await self._wait(execution):

@@ -4,7 +4,7 @@ and values. The turn records what they cost."""
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 from pydantic import Field
@@ -258,72 +258,64 @@ class _StreamedReply:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class _Service:
-    """Chooses models, whose calls the turn records."""
+    """Chooses models, whose calls the turn records in this round."""
 
-    def __init__(self, kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn, number: int) -> None:
-        self._kit = kit
-        self._parts = parts
-        self._turn = turn
-        self._round = number
+    kit: TurnKit
+    parts: LoopDependencies
+    turn: LeasedTurn
+    number: int
 
     def choose(self, role: str) -> LanguageModel:
         """The model of a role for which the operator has configured one, otherwise the agent's."""
-        return self._kit.hinted[role].model if role in self._kit.hinted else self._kit.model
+        return self.kit.hinted[role].model if role in self.kit.hinted else self.kit.model
 
     def model_for(self, role: str) -> LanguageModel:
-        return _RecordedModel((self.choose(role), self._kit.fallback), self._kit, self._parts, self._turn, self._round)
+        models = (self.choose(role), self.kit.fallback)
+        return _RecordedModel([model for model in models if model is not None], self)
 
-
-class _RecordedModel:
-    """A model with its fallback. What their calls cost is recorded in any case."""
-
-    def __init__(
-        self,
-        models: Sequence[LanguageModel | None],
-        kit: TurnKit,
-        parts: LoopDependencies,
-        turn: LeasedTurn,
-        number: int,
-    ) -> None:
-        self._models = [model for model in models if model is not None]
-        self._kit = kit
-        self._parts = parts
-        self._turn = turn
-        self._round = number
-
-    @property
-    def traits(self) -> ModelTraits:
-        return self._models[0].traits
-
-    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        for model in self._models:
-            try:
-                async with aclosing(self._generate(model, request)) as pieces:
-                    async for piece in pieces:
-                        yield piece
-                return
-            except ModelFailed as failure:
-                if failure.partial or model is self._models[-1]:
-                    raise
-                self._turn.emit(ChatPhase(phase="model_fallback", reason=failure.kind), self._round)
-
-    async def _generate(self, model: LanguageModel, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        turn = self._turn
-        about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": self._round}
-        tracker = CallTracker(model.traits, "workflow", tracing=self._parts.tracing, turn=about)
-        ratio = self._kit.ratios.of(model.traits.ledger_name)
+    async def call(self, model: LanguageModel, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """What the model writes. What it costs is recorded in any case."""
+        turn = self.turn
+        about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": self.number}
+        tracker = CallTracker(model.traits, "workflow", tracing=self.parts.tracing, turn=about)
+        ratio = self.kit.ratios.of(model.traits.ledger_name)
         try:
-            with tracker.open_call(request, ratio) as call, WaitingNotice(turn, self._round) as notice:
+            with tracker.open_call(request, ratio) as call, WaitingNotice(turn, self.number) as notice:
                 async with aclosing(model.generate(request)) as pieces:
                     async for piece in pieces:
                         notice.note(piece)
                         call.note(piece)
                         yield piece
-                        self._parts.failpoints.hit("turn.mid_stream")
+                        self.parts.failpoints.hit("turn.mid_stream")
         finally:
             for usage in tracker.build_events():
                 turn.record_usage(usage)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedModel:
+    """A model with its fallback."""
+
+    models: Sequence[LanguageModel]
+    service: _Service
+
+    @property
+    def traits(self) -> ModelTraits:
+        return self.models[0].traits
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        for model in self.models:
+            try:
+                async with aclosing(self.service.call(model, request)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except ModelFailed as failure:
+                if failure.partial or model is self.models[-1]:
+                    raise
+                self.service.turn.emit(ChatPhase(phase="model_fallback", reason=failure.kind), self.service.number)
 
 
 def _leave_to_sdk(fields: Keywords) -> Keywords:

@@ -112,12 +112,7 @@ class WorkflowProgress:
         await self.commit("segment_end", replace(held.end.content.plus(CommitContent((draft,))), rewind=True))
         self._held = None
 
-    async def commit_step(self, name: str, body: DurableStepBody) -> None:
-        context = self.build_context(NOTHING)
-        ref = round_ref(self._turn.turn_id, context.round, f"{name}.{len(self.read_record().steps)}")
-        await self.commit(name, CommitContent((context.draft(BlockType.DURABLE_STEP, ref, body),)))
-
-    async def add(self, name: str, kind: BlockType, place: str, body: Body, content: CommitContent) -> None:
+    async def add(self, name: str, kind: BlockType, place: str, body: Body, content: CommitContent = NOTHING) -> None:
         """Commit a block with what belongs to it, or hold both together with the answer that is held."""
         context = self.build_context(self.held_content)
         ref = round_ref(self._turn.turn_id, context.round, place)
