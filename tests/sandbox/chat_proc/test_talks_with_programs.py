@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_check.command import parse_arguments, run_bundle
+from chat_proc.bundle_commands.command import parse_arguments, run_bundle
 
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
 TALK = """

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from chat_proc.bootstrap import choose_execution, open_worker
 from chat_proc.bounds import BOUNDS, Bounds
-from chat_proc.bundle_check.command import parse_arguments as parse_bundle_arguments
-from chat_proc.bundle_check.command import run_bundle
+from chat_proc.bundle_commands.command import parse_arguments as parse_bundle_arguments
+from chat_proc.bundle_commands.command import run_bundle
 from chat_proc.model_check.command import parse_arguments, print_models, run_check
 from chat_proc.model_choice import choose_checked_model, choose_models
 from chat_proc.selftest.command import run_command

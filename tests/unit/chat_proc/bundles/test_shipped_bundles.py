@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chat_proc.bundle_check.command import check_folder
+from chat_proc.bundle_commands.command import check_folder
 
 ROOT = Path(__file__).resolve().parents[4]
 BUNDLES = ROOT / "bundles"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.bundle_check.command import NotCreated, check_folder, parse_arguments, run_bundle, save_new
-from chat_proc.bundle_check.talks import read_talks
+from chat_proc.bundle_commands.command import NotCreated, check_folder, parse_arguments, run_bundle, save_new
+from chat_proc.bundle_commands.talks import read_talks
 from chat_proc.bundles.bundle import read_folder
 from chat_proc.bundles.manifest import MANIFEST, Manifest, read_manifest
 from everturn.core.errors import Invalid

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from chat_proc.agent.kit import BundleKit
-from chat_proc.bundle_check.expectations import PlayedTurn, collect_artifacts, find_failures
-from chat_proc.bundle_check.talks import FOLDER, Reply, Talk, TalkTurn
+from chat_proc.bundle_commands.expectations import PlayedTurn, collect_artifacts, find_failures
+from chat_proc.bundle_commands.talks import FOLDER, Reply, Talk, TalkTurn
 from chat_proc.bundles.manifest import Problem
 from chat_proc.tools.knowledge.search_knowledge import SEARCH_KNOWLEDGE_TOOL
 from chat_proc.worker.runner import TurnRunner

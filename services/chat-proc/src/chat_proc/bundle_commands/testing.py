@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from chat_proc.bundle_check.bootstrap import open_stages
-from chat_proc.bundle_check.playing import (
+from chat_proc.bundle_commands.bootstrap import open_stages
+from chat_proc.bundle_commands.playing import (
     PlayedTalk,
     TalkPlayer,
     collect_logs,
     needs_programs,
     render_output,
 )
-from chat_proc.bundle_check.talks import Talk, read_talks
+from chat_proc.bundle_commands.talks import Talk, read_talks
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import BadBundle
 from everturn.core.errors import EverturnError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_check.command import parse_arguments, run_bundle, save_new
-from chat_proc.bundle_check.playing import CODE_TOOL
+from chat_proc.bundle_commands.command import parse_arguments, run_bundle, save_new
+from chat_proc.bundle_commands.playing import CODE_TOOL
 
 DESK = '''
 from everturn_sdk import SourceRow, ToolContext, get_plain, get_secret, tool

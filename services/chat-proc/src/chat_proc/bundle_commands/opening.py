@@ -11,8 +11,8 @@ from typing import Final
 
 from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
-from chat_proc.bundle_check.playing import Stage
-from chat_proc.bundle_check.talks import McpAnswer, Reply, TalkFile
+from chat_proc.bundle_commands.playing import Stage
+from chat_proc.bundle_commands.talks import McpAnswer, Reply, TalkFile
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BundleProps
@@ -96,7 +96,7 @@ class TalkOpener(KitOpener):
         if not self.answers:
             return ()
         # Imported here, because the SDK takes 0.6 s.
-        from chat_proc.bundle_check.fixed_answers import build_fixed_tools
+        from chat_proc.bundle_commands.fixed_answers import build_fixed_tools
 
         known = {f"mcp.{each.alias}.{tool}" for each in chosen for tool in self._list_answers(each.alias)}
         if unknown := sorted(self.answers.keys() - known):

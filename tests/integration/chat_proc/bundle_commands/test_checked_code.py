@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_check.command import check_folder, parse_arguments, run_bundle
+from chat_proc.bundle_commands.command import check_folder, parse_arguments, run_bundle
 
 MANIFEST = 'id = "desk"\ntitle = "Desk"\nstarters = ["Hi."]\n'
 DESCRIPTOR = 'TOOLS_SPECS = [\n    {"ref": "tools/desk.py", "alias": "desk"},\n]\n'

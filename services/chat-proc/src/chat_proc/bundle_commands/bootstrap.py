@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from chat_proc.bootstrap import choose_execution
-from chat_proc.bundle_check.playing import Stage
-from chat_proc.bundle_check.talks import TalkFile
+from chat_proc.bundle_commands.playing import Stage
+from chat_proc.bundle_commands.talks import TalkFile
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.knowledge.spaces import KnowledgePorts
@@ -33,7 +33,7 @@ async def open_stages(
     """What opens the stage of each talk; what talks share ends with the context. Only with `has_programs` is a sandbox
     opened. Raises Invalid if a setting can't be used, or if this installation has no test drivers."""
     try:
-        from chat_proc.bundle_check.opening import open_stage
+        from chat_proc.bundle_commands.opening import open_stage
         from everturn_testing.knowledge.store import MemoryKnowledgeStore
     except ModuleNotFoundError as error:
         raise Invalid("Talks can be played only where Everturn was installed with `make setup`.") from error

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chat_proc.bundle_check.talks import ExpectedCall, Talk, TalkTurn
+from chat_proc.bundle_commands.talks import ExpectedCall, Talk, TalkTurn
 from chat_proc.bundles.manifest import Problem
 from chat_proc.workspace.text_search import Pattern
 from everturn.files.model import Artifact

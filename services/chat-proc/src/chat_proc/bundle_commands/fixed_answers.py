@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import mcp_types as types
 
-from chat_proc.bundle_check.talks import McpAnswer
+from chat_proc.bundle_commands.talks import McpAnswer
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.mcp.results import build_outcome

@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from chat_proc.bundle_check.code import check_code, place_problem
-from chat_proc.bundle_check.talks import FOLDER as TALKS
-from chat_proc.bundle_check.talks import read_talks
-from chat_proc.bundle_check.testing import run_test
+from chat_proc.bundle_commands.code import check_code, place_problem
+from chat_proc.bundle_commands.talks import FOLDER as TALKS
+from chat_proc.bundle_commands.talks import read_talks
+from chat_proc.bundle_commands.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
 from chat_proc.models.providers import BadModelSetting, read_choice
@@ -24,7 +24,7 @@ from everturn.core.errors import Invalid
 
 HAS_PROBLEMS: Final = 1
 FIRST_TALK: Final = f"{TALKS}/hello.toml"
-_PACKAGE: Final = "chat_proc.bundle_check"
+_PACKAGE: Final = "chat_proc.bundle_commands"
 
 
 class NotCreated(Invalid):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from chat_proc.bundle_check.bootstrap import build_settings
-from chat_proc.bundle_check.playing import collect_logs
+from chat_proc.bundle_commands.bootstrap import build_settings
+from chat_proc.bundle_commands.playing import collect_logs
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
 from chat_proc.bundles.host.host import open_bundle_host

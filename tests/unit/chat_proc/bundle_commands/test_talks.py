@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_check.talks import Talk, locate, read_talks
+from chat_proc.bundle_commands.talks import Talk, locate, read_talks
 from chat_proc.bundles.manifest import BadBundle
 
 HELLO = '[[turn]]\nuser = "Hi."\nmodel = ["Hello."]\n'
