@@ -230,7 +230,7 @@ async def test_a_repeatable_call_that_crashes_again_is_an_error(desk):
     outcome = await desk.call("crash")
 
     assert outcome.status == "error"
-    assert "desk.crash failed twice" in outcome.text
+    assert "desk.crash failed: The process of this agent's tools ended during the call." in outcome.text
     assert "it ended with status 7" in outcome.text
     assert (await desk.call("counted", name="crash")).value == 2
 
@@ -254,9 +254,11 @@ async def test_calls_beside_a_crash_are_made_again(desk):
 
 async def test_three_crashes_stop_a_tool_for_its_turn_only(desk):
     await desk.call("crash")
-    await desk.call("crash")
+    third = await desk.call("crash")
     stopped = await desk.call("crash")
 
+    assert third.text.startswith("desk.crash failed: ")
+    assert "It was not repeated: Its calls have ended their process 3 times" in third.text
     assert stopped.status == "error"
     assert stopped.text.startswith("desk.crash was not called: ")
     assert "ended their process 3 times in this turn" in stopped.text

@@ -299,7 +299,7 @@ class HostedTool:
         except HostLost as error:
             if effect is Effect.IRREVERSIBLE:
                 raise
-            return ToolOutcome("error", f"{tool_id} failed twice: {self._host.redactor.redact(str(error))}")
+            return ToolOutcome("error", f"{tool_id} failed: {self._host.redactor.redact(str(error))}")
         finally:
             running.close()
         outcome = await self._read(ended, content)

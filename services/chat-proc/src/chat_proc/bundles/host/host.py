@@ -609,7 +609,8 @@ class BundleHost:
         """Make a call, once more if its process was lost and it `is_repeatable`. Raises HostUnavailable if it was not
         made, and HostLost if it is unknown what it has done."""
         key = turn_id, tool_id
-        while True:
+
+        async def call_once() -> tuple[Ended, bytes]:
             if self._crashes.get(key, 0) >= MAX_CRASHES_PER_TURN:
                 raise HostUnavailable(
                     f"Its calls have ended their process {MAX_CRASHES_PER_TURN} times in this turn, so this turn can't "
@@ -622,29 +623,21 @@ class BundleHost:
                 self._crashes[key] = self._crashes.pop(key, 0) + 1
                 while len(self._crashes) > _MAX_COUNTED:
                     self._crashes.popitem(last=False)
-                if not is_repeatable:
-                    raise
-                is_repeatable = False
+                raise
+
+        return await _repeat_once(call_once, is_repeatable=is_repeatable)
 
     async def operate(
         self, name: str, arguments: bytes, context: OperationContext, *, is_repeatable: bool
     ) -> tuple[Ended, bytes]:
         """Execute an operation, once more if its process was lost and it `is_repeatable`. Raises HostUnavailable if it
         was not executed, and HostLost if it may have been in part."""
-        lost: HostLost | None = None
-        while True:
-            try:
-                process = await self._take()
-                return await process.operate(name, arguments, context)
-            except HostUnavailable as error:
-                # The repetition was not executed, but what it repeats may have been.
-                if lost is not None:
-                    raise lost from error
-                raise
-            except HostLost as error:
-                if lost is not None or not is_repeatable:
-                    raise
-                lost = error
+
+        async def operate_once() -> tuple[Ended, bytes]:
+            process = await self._take()
+            return await process.operate(name, arguments, context)
+
+        return await _repeat_once(operate_once, is_repeatable=is_repeatable)
 
     async def run_workflow(self, payload: RunPayload, context: CallContext, handler: RunHandler) -> str | None:
         """Execute the workflow once for a turn; returns the text of its answer, None if it leaves that to the agent.
@@ -760,6 +753,25 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
             await host.close()
     finally:
         await asyncio.to_thread(remove_tree, root)
+
+
+async def _repeat_once(
+    attempt: Callable[[], Awaitable[tuple[Ended, bytes]]], *, is_repeatable: bool
+) -> tuple[Ended, bytes]:
+    """The result of the attempt, or of the second one if the process of the first was lost and it `is_repeatable`.
+
+    Raises as the attempt. If the second one was not made, this is HostLost too: the first may have had an effect.
+    """
+    try:
+        return await attempt()
+    except HostLost as error:
+        if not is_repeatable:
+            raise
+        lost = error
+    try:
+        return await attempt()
+    except HostUnavailable as error:
+        raise HostLost(f"{lost.detail} It was not repeated: {error.detail}") from error
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:
