@@ -81,7 +81,7 @@ function Choice({ agent, isChosen, onChoose, onDone }: ChoiceProps): JSX.Element
       <AgentMark agent={agent} />
       <div>
         <label htmlFor={id} className={styles.title} dir="auto">{escapeDirectionControls(agent.title)}</label>
-        {about !== "" && <p id={`${id}-about`} className={agent.error === undefined ? styles.about : styles.refused} dir="auto">{about}</p>}
+        {about !== "" && <p id={`${id}-about`} className={agent.error === undefined && agent.problems.length === 0 ? styles.about : styles.refused} dir="auto">{about}</p>}
       </div>
       <input
         type="radio"
@@ -98,10 +98,11 @@ function Choice({ agent, isChosen, onChoose, onDone }: ChoiceProps): JSX.Element
   );
 }
 
-/** Only operators get agents that can't run, and errors. */
-function describe({ description, is_ready: isReady, error }: Agent): string {
-  if (error === undefined) return isReady ? description : "It can’t run at the moment.";
-  return isReady ? `An older version runs. The newest one has an error: ${error}` : `It can’t run: ${error}`;
+/** Only operators get agents that can't run, errors, and problems. */
+function describe({ description, is_ready: isReady, error, problems }: Agent): string {
+  if (error !== undefined) return isReady ? `An older version runs. The newest one has an error: ${error}` : `It can’t run: ${error}`;
+  if (!isReady) return "It can’t run at the moment.";
+  return [description, ...problems.map((problem) => `Does not work: ${problem}`)].filter((text) => text !== "").join(" ");
 }
 
 /** A chosen agent may be far down the list. */

@@ -181,15 +181,17 @@ test("eight agents need no search", async () => {
   expect(screen.queryByRole("searchbox")).toBeNull();
 });
 
-test("operators see which agents can't run, and why", async () => {
+test("operators see which agents can't run, or not wholly, and why", async () => {
   const broken = buildAgent({ id: "broken", title: "Broken", is_ready: false, error: "bundle.toml, line 3: titel is unknown." });
   const older = buildAgent({ id: "older", title: "Older", error: "instructions.md is too long." });
-  show({ agents: [everturn, broken, older] });
+  const partial = buildAgent({ id: "partial", title: "Partial", description: "Keeps notes.", problems: ["mcp.notes: The server does not answer."] });
+  show({ agents: [everturn, broken, older, partial] });
 
   const choice = await screen.findByRole("radio", { name: "Broken" });
   expect(choice).toBeDisabled();
   expect(choice).toHaveAccessibleDescription("It can’t run: bundle.toml, line 3: titel is unknown.");
   expect(screen.getByRole("radio", { name: "Older" })).toHaveAccessibleDescription("An older version runs. The newest one has an error: instructions.md is too long.");
+  expect(screen.getByRole("radio", { name: "Partial" })).toHaveAccessibleDescription("Keeps notes. Does not work: mcp.notes: The server does not answer.");
 });
 
 test("hostile titles, descriptions and starters are only text", async () => {
