@@ -62,7 +62,7 @@ async def test_a_message_counts_as_a_write_and_says_when_to_try_again(limited: A
 
 
 async def test_a_wait_counts_as_an_event_stream(limited: Any) -> None:
-    async with connect(limited, "cat") as http:
+    async with connect(limited, "mcp-caller") as http:
         begun = read_result(await ask(http, "ask_agent", message="hello", wait_s=0))["structuredContent"]
         ids = {name: begun[name] for name in ("conversation_id", "turn_id")}
         waiting = asyncio.create_task(ask(http, "get_answer", **ids, wait_s=15))

@@ -3,7 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
-from ingress.auth.development import check_local_request, load_dev_user
+from everturn.core.identity import Role
+from ingress.auth.development import check_local_request, load_dev_principal
 from ingress.errors import ProblemError
 
 
@@ -55,14 +56,17 @@ def test_what_may_come_from_a_page_or_a_proxy_is_forbidden(pairs: list[tuple[str
     assert refused.value.status_code == 403
 
 
-def test_the_user_is_dev_unless_the_header_names_another() -> None:
-    assert load_dev_user(headers()) == "dev"
-    assert load_dev_user(headers(("x-dev-user", "ann"))) == "ann"
+def test_the_user_is_the_admin_dev_unless_the_header_names_another() -> None:
+    dev = load_dev_principal(headers(), "acme", "one")
+    ann = load_dev_principal(headers(("x-dev-user", "ann")), "acme", "one")
+
+    assert (dev.user_id, dev.person, Role.ADMIN in dev.roles) == ("dev", "local:dev", True)
+    assert (ann.user_id, ann.person, ann.roles) == ("ann", "local:ann", {Role.REGISTERED})
 
 
 @pytest.mark.parametrize("names", [[""], ["a:b"], ["a", "b"], ["x" * 200]])
 def test_a_bad_user_header_is_malformed(names: list[str]) -> None:
     with pytest.raises(ProblemError) as refused:
-        load_dev_user(headers(*(("x-dev-user", name) for name in names)))
+        load_dev_principal(headers(*(("x-dev-user", name) for name in names)), "acme", "one")
 
     assert refused.value.status_code == 400
