@@ -15,7 +15,7 @@ from everturn_local.ports import is_port_free
 from everturn_local.readiness import POLL_S, Readiness, load_readiness, reach_url
 from everturn_local.servers.clamd import choose_clamd
 from everturn_local.settings import LocalSettings
-from everturn_local.supervision.logs import ErrorWatch
+from everturn_local.supervision.logs import LogWatch
 from everturn_local.supervision.platform import Platform
 from everturn_local.supervision.service import STOP_LIMIT_S
 from everturn_local.web.choice import choose_web
@@ -123,9 +123,9 @@ def _build_operate_command(settings: LocalSettings) -> str:
 
 
 async def _run_started(platform: Platform, announce: Callable[[], None]) -> None:
-    """Show errors, and call `announce` once, when the platform is ready."""
+    """Show errors and loaded bundles, and call `announce` once, when the platform is ready."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(_run_error_watch(platform))
+        group.create_task(_run_log_watch(platform))
         workers = sum(name.startswith("worker-") for name in platform.reports)
         url = reach_url(platform.urls[0])
         await wait_until_ready(lambda: load_readiness(url, workers), report=show_progress)
@@ -146,8 +146,8 @@ async def wait_until_ready(check: Callable[[], Readiness], *, report: Callable[[
         report(f"running without {failing}")
 
 
-async def _run_error_watch(platform: Platform) -> None:
-    watches = [ErrorWatch(name, platform.home.logs / f"{name}.log") for name in platform.reports]
+async def _run_log_watch(platform: Platform) -> None:
+    watches = [LogWatch(name, platform.home.logs / f"{name}.log") for name in platform.reports]
     while True:
         await asyncio.sleep(WATCH_INTERVAL_S)
         for watch in watches:

@@ -324,3 +324,10 @@ def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_read_is_no_reason_to_forget_bundles(tmp_path: Path) -> None:
     with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/none can't be read: No such file or directory\."):
         BundleFolders(tmp_path / "none", {}, "default").look()
+
+
+def test_a_bundle_is_not_a_folder_of_bundles(tmp_path: Path) -> None:
+    write(tmp_path / "desk", bundle_toml=DESK)
+
+    with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/desk is a bundle\. Name the folder that contains it\."):
+        BundleFolders(tmp_path / "desk", {}, "default").look()

@@ -3,17 +3,21 @@
 import json
 from pathlib import Path
 
-from everturn_local.supervision.logs import MAX_LOG_BYTES, ErrorWatch, load_tail, render_errors, save_rotated
+from everturn_local.supervision.logs import MAX_LOG_BYTES, LogWatch, load_tail, render_entries, save_rotated
 
 
 def entry(level: str, event: str, **more: str) -> str:
     return json.dumps({"level": level, "event": event, **more})
 
 
-def test_only_errors_are_shown_and_in_short():
+def test_a_loaded_bundle_is_shown():
+    assert render_entries("w", [entry("info", "Loaded a bundle", bundle_id="desk")]) == ["w: Loaded a bundle: desk"]
+
+
+def test_other_entries_than_errors_are_not_shown_and_errors_in_short():
     lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 500), entry("critical", "gone")]
 
-    shown = render_errors("worker-1", lines)
+    shown = render_entries("worker-1", lines)
 
     assert [len(line) <= 211 for line in shown] == [True, True]
     assert shown[1] == "worker-1: gone"
@@ -22,19 +26,19 @@ def test_only_errors_are_shown_and_in_short():
 def test_the_cause_of_an_error_is_its_last_line():
     lines = [entry("error", "turn_failed", exception="Traceback\n  File x\nValueError: no")]
 
-    assert render_errors("worker-1", lines) == ["worker-1: turn_failed (ValueError: no)"]
+    assert render_entries("worker-1", lines) == ["worker-1: turn_failed (ValueError: no)"]
 
 
 def test_a_flood_of_errors_is_counted():
-    shown = render_errors("w", [entry("error", str(number)) for number in range(9)], max_errors=2)
+    shown = render_entries("w", [entry("error", str(number)) for number in range(9)], max_lines=2)
 
-    assert shown == ["w: 0", "w: 1", "w: 7 more errors, see its log"]
+    assert shown == ["w: 0", "w: 1", "w: 7 more, see its log"]
 
 
 def test_a_watch_returns_lines_added_since_the_last_call(tmp_path: Path):
     log = tmp_path / "w.log"
     log.write_text(entry("error", "old") + "\n")
-    watch = ErrorWatch("w", log)
+    watch = LogWatch("w", log)
 
     with log.open("a") as file:
         file.write(entry("error", "new") + "\n" + entry("error", "unfinished"))
@@ -47,7 +51,7 @@ def test_a_watch_returns_lines_added_since_the_last_call(tmp_path: Path):
 
 def test_a_watch_survives_an_absent_and_a_shortened_log(tmp_path: Path):
     log = tmp_path / "w.log"
-    watch = ErrorWatch("w", log)
+    watch = LogWatch("w", log)
 
     absent = watch.load_new()
     log.write_text(entry("error", "a") * 3 + "\n" + entry("error", "b") + "\n")

@@ -1,4 +1,4 @@
-"""Log files of the parts: rotated at start, and watched for errors to show on the terminal."""
+"""Log files of the parts: rotated at start, and watched for what the terminal shows."""
 
 import json
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_READ_BYTES = 256 * 1024
 MAX_LINE_CHARS = 200
 ERROR_LEVELS = frozenset({"error", "critical"})
+SHOWN_EVENTS = frozenset({"Loaded a bundle", "Removed a bundle"})
+"""What authors wait for after they have saved."""
 
 
 def save_rotated(log: Path) -> None:
@@ -26,8 +28,8 @@ def load_tail(log: Path, max_lines: int = 8, *, start: int = 0) -> list[str]:
         return file.read(MAX_READ_BYTES).decode(errors="replace").splitlines()[-max_lines:]
 
 
-class ErrorWatch:
-    """Reads one log from its current end and returns the errors that were added since the last call."""
+class LogWatch:
+    """Reads one log from its current end and returns what to show of the lines that were added since the last call."""
 
     def __init__(self, name: str, log: Path) -> None:
         self._name = name
@@ -44,26 +46,29 @@ class ErrorWatch:
             added = file.read(MAX_READ_BYTES)
         complete = added[: added.rfind(b"\n") + 1]
         self._position = size if not complete and size - start > MAX_READ_BYTES else start + len(complete)
-        return render_errors(self._name, complete.decode(errors="replace").splitlines())
+        return render_entries(self._name, complete.decode(errors="replace").splitlines())
 
 
-def render_errors(name: str, lines: Sequence[str], max_errors: int = 3) -> list[str]:
-    """Short terminal lines for entries of level error and above; the rest is counted."""
-    errors = [text for line in lines if (text := _try_error(line))]
-    shown = [f"{name}: {text[:MAX_LINE_CHARS]}" for text in errors[:max_errors]]
-    more = len(errors) - len(shown)
-    return [*shown, f"{name}: {more} more errors, see its log"] if more else shown
+def render_entries(name: str, lines: Sequence[str], max_lines: int = 3) -> list[str]:
+    """Short terminal lines for errors and for loaded bundles; the rest is counted."""
+    entries = [text for line in lines if (text := _try_render(line))]
+    shown = [f"{name}: {text[:MAX_LINE_CHARS]}" for text in entries[:max_lines]]
+    more = len(entries) - len(shown)
+    return [*shown, f"{name}: {more} more, see its log"] if more else shown
 
 
-def _try_error(line: str) -> str | None:
-    """The error of a line; None if it is no JSON entry or no error."""
+def _try_render(line: str) -> str | None:
+    """What to show of a line; None if it is no JSON entry or nothing that the terminal shows."""
     if not line.startswith("{"):
         return None
     try:
         entry = cast("dict[str, Any]", json.loads(line))
     except ValueError:
         return None
+    event = str(entry.get("event", "error"))
+    if event in SHOWN_EVENTS:
+        return f"{event}: {entry.get('bundle_id')}"
     if str(entry.get("level", "")).lower() not in ERROR_LEVELS:
         return None
     cause = str(entry.get("exception") or entry.get("error") or "").strip().splitlines()
-    return f"{entry.get('event', 'error')}" + (f" ({cause[-1]})" if cause else "")
+    return event + (f" ({cause[-1]})" if cause else "")

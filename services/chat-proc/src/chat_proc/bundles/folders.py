@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder
-from chat_proc.bundles.manifest import BadBundle, BundleProps, Manifest
+from chat_proc.bundles.manifest import MANIFEST, BadBundle, BundleProps, Manifest
 from chat_proc.bundles.repositories import Fetched
 from everturn.bundles.registry import DEFAULT_BUNDLE
 
@@ -105,6 +105,8 @@ class BundleFolders:
         if self._folder is None:
             return []
         try:
+            if (self._folder / MANIFEST).is_file():
+                raise BadBundle(f"BUNDLES_DIR={self._folder} is a bundle. Name the folder that contains it.")
             found = sorted(path for path in self._folder.iterdir() if path.is_dir() and not path.name.startswith("."))
         except OSError as error:
             raise BadBundle(f"BUNDLES_DIR={self._folder} can't be read: {error.strerror}.") from error
