@@ -2,6 +2,7 @@
 takes effect once, and there is one last answer."""
 
 import asyncio
+import importlib.util
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,8 +13,13 @@ import pytest_asyncio
 from helpers.forks import WORKER_BOUNDS
 from helpers.waiting import wait_until
 from platform_harness.harness import Harness
+from turn_harness.authored import LocalWorkflow
+from turn_harness.harness import Bench
+from turn_harness.replies import answer
 
+from everturn.core.failpoints import Failpoints
 from everturn.events.views import TurnView
+from everturn.timeline.turns import Outcome
 from everturn_local.servers.databases import DATABASE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -36,16 +42,20 @@ BORDERS = [
     ("turn.before_first_token:2", "turn.before_segment_end:2"),
     ("turn.after_segment_end:2", "turn.before_step_begun:2"),
     ("turn.after_step_begun:2", "turn.before_step_end:3"),
-    ("turn.after_step_end:3", "turn.workflow_ended:1"),
+    ("turn.after_step_end:3", "turn.before_emitted:1"),
+    ("turn.after_emitted:1", "turn.before_feedback:1"),
+    ("turn.after_feedback:1", "turn.before_file:1"),
+    ("turn.after_file:1", "turn.workflow_ended:1"),
     ("turn.before_channels:1", "turn.after_channels:1"),
     ("turn.before_c3:1", "turn.after_c3:1"),
     ("turn.claimed:1", "turn.published:1"),
     ("turn.announced:1", "turn.before_first_token:1"),
 ]
 DRAFT = "A ticket about the door."
+FIRST, SECOND = answer("I have opened a ticket."), answer("The ticket is open.")
 PLACES = (
     *("start", "before open", "after open", "opened", "answered", "before note", "after note", "noted"),
-    *("drafted", "checked", "before mail", "after mail", "mailed", "judged"),
+    *("drafted", "checked", "before mail", "after mail", "mailed", "shown", "judged", "filed"),
 )
 
 
@@ -73,6 +83,26 @@ async def server(harness: Harness) -> AsyncIterator[Server]:
     async with await asyncio.start_server(opened.serve, "127.0.0.1", 0) as listening:
         opened.port = listening.sockets[0].getsockname()[1]
         yield opened
+
+
+async def test_workers_die_at_every_place_where_a_turn_can_stop(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hits: Counter[str] = Counter()
+    monkeypatch.setattr(Failpoints, "hit", lambda _, name: hits.update([name]))
+    spec = importlib.util.spec_from_file_location("clerk", FOLDER / "bundles" / "clerk" / "workflow.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    bench = Bench(f"<channel:draft>{DRAFT}</channel:draft>", FIRST, SECOND, authored=LocalWorkflow(module.Clerk()))
+
+    await bench.say(f"script:clerk {server.port} nowhere")
+    await bench.work()
+
+    assert bench.exits[0].outcome is Outcome.COMPLETED
+    del hits["turn.mid_stream"]
+    reached = {f"{name}:{number}" for name, count in hits.items() for number in range(1, count + 1)}
+    assert reached - {each for pair in BORDERS for each in pair} == set()
 
 
 def check_turn(server: Server, turn: TurnView, *, most_notes: int = 2) -> None:

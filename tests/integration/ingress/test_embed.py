@@ -1,6 +1,7 @@
 """Embedded chats over HTTP: who gets a ticket, which page it opens, and that it opens one chat."""
 
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx2
 import jwt
 import pytest
 
+from everturn.bundles.embedding import EmbedConfig
 from everturn.core.settings import BadConfig
 from ingress.auth.signed_tokens import TokenSigner
 from ingress.settings import load_config
@@ -161,7 +163,7 @@ async def test_pages_of_other_origins_are_refused_and_counted(client: httpx2.Asy
         (url, "https://evil.example/x", 403),
         (url, "http://[", 403),
         (f"/embed/support?ticket={ticket}", SHOP, 403),
-        (f"/embed/default?ticket={old}", SHOP, 403),
+        (f"/embed/default?ticket={old}", "https://no-longer.example/", 403),
         (f"/embed/default?ticket={expired}", SHOP, 401),
         ("/embed/default", SHOP, 401),
     ):
@@ -200,6 +202,15 @@ async def test_only_refusals_of_valid_tickets_are_logged(client: httpx2.AsyncCli
     logged = ingress.log.read_text()[before:]
     assert logged.count("Refused") == 1
     assert "stranger" not in logged
+
+
+def test_a_bundle_has_origins_of_its_own() -> None:
+    config = EmbedConfig.model_validate(tomllib.loads(CONFIG)["embed"])
+
+    assert config.allows(HELP, tenant="acme", bundle_id="other")
+    assert config.allows(SHOP, tenant="other", bundle_id="other")
+    assert not config.allows(HELP, tenant="acme", bundle_id="default")
+    assert not config.allows(ACME, tenant="other", bundle_id="other")
 
 
 @pytest.mark.parametrize("text", ['[embed]\norigins = ["shop.example"]\n', "[embed]\norigin = 1\n"])

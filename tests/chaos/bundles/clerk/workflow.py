@@ -31,9 +31,11 @@ class Clerk(BaseWorkflow):
         await self._write_once("mail")
         await self._pass("mailed")
         await self.emit(drafts["draft"].raw, marker="timeline_text")
+        await self._pass("shown")
         await self.feedback("ok", "The ticket is open.", confidence=0.9)
-        await self.store.put_attachment("ticket.txt", "open")
         await self._pass("judged")
+        await self.store.put_attachment("ticket.txt", "open")
+        await self._pass("filed")
         return second
 
     async def _write_once(self, key: str) -> None:
