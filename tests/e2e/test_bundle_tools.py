@@ -23,6 +23,7 @@ city = "Ulm"
 
 [builtin_tools]
 off = ["react.write"]
+fetch_hosts = ["docs.desk.example"]
 
 [[policy]]
 tool = "desk.refund"
@@ -108,6 +109,7 @@ async def desk(
         + script("small refund", call("desk.refund", amount=5), answer("Paid."))
         + script("large refund", call("desk.refund", amount=500), answer("Not paid."))
         + script("crash it", call("desk.crash"), answer("It crashed."))
+        + script("fetch it", call("web_tools.web_fetch", urls=["https://other.example/page"]), answer("Not read."))
         + script("write it", call("react.write", path="files/a", content="a", channel="canvas"), answer("No."))
     )
     config = files / "everturn.toml"
@@ -172,6 +174,13 @@ async def test_a_tool_that_the_bundle_switched_off_does_not_exist(desk: Any) -> 
 
     assert turn.steps == ()
     assert turn.files == ()
+
+
+async def test_pages_of_other_hosts_than_the_bundle_names_are_not_read(desk: Any) -> None:
+    (step,) = (await run(desk, "fetch it")).steps
+
+    assert step.status == "error"
+    assert "This agent can't request 'other.example', only docs.desk.example." in step.result_preview
 
 
 async def test_new_turns_use_new_code_and_broken_code_changes_nothing(desk: Any, bundle: Path) -> None:

@@ -48,6 +48,7 @@ from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
 from chat_proc.tools.memory.user_memories import USER_MEMORY_TOOLS
 from chat_proc.tools.offered import BUILTIN_TOOLS, OfferedTools
 from chat_proc.tools.web.resolver import NameResolver
+from chat_proc.tools.web.web_fetch import WebFetchTool
 from chat_proc.tools.workflow_files import WorkflowFiles
 from chat_proc.tools.workflow_knowledge import READ_TOOL, build_knowledge_tools
 from everturn.bundles.registry import DEFAULT_BUNDLE
@@ -118,7 +119,7 @@ class KitOpener:
                 own = (*hosted.tools, *mcp)
                 offered = self.offer(
                     programs,
-                    more=(*self.tools, *own),
+                    more=(*limit_fetching(self.tools, manifest.builtin_tools.fetch_hosts), *own),
                     profiles=profiles,
                     off=manifest.builtin_tools.off,
                     skills=skills,
@@ -189,6 +190,11 @@ class KitOpener:
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
         async with opening as servers:
             yield servers.list_problems
+
+
+def limit_fetching(tools: Sequence[Tool], hosts: Sequence[str]) -> Sequence[Tool]:
+    """These tools, with one that reads pages of these hosts only; all pages if there are none."""
+    return [tool.limit_to(hosts) if hosts and isinstance(tool, WebFetchTool) else tool for tool in tools]
 
 
 def choose_profile(name: str | None, offered: Profiles | None) -> Profiles | None:

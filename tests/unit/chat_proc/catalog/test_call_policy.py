@@ -171,3 +171,16 @@ async def test_a_rule_can_ask_once_the_conversation_has_read_untrusted_text() ->
 
     assert await add_rules(strange, ("untrusted", "ask")).review(NEUTRAL, {}, strange_place) is not None
     assert await add_rules(clean, ("untrusted", "ask")).review(NEUTRAL, {}, clean_place) is None
+
+
+async def test_a_tool_for_some_hosts_asks_nobody_about_others() -> None:
+    spec = replace(FETCH, only_hosts=("a.example", "*.b.example"))
+    policy = CallPolicy(AddressRules("open"), MemoryConversationReader(MemoryPlatform()))
+    context = CallContext(ANN, CONVERSATION, ())
+
+    for host in ("a.example", "x.b.example"):
+        assert await policy.review(spec, {"url": f"https://{host}/"}, context) is None
+    for host in ("b.example", "x.a.example", "a.example.evil.example", "evila.example"):
+        assert await policy.review(spec, {"urls": [SEEN, f"https://{host}/x"]}, context) == Rejected(
+            f"This agent can't request '{host}', only a.example, *.b.example. Nothing was requested."
+        )

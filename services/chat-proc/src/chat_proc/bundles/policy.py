@@ -179,14 +179,19 @@ class PolicyRule(BaseModel):
     because: str = Field(default="", max_length=500)
 
 
+HostName = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*$", max_length=253)]
+
+
 class BuiltinToolsSection(BaseModel):
     """`[builtin_tools]`: tools of the platform and of the operator that this agent does not have (`off`), and those
-    whose calls a person has to approve (`ask`), unless a rule of `[[policy]]` says otherwise."""
+    whose calls a person has to approve (`ask`), unless a rule of `[[policy]]` says otherwise. With `fetch_hosts`,
+    `web_tools.web_fetch` reads pages of these hosts only: names, or `*.name` for all names below it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     off: tuple[str, ...] = Field(default=(), max_length=100)
     ask: tuple[str, ...] = Field(default=(), max_length=100)
+    fetch_hosts: tuple[HostName, ...] = Field(default=(), max_length=100)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ MAX_ADDRESSES = 100
 """Maximum per call, in all of its parameters."""
 MAX_ASKED_ADDRESSES = 20
 """Maximum per approval; people don't read longer lists."""
+MAX_NAMED_HOSTS = 20
+"""Hosts that a refusal names."""
 MAX_EARLIER_BYTES = 16 * 1024 * 1024
 """Size of older blocks that are searched for an address. Earlier ones count as not seen."""
 
@@ -54,10 +56,10 @@ class AddressRules:
     denied_hosts: tuple[str, ...] = ()
 
     def is_allowed(self, host: str) -> bool:
-        return _matches(host, self.allowed_hosts)
+        return matches_host(host, self.allowed_hosts)
 
     def is_denied(self, host: str) -> bool:
-        return _matches(host, self.denied_hosts)
+        return matches_host(host, self.denied_hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,9 @@ class CallPolicy:
                 return Rejected(f"{text[:200]!a} can't be requested: {invalid.detail} Nothing was requested.")
             if self._rules.is_denied(host_of(address)):
                 return Rejected(f"The operator does not allow {host_of(address)!a}. Nothing was requested.")
+            if spec.only_hosts and not matches_host(host_of(address), spec.only_hosts):
+                named = ", ".join(spec.only_hosts[:MAX_NAMED_HOSTS])
+                return Rejected(f"This agent can't request {host_of(address)!a}, only {named}. Nothing was requested.")
             if not self._rules.is_allowed(host_of(address)):
                 found[address] = None
         return tuple(found)
@@ -217,7 +222,8 @@ def _texts_of(value: object) -> list[str]:
     return [item for item in items if isinstance(item, str)]
 
 
-def _matches(host: str, patterns: Collection[str]) -> bool:
+def matches_host(host: str, patterns: Collection[str]) -> bool:
+    """Whether the host has one of these names, or is below one of those that begin with `*.`."""
     host = host.rstrip(".")
     return any(host.endswith(each[1:]) if each.startswith("*.") else host == each for each in patterns)
 

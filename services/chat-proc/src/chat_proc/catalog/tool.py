@@ -53,8 +53,9 @@ class ToolSpec:
     that does not describe them.
 
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
-    operator's rules for addresses apply to them, in programs too. A tool that `asks_after_untrusted` needs approval
-    once the conversation has read untrusted text, because it stores or sends what that text may have asked for.
+    operator's rules for addresses apply to them, in programs too. With `only_hosts` no others are requested; each is a
+    name, or `*.name` for all names below it. A tool that `asks_after_untrusted` needs approval once the conversation
+    has read untrusted text, because it stores or sends what that text may have asked for.
     """
 
     tool_id: str
@@ -74,6 +75,7 @@ class ToolSpec:
     untrusted: bool = False
     requires_approval: bool = False
     addresses: tuple[str, ...] = ()
+    only_hosts: tuple[str, ...] = ()
     asks_after_untrusted: bool = False
     shows_schema: bool = False
 

@@ -149,3 +149,18 @@ async def test_the_first_links_of_all_pages_are_shown_each_once(
 async def test_a_long_address_is_refused_before_it_is_parsed(tool: WebFetchTool, call_tool) -> None:
     with pytest.raises(ValidationError, match="at most 2048 characters"):
         await call_tool(tool, {"urls": ["http://" + "\ufdfa" * 130_000]})
+
+
+async def test_a_tool_for_some_hosts_reads_no_others_even_after_a_redirect(
+    site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
+) -> None:
+    here, elsewhere = site.page("/here", "Words.", "text/plain"), site.url("/here").replace("site.test", "127.0.0.1")
+    limited = tool.limit_to(("site.test", "*.docs.example"))
+
+    outcome = await call_tool(limited, {"urls": [here, elsewhere, site.redirect("/out", elsewhere)]})
+
+    assert [row.url for row in pool.rows] == [here]
+    assert outcome.text.count("not read. This agent can't read pages of '127.0.0.1'.") == 2
+    assert limited.spec.only_hosts == ("site.test", "*.docs.example")
+    assert "these hosts only: site.test, *.docs.example." in limited.spec.guide
+    assert (await call_tool(tool, {"urls": [elsewhere]})).status == "ok"

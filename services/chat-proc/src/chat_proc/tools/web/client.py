@@ -2,8 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass
 from email.message import Message
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -12,6 +13,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpcore2
 
+from chat_proc.catalog.call_policy import matches_host
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
@@ -136,6 +138,13 @@ class WebClient:
         self._max_body_bytes = max_body_bytes
         self._max_pdf_bytes = max_pdf_bytes
         self._timeout_s = timeout_s
+        self._only_hosts: tuple[str, ...] = ()
+
+    def limit_to(self, hosts: Sequence[str]) -> "WebClient":
+        """The same client for pages of these hosts only, also where a page redirects."""
+        limited = copy(self)
+        limited._only_hosts = tuple(hosts)
+        return limited
 
     async def fetch(self, url: str, turn_id: TurnId) -> Fetched:
         """Fetch a page for a turn.
@@ -171,6 +180,8 @@ class WebClient:
         parts = urlsplit(canonical)
         if self._is_denied(parts.hostname or ""):
             raise Refused(f"The operator does not allow pages of {parts.hostname!a}.")
+        if self._only_hosts and not matches_host(parts.hostname or "", self._only_hosts):
+            raise Refused(f"This agent can't read pages of {parts.hostname!a}.")
         self._guard.check_port(_port_of(parts))
         return canonical
 

@@ -1,6 +1,8 @@
 """`web_tools.web_fetch`: reads pages of the public internet into the source pool."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
 from typing import Annotated, Any
@@ -63,6 +65,13 @@ class WebFetchTool:
             untrusted=True,
             addresses=("urls",),
         )
+
+    def limit_to(self, hosts: Sequence[str]) -> "WebFetchTool":
+        """The same tool for pages of these hosts only, which its guide names."""
+        limited = WebFetchTool(self._client.limit_to(hosts), self._reader, in_programs=self.spec.in_programs)
+        guide = f"{self.spec.guide.rstrip()} You can read pages of these hosts only: {', '.join(hosts)}."
+        limited.spec = replace(self.spec, guide=guide, only_hosts=tuple(hosts))
+        return limited
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         urls = list(dict.fromkeys(WebFetchParams.model_validate(call.params).urls))
