@@ -175,6 +175,21 @@ async def test_a_turn_whose_version_is_nowhere_takes_the_newest(library: Library
         assert found is newest
 
 
+async def test_a_worker_without_the_bundle_continues_such_a_turn_with_the_newest_version(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    (tmp_path / "other").mkdir()
+    other = make(registry, tmp_path / "other", opened, clock)
+    await other.refresh()
+
+    async with library.use("desk", None) as newest, other.use("desk", "f" * 64) as found:
+        assert found.digest == newest.digest
+
+    await other.close()
+
+
 async def test_a_bundle_that_nobody_has_is_unavailable(library: Library) -> None:
     await library.refresh()
 

@@ -109,6 +109,8 @@ async def test_the_page_has_no_origin_no_network_and_is_framed_by_us_only(
     )  # fmt: skip
     assert "connect-src" not in policy
     assert "http" not in headers["content-security-policy"]
+    assert headers["connection-allowlist"] == "(response-origin)"
+    assert (headers["cross-origin-resource-policy"], headers["access-control-allow-origin"]) == ("cross-origin", "*")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert "set-cookie" not in headers

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import jwt
 import pytest
+from helpers.ingresses import list_objects
 
 BASE = "/collections/acme/one"
 Refused = Callable[..., dict[str, Any]]
@@ -35,8 +36,11 @@ async def upload(client: httpx2.AsyncClient, user: str, collection: str, *files:
     return await client.post(f"{BASE}/{collection}/documents", files=parts, headers=as_user(user))
 
 
-async def test_a_person_keeps_documents(client: httpx2.AsyncClient) -> None:
+async def test_a_person_keeps_documents(client: httpx2.AsyncClient, ingress_env: dict[str, str]) -> None:
     collection = await create(client, "keeps")
+
+    def count_objects() -> int:
+        return sum(collection in str(path) for path in list_objects(ingress_env))
 
     added = await upload(client, "keeps", collection, TEXT, ("more.md", b"# More", "text/markdown"))
 
@@ -53,8 +57,13 @@ async def test_a_person_keeps_documents(client: httpx2.AsyncClient) -> None:
     gone = await client.delete(f"{BASE}/{collection}/documents/{first}", headers=as_user("keeps"))
     left = await client.get(f"{BASE}/{collection}/documents", headers=as_user("keeps"))
     assert (gone.json(), [each["name"] for each in left.json()["documents"]]) == ({"documents": 1}, ["more.md"])
+    assert count_objects() == 1
+    # The same content changes nothing, another one replaces the document; neither leaves an object behind.
+    for text in (b"# More", b"# More and more"):
+        await upload(client, "keeps", collection, ("more.md", text, "text/markdown"))
+        assert count_objects() == 1
     removed = await client.delete(f"{BASE}/{collection}", headers=as_user("keeps"))
-    assert removed.json() == {"documents": 1}
+    assert (removed.json(), count_objects()) == ({"documents": 1}, 0)
     assert (await client.get(BASE, headers=as_user("keeps"))).json() == {"collections": []}
 
 
