@@ -10,8 +10,10 @@ from typing import cast
 import asyncpg
 import pytest
 from helpers.waiting import wait_until
+from structlog.testing import capture_logs
 
 from chat_proc.agent.kit import BundleKit, TurnKit
+from chat_proc.bundles import versions
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BadBundle
@@ -34,7 +36,7 @@ class Opened:
         self.open: list[Bundle] = []
         self.broken: set[str] = set()
         self.slow = asyncio.Event()
-        """Until it is set, bundles with the instructions `slow` don't open."""
+        """Until it is set, bundles with the instructions `slow` don't open. Those with `sticks` don't close."""
         self.tries = 0
         self.problems: tuple[str, ...] = ()
         """What does not work in the bundle `desk`."""
@@ -49,6 +51,8 @@ class Opened:
         self.open.append(bundle)
         yield BundleKit(cast(TurnKit, None), bundle_id=bundle.id, digest=bundle.digest)
         self.open.remove(bundle)
+        if bundle.manifest.instructions == "sticks":
+            await asyncio.Event().wait()
 
     @property
     def texts(self) -> list[str]:
@@ -214,8 +218,12 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
     opened.broken.add("second")
     write(tmp_path, "second")
 
-    await settle(library)
+    with capture_logs() as logs:
+        await settle(library)
+        await settle(library)
 
+    # Workers look every two seconds, but report an error once.
+    assert [log["error"] for log in logs if log["log_level"] == "error"] == ["Its tools can't be loaded."]
     listing = await list_desk(registry)
     assert listing is not None and listing.is_ready and listing.error == "Its tools can't be loaded."
     async with library.use("desk", None) as kit:
@@ -230,6 +238,26 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
 
     listing = await list_desk(registry)
     assert listing is not None and not listing.error and opened.texts == ["second"]
+
+
+async def test_a_version_that_neither_opens_nor_closes_holds_nothing_up(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "CLOSE_S", 0.05)
+    write(tmp_path, "sticks")
+    await library.refresh()
+    monkeypatch.setattr(versions, "OPEN_S", 0.05)
+    write(tmp_path, "slow")
+
+    await settle(library)
+    refused = await list_desk(registry)
+    write(tmp_path, "third")
+    await settle(library)
+    await library.refresh()
+
+    assert refused is not None and refused.is_ready and refused.error == "It was not ready after 0 s."
+    listing = await list_desk(registry)
+    assert listing is not None and not listing.error and opened.texts == ["third"]
 
 
 async def test_what_does_not_work_in_the_version_that_serves_is_not_its_error(
@@ -321,6 +349,27 @@ async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(
     await asyncio.wait({running})
     await library.close()
     assert opened.open == []
+
+
+async def test_a_new_bundle_is_not_listed_before_it_is_open(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    running = asyncio.create_task(library.run())
+    await until(lambda: list_ids(registry), ["default"])
+    write(tmp_path, "slow")
+    await wait_until(lambda: "desk" in library._adopting)
+    tries = opened.tries
+    write(tmp_path, "fast", name="other")
+
+    await until(lambda: list_ids(registry), ["default", "other"])
+    assert opened.tries == tries + 1
+    opened.slow.set()
+    await until(lambda: list_ids(registry), ["default", "desk", "other"])
+
+    running.cancel()
+    await asyncio.wait({running})
+    await library.close()
 
 
 async def test_a_bundle_can_be_removed_while_it_opens(

@@ -122,12 +122,15 @@ async def test_one_bundle_leaves_places_to_others_and_all_have_a_limit(desk: Des
 
 
 async def test_bundles_take_turns(desk: Desk):
-    desk.free.set()
-    desk.ask(*(f"d{number}" for number in range(50)))
+    desk.open = ["desk", "loud", "shop"]
+    for bundle_id in ("desk", "loud"):
+        desk.ask(*(f"{bundle_id}{number}" for number in range(50)), bundle_id=bundle_id)
+    await desk.wait_running(MAX_RUNNING)
     desk.ask("s", bundle_id="shop")
-    await desk.wait_replies(51)
+    desk.free.set()
+    await desk.wait_replies(101)
 
-    assert list(desk.replies).index("s") < 10
+    assert list(desk.replies).index("s") < 20
 
 
 async def test_a_cancelled_operation_ends_without_a_reply(desk: Desk):
