@@ -8,8 +8,11 @@ in threads.
 import asyncio
 import contextlib
 import contextvars
+import errno
 import inspect
+import mmap
 import os
+import resource
 import socket
 import sys
 import threading
@@ -167,6 +170,8 @@ class Host:
         if len(value) > max_bytes:
             text = f"Its result has {len(value)} bytes as JSON; at most {max_bytes} are allowed."
             ended, value = Ended(number=ended.number, status="raised", error=text), b""
+        if ended.status == "raised":
+            ended = ended.model_copy(update={"is_exhausted": is_exhausted()})
         if len(value) > INLINE_BYTES:
             self.send_content(ended, value)
         elif value:
@@ -210,6 +215,29 @@ class Host:
 
     def wait(self, made: Awaitable[Any]) -> Any:
         return run_coroutine(self._loop, made)
+
+
+def is_exhausted() -> bool:
+    """Whether less than a quarter of the memory or of the open files that the process may have is left, or no thread.
+
+    Asked after a function has failed: what leaks keep is not given back before the process ends.
+    """
+    opened: list[int] = []
+    try:
+        # The kernel counts the memory, although nothing is written to it.
+        wanted = max(4, resource.getrlimit(resource.RLIMIT_DATA)[0]) // 4
+        mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+        for _ in range(max(0, resource.getrlimit(resource.RLIMIT_NOFILE)[0]) // 4):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        threading.Thread(target=int, daemon=True).start()
+    except RuntimeError:
+        return True
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
 
 
 class RunningCall:

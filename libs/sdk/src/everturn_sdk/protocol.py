@@ -312,7 +312,8 @@ class FieldProblem(BaseModel):
 class Ended(Message):
     """A call ended. `ok` has a value: it is the content, as JSON, if it is too long, and the text of a rendered file.
     A `notice` is the author's own text for the model, or for the caller of an operation. A call with `invalid`
-    arguments was not made; `fields` are those of an operation. With `raised` it is unknown what the call has done."""
+    arguments was not made; `fields` are those of an operation. With `raised` it is unknown what the call has done, and
+    `is_exhausted` says whether the process has too little memory, files or threads left to go on."""
 
     kind: Literal["ended"] = "ended"
     number: int
@@ -321,6 +322,7 @@ class Ended(Message):
     rendered: RenderedFile | None = None
     error: str = ""
     fields: tuple[FieldProblem, ...] = ()
+    is_exhausted: bool = False
 
 
 class Event(Message):

@@ -101,6 +101,21 @@ def eat(gib: int, shared: bool = False) -> str:
         held[offset] = 1
     return "ate"
 
+KEPT = []
+
+@tool(effect="pure")
+def keep(what: str) -> int:
+    """Keeps a little more of something with each call."""
+    match what:
+        case "memory":
+            KEPT.append(bytearray(100 << 20))
+        case "files":
+            KEPT.append([open("/dev/null") for _ in range(50)])
+        case "threads":
+            for _ in range(10):
+                threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    return os.getpid()
+
 @tool(effect="pure")
 def fork_bomb() -> int:
     """Forks until it can't."""
@@ -252,6 +267,32 @@ async def test_calls_beside_a_crash_are_made_again(desk):
     assert {outcome.status for outcome in outcomes} == {"ok"}
 
 
+async def test_a_call_that_is_cancelled_during_a_start_harms_no_other(desk):
+    before = (await desk.call("pid")).value
+    os.kill(before, signal.SIGKILL)
+    await wait_until(lambda: not desk.host._running)
+    cancelled = asyncio.create_task(desk.call("pid"))
+    await wait_until(lambda: desk.host._running)
+    cancelled.cancel()
+
+    outcomes = await asyncio.gather(*(desk.call("pid") for _ in range(3)))
+
+    assert cancelled.cancelled()
+    assert [outcome.status for outcome in outcomes] == ["ok"] * 3, outcomes
+
+
+async def test_a_process_that_describes_other_tools_than_before_is_not_used(open_host):
+    desk = await open_host(
+        TOOLS + 'if count("start") > 1:\n    @tool(effect="pure")\n    def other() -> None:\n        """Differs."""\n'
+    )
+    os.kill((await desk.call("pid")).value, signal.SIGKILL)
+
+    outcome = await desk.call("pid")
+
+    assert outcome.status == "error"
+    assert "it describes other tools than when it was started for the first time" in outcome.text
+
+
 async def test_three_crashes_stop_a_tool_for_its_turn_only(desk):
     await desk.call("crash")
     third = await desk.call("crash")
@@ -324,6 +365,27 @@ async def test_memory_over_the_limit_is_refused(desk, shared):
         await desk.call("eat", gib=5, shared=shared)
 
     assert (await desk.call("pid")).status == "ok"
+
+
+@pytest.mark.parametrize("what", ["memory", "files", "threads"])
+async def test_a_process_that_keeps_more_and_more_is_replaced_without_harm_to_others(open_host, what):
+    desk = await open_host(TOOLS, section=HostSection(memory_mib=512, open_files=256, processes=40))
+    before = (await desk.call("pid")).value
+    beside = asyncio.create_task(desk.call("wait_then", seconds=1))
+
+    with capture_logs() as logs, pytest.raises(ToolRaised):
+        for _ in range(20):
+            await desk.call("keep", what=what)
+    if what == "threads":
+        # Both processes are of one user, whose threads are counted together.
+        await wait_until(lambda: not os.path.exists(f"/proc/{before}"))
+
+    after = (await desk.call("keep", what=what)).value
+    assert after != before
+    assert (await beside).value == before
+    await wait_until(lambda: not os.path.exists(f"/proc/{before}"))
+    assert (await desk.call("pid")).value == after
+    assert [log["reason"] for log in logs if log["event"] == "The process of a bundle is replaced"] == ["exhausted"]
 
 
 async def test_the_memory_of_a_bundle_is_its_own_choice_within_the_maximum(open_host):

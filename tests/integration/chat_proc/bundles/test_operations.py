@@ -147,7 +147,9 @@ class Desk:
         return await self.operations.execute(request)
 
     async def pid(self) -> int:
-        return json.loads((await self.call("look", name="x")).result)["pid"]
+        reply = await self.call("look", name="x")
+        assert reply.outcome == "ok", reply
+        return json.loads(reply.result)["pid"]
 
 
 Open = Callable[..., Awaitable[Desk]]

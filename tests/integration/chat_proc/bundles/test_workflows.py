@@ -341,6 +341,8 @@ async def test_a_hook_that_fails_ends_the_turn_once(open_code: Open, hook: str, 
         ({"workflow.py": SEEDS.replace("self.hooked =", "print(get_secret('b:key')); self.hooked =")}, "hook"),
         ({"workflow.py": SEEDS.replace("return result", "print(get_secret('b:key')); return get_secret('b:key')")}, ""),
         ({"workflow.py": SEEDS.replace("return result", "raise ValueError(get_secret('b:key'))")}, "raises"),
+        ({"workflow.py": SEEDS.replace('"about": query', '"about": get_secret("b:key")')}, "searches"),
+        ({"workflow.py": SEEDS.replace('f"{path}: {', "f\"{get_secret('b:key')}: {")}, "reads"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -355,10 +357,12 @@ async def test_secrets_of_a_workflow_are_hidden_wherever_it_writes_them(
     )
     with capture_logs() as logs:
         async with open_bundle_host(code, options) as host:
-            bench = await play(host, HELLO)
+            search = call("react.search_knowledge", {"query": "backups"})
+            bench = await play(host, search, call("react.read", {"paths": ["ks:docs/backups.md"]}), HELLO)
 
-    assert "sesame" not in str(logs) + str([block.body for block in bench.blocks])
-    assert "[redacted]" in str(logs)
+    written = str(logs) + str([block.body for block in bench.blocks])
+    assert "sesame" not in written
+    assert "[redacted]" in written
 
 
 async def test_a_workflow_that_never_returns_is_ended_with_what_the_agent_said(open_code: Open):

@@ -237,7 +237,7 @@ SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that 
 BUNDLE_HOSTS_RUNNING = Gauge("everturn_bundle_hosts_running", "Processes that run the code of bundles.")
 BUNDLE_HOSTS_ENDED = Counter(
     "everturn_bundle_hosts_ended",
-    "Processes of bundles that ended, by reason: blocked, closed, crashed, disk, protocol, start or stuck.",
+    "Processes of bundles that ended, by reason: blocked, closed, crashed, disk, exhausted, protocol, start or stuck.",
     ["reason"],
 )
 BUNDLE_OPERATION_SECONDS = Histogram(

@@ -97,9 +97,10 @@ _MODULE: Final = "everturn_sdk.host"
 _SIGNALED: Final = 128
 
 
-EndKind = Literal["blocked", "closed", "crashed", "disk", "protocol", "start", "stuck"]
+EndKind = Literal["blocked", "closed", "crashed", "disk", "exhausted", "protocol", "start", "stuck"]
 """Why a process has ended: its loop stood still, its bundle is not used any more, by itself, because of the space that
-its files took, because of what it sent, because it could not start, or because a function did not end."""
+its files took, because too little memory, files or threads were left, because of what it sent, because it could not
+start, or because a function did not end."""
 
 
 class HostLost(EverturnError):
@@ -213,12 +214,16 @@ class HostProcess:
         self._free = asyncio.Semaphore(MAX_CALLS)
         self.end_kind: EndKind | None = None
         self.end_reason = ""
-        self.is_stuck = False
-        """Whether a function did not end after its call was given up: the process gets no more calls."""
+        self._replaced: tuple[EndKind, str] | None = None
+        """Why the process gets no more calls, and ends when those that run have."""
 
     @property
     def is_serving(self) -> bool:
-        return self.end_kind is None and not self.is_stuck and not self._over.is_set()
+        return self.end_kind is None and not self.is_replaced and not self._over.is_set()
+
+    @property
+    def is_replaced(self) -> bool:
+        return self._replaced is not None
 
     async def run(self, python: Path, folder: Path, home: Path) -> None:
         """Run the process until it ends by itself or by `end`. `end_kind` and `end_reason` say why it has ended."""
@@ -413,7 +418,9 @@ class HostProcess:
                 running = self._drop(number)
                 if running is not None and not running.result.done():
                     running.result.set_result((message, content))
-                self._end_if_retired()
+                if message.is_exhausted:
+                    self._replace("exhausted", "it has too little memory, files or threads left")
+                self._end_if_unused()
             case Event(number=number):
                 running = self._find(number)
                 if running is not None and running.handler is not None and not running.is_workflow:
@@ -515,24 +522,22 @@ class HostProcess:
 
     def _check_ended(self, number: int) -> None:
         running = self._calls.get(number)
-        if running is None or self.is_stuck or self.end_kind is not None:
+        if running is not None:
+            self._replace("stuck", f"{running.tool_id} did not end after its call was given up")
+            self._end_if_unused()
+
+    def _replace(self, kind: EndKind, why: str) -> None:
+        """Give the process no more calls, and end it when those that run have ended."""
+        if self.is_replaced or self.end_kind is not None:
             return
-        self.is_stuck = True
-        _log.warning(
-            "A function of a bundle did not end after its call was given up; its process is replaced",
-            bundle_id=self._code.bundle_id,
-            tool_id=running.tool_id,
-            grace_s=self._options.cancel_grace_s,
-        )
-        asyncio.get_running_loop().call_later(RETIRE_WITHIN_S, self._end_stuck)
-        self._end_if_retired()
+        self._replaced = kind, why
+        about = {"bundle_id": self._code.bundle_id, "digest": self._code.digest[:12]}
+        _log.warning("The process of a bundle is replaced", **about, reason=kind, why=why)
+        asyncio.get_running_loop().call_later(RETIRE_WITHIN_S, self.end, kind, why)
 
-    def _end_if_retired(self) -> None:
-        if self.is_stuck and all(running.is_given_up for running in self._calls.values()):
-            self._end_stuck()
-
-    def _end_stuck(self) -> None:
-        self.end("stuck", "a function did not end after its call was given up")
+    def _end_if_unused(self) -> None:
+        if self._replaced is not None and all(running.is_given_up for running in self._calls.values()):
+            self.end(*self._replaced)
 
     def _log_output(self, text: str, **context: str) -> None:
         _log.info(
@@ -678,9 +683,10 @@ class BundleHost:
             return self._process
         async with self._starting:
             if self._process is not None and self._process.is_serving:
-                return self._process
+                # The call that started it may have been cancelled.
+                return await self._wait_described(self._process)
             # Until the one before has left, it is not known how it ended, and its memory is not free.
-            left = {task for task, process in self._running.items() if not process.is_stuck}
+            left = {task for task, process in self._running.items() if not process.is_replaced}
             if left:
                 await asyncio.wait(left)
             await self._pause()
@@ -704,6 +710,9 @@ class BundleHost:
         BUNDLE_HOSTS_RUNNING.inc()
         began_s = asyncio.get_running_loop().time()
         task.add_done_callback(lambda done: self._note_end(done, began_s))
+        return await self._wait_described(process)
+
+    async def _wait_described(self, process: HostProcess) -> HostProcess:
         await asyncio.wait({process.described})
         described = process.described.result()
         if self.description not in (BundleDescription(), described):
