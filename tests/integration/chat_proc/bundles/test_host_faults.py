@@ -16,6 +16,7 @@ from helpers.event_loop import watch_loop
 from helpers.waiting import wait_until
 from structlog.testing import capture_logs
 
+from chat_proc.bundles.host import host
 from chat_proc.bundles.host.host import HostLost
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.tools.hosted import ToolRaised
@@ -320,6 +321,28 @@ async def test_a_process_that_keeps_crashing_is_started_after_growing_pauses(des
     assert "starts again in" in refused.text
 
 
+async def test_a_process_that_ran_for_long_starts_again_without_a_pause(desk, monkeypatch):
+    monkeypatch.setattr(host, "STEADY_S", 0.0)
+    with capture_logs() as logs:
+        for number in range(2):
+            await desk.call("crash", turn_id=f"turn_{number}")
+
+    pauses = [line["pause_s"] for line in logs if line["event"] == "The process of a bundle has ended"]
+    assert len(pauses) >= 3
+    assert set(pauses) == {0.0}
+
+
+async def test_only_so_many_calls_run_at_once(open_host, monkeypatch):
+    monkeypatch.setattr(host, "MAX_CALLS", 2)
+    desk = await open_host(TOOLS)
+    began_s = time.monotonic()
+
+    outcomes = await asyncio.gather(*(desk.call("wait_then", seconds=0.2) for _ in range(5)))
+
+    assert {outcome.status for outcome in outcomes} == {"ok"}
+    assert time.monotonic() - began_s >= 0.6
+
+
 async def test_a_blocked_event_loop_is_replaced(open_host):
     desk = await open_host(TOOLS, blocked_after_s=1.0)
     before = (await desk.call("pid")).value
@@ -339,14 +362,18 @@ async def test_a_tool_that_never_ends_is_replaced_without_harm_to_others(open_ho
     before = (await desk.call("pid")).value
     beside = asyncio.create_task(desk.call("wait_then", seconds=3))
 
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
-            await desk.call(name)
-    await asyncio.sleep(1)
+    with capture_logs() as logs:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await desk.call(name)
+        await asyncio.sleep(1)
 
-    assert (await desk.call("pid")).value != before
-    assert (await beside).value == before
-    await wait_until(lambda: not os.path.exists(f"/proc/{before}"))
+        assert (await desk.call("pid")).value != before
+        assert (await beside).value == before
+        await wait_until(lambda: any(log["event"] == "The process of a bundle has ended" for log in logs))
+    assert not await is_alive(before)
+    # Functions that a person has stopped are no crashes, after which the next start would be delayed.
+    assert [log["failures"] for log in logs if log["event"] == "The process of a bundle has ended"] == [0]
 
 
 async def test_a_call_that_ends_when_cancelled_keeps_the_process(desk):
