@@ -40,26 +40,31 @@ def expand_schema(
     """A copy without references, each of whose objects has the keywords that `change` keeps of it. With
     `allows_recursion`, a type that contains itself ends there as any value. Raises Invalid with what is wrong, as the
     end of a sentence about the schema."""
-    expanded = _Expansion(schema, change, allows_recursion).expand(schema, 0)
+    return _Expansion(schema, change, allows_recursion).expand(schema, 0)
+
+
+def check_schema(schema: Keywords) -> None:
+    """Raise Invalid, in the same way, unless each keyword has a value that it can have."""
     try:
-        Draft202012Validator.check_schema(expanded, format_checker=FormatChecker(formats=()))
+        Draft202012Validator.check_schema(dict(schema), format_checker=FormatChecker(formats=()))
     except SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or "its root"
         raise Invalid(f"is not valid at {place}: {error.message[:MAX_MESSAGE_CHARS]}") from error
-    return expanded
 
 
 def read_author_schema(subject: str, schema: Keywords, change: Callable[[Keywords], Keywords] = dict) -> dict[str, Any]:
-    """The same for the schema of an object in the code of a bundle. The sentence begins with `subject`."""
+    """The same, checked, for the schema of an object in the code of a bundle. The sentence begins with `subject`."""
     size = len(json.dumps(schema))
     if size > MAX_AUTHOR_BYTES:
         raise Invalid(f"{subject} has {size} bytes; at most {MAX_AUTHOR_BYTES} are allowed.")
     if schema.get("type") != "object":
         raise Invalid(f"{subject} must be that of an object.")
     try:
-        return expand_schema(schema, change)
+        expanded = expand_schema(schema, change)
+        check_schema(expanded)
     except Invalid as error:
         raise Invalid(f"{subject} {error.detail}.") from error
+    return expanded
 
 
 class _Expansion:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
-from chat_proc.catalog.schemas import MAX_MESSAGE_CHARS, MAX_PARAMETERS, Keywords, expand_schema
+from chat_proc.catalog.schemas import MAX_MESSAGE_CHARS, MAX_PARAMETERS, Keywords, check_schema, expand_schema
 from chat_proc.workspace.text_search import Pattern
 from everturn.core.errors import Invalid
 
@@ -42,6 +42,7 @@ def build_params(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
     """The parameters model of a tool with this input schema. Raises Invalid with the reason if there is none."""
     try:
         expanded = expand_schema(schema, _clean, allows_recursion=True)
+        check_schema(expanded)
         checked = expand_schema(expanded, _leave_to_server)
     except Invalid as error:
         raise Invalid(f"its schema {error.detail}") from error
