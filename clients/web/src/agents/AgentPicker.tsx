@@ -5,7 +5,7 @@ import type { JSX, KeyboardEvent, MouseEvent } from "react";
 import type { Agent } from "../api";
 import { formatCount } from "../ui/format";
 import { escapeDirectionControls } from "../ui/invisibleCharacters";
-import { searchAgents } from "./agents";
+import { describeAgent, searchAgents } from "./agents";
 import { AgentMark } from "./AgentMark";
 import styles from "./agents.module.css";
 
@@ -71,7 +71,7 @@ interface ChoiceProps {
 /** The radio button covers its card, so that the focus ring and the clicks of the card are its own. */
 function Choice({ agent, isChosen, onChoose, onDone }: ChoiceProps): JSX.Element {
   const id = useId();
-  const about = escapeDirectionControls(describe(agent));
+  const about = escapeDirectionControls(describeAgent(agent));
   const finish = (event: MouseEvent<HTMLInputElement, PointerEvent>): void => {
     // Only a mouse: arrow keys and screen readers stay here, and a touch would open the keyboard.
     if (event.nativeEvent.pointerType === "mouse") onDone();
@@ -96,13 +96,6 @@ function Choice({ agent, isChosen, onChoose, onDone }: ChoiceProps): JSX.Element
       />
     </div>
   );
-}
-
-/** Only operators get agents that can't run, errors, and problems. */
-function describe({ description, is_ready: isReady, error, problems }: Agent): string {
-  if (error !== undefined) return isReady ? `An older version runs. The newest one has an error: ${error}` : `It can’t run: ${error}`;
-  if (!isReady) return "It can’t run at the moment.";
-  return [description, ...problems.map((problem) => `Does not work: ${problem}`)].filter((text) => text !== "").join(" ");
 }
 
 /** A chosen agent may be far down the list. */

@@ -2,7 +2,7 @@
 import { useCallback, useRef } from "react";
 import type { JSX } from "react";
 
-import { findAgent } from "../agents/agents";
+import { describeAgent, findAgent } from "../agents/agents";
 import { AgentPicker } from "../agents/AgentPicker";
 import { Starters } from "../agents/Starters";
 import { useAgentChoice } from "../agents/useAgents";
@@ -31,7 +31,7 @@ export function NewConversation({ agentId, onCreated }: NewConversationProps): J
     onCreated(accepted.conversation_id, accepted.turn_id === undefined ? null : buildPending(accepted.turn_id, draft));
   }, [onCreated]);
   const hasPicker = agentId === undefined && agents.length > 1;
-  const about = hasPicker ? "" : escapeDirectionControls(chosen?.description ?? "");
+  const about = chosen === undefined || hasPicker ? "" : escapeDirectionControls(describeAgent(chosen));
   return (
     <div className={styles.screen}>
       <div className={styles.opening}>
@@ -47,7 +47,7 @@ export function NewConversation({ agentId, onCreated }: NewConversationProps): J
         conversationId="new"
         // The default agent is not named: the conversation then follows the server's choice of a default.
         bundleId={agentId ?? (chosen === undefined || chosen.is_default ? undefined : chosen.id)}
-        agentTitle={hasPicker && chosen !== undefined ? chosen.title : undefined}
+        agentTitle={chosen?.title}
         isBusy={false}
         isStopping={false}
         onAccepted={onAccepted}
