@@ -1,14 +1,12 @@
 """docs/build-an-agent.md, played from top to bottom by an author's terminal; a second one runs the agent."""
 
 import asyncio
-import json
 import os
 import signal
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from documents.blocks import Block, fits, read_blocks
@@ -24,48 +22,10 @@ from everturn_local.ports import load_free_port
 pytestmark = [pytest.mark.e2e]
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "docs" / "examples" / "build-an-agent.toml"
 BLOCKS = read_blocks((ROOT / "docs" / "build-an-agent.md").read_text())
 RUN = "everturn bundle run support\n"
 BOOK = 'everturn chat "Please book'
-
-
-def reply(text: str) -> str:
-    return f"[[scripts.rounds]]\nreply = '''<channel:action>{text}</channel:action>'''\n"
-
-
-def script(when: str, *calls: tuple[str, dict[str, Any]], answer: str) -> str:
-    called = [
-        {"action": "call_tool", "notes": "", "tool_call": {"tool_id": name, "params": params}} for name, params in calls
-    ]
-    rounds = [*called, {"action": "complete", "notes": "", "final_answer": answer}]
-    return f"[[scripts]]\nwhen = '{when}'\n" + "".join(reply(json.dumps(each)) for each in rounds)
-
-
-def build_scripts() -> str:
-    """A model that follows the page; what each step adds must be in its prompt."""
-    found = {"query": "price of a chain", "limit": 3}
-    return "".join(
-        (
-            script("When are you open?", answer="From Tuesday to Saturday, 10:00 to 18:00."),
-            script(
-                "on Thursday?",
-                ("shop.count_places", {"day": "Thursday"}),
-                answer="On Thursday there is one place left.",
-            ),
-            script(
-                "cargo bike cost",
-                ("react.read", {"paths": ["sk:shop.estimate"]}),
-                answer="I have no price of a chain. A cargo bike costs 10 euros more.",
-            ),
-            script("new chain cost", ("react.search_knowledge", found), answer="A new chain costs 35 euros [[S:1]]."),
-            script("order 7", ("mcp.orders.find_order", {"number": 7}), answer="Your chain is ready for pickup."),
-            script(
-                "Please book",
-                ("shop.book", {"day": "Thursday", "work": "New chain"}),
-                answer="It is booked for Thursday.",
-            ),
-        )
-    )
 
 
 @asynccontextmanager
@@ -88,7 +48,6 @@ async def run_agent(block: Block, folder: str, env: dict[str, str]) -> AsyncIter
 
 @pytest.mark.timeout(500)
 async def test_an_author_makes_tries_and_hands_over_an_agent(tmp_path: Path) -> None:
-    (tmp_path / "script.toml").write_text(build_scripts())
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "index.html").write_text("<!doctype html>")
     port = load_free_port()
@@ -96,7 +55,7 @@ async def test_an_author_makes_tries_and_hands_over_an_agent(tmp_path: Path) -> 
         **os.environ,
         "TMPDIR": str(tmp_path),
         "EVERTURN_HOME": str(tmp_path / "home"),
-        "EVERTURN_MODEL": f"scripted:{tmp_path / 'script.toml'}",
+        "EVERTURN_MODEL": f"scripted:{SCRIPT}",
         "EVERTURN_URL": f"http://127.0.0.1:{port}",
         "PORT": str(port),
         "WEB_DIST": str(tmp_path / "web"),
