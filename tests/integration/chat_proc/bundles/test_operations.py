@@ -31,6 +31,7 @@ pytestmark = pytest.mark.sandbox
 ANN = Principal("acme", "one", "ann", frozenset({Role.REGISTERED}))
 WORKFLOW = '''
 import asyncio, os, signal, sys, time
+from typing import Literal
 from everturn_sdk import *
 
 def count(name: str) -> int:
@@ -63,6 +64,10 @@ class Desk(BaseWorkflow):
     def refuse(self) -> None:
         """Refuses."""
         raise OperationError("There is no such ticket: sesame-sesame.")
+
+    @operation()
+    def pick(self, word: Literal["sesame-sesame"]) -> None:
+        """Has a secret in its signature."""
 
     @operation()
     def fail(self) -> None:
@@ -198,6 +203,9 @@ async def test_what_is_no_result_is_explained(open_desk: Open):
             ("limit", "Input should be a valid integer, unable to parse string as an integer"),
             ("more", "Extra inputs are not permitted"),
         ),
+    )
+    assert await desk.call("pick", word="x") == OperationReply(
+        "invalid", fields=(("word", "Input should be '[redacted]'"),)
     )
     for name, why in (
         ("fail", "KeyError: '[redacted]' (workflow.py, line"),

@@ -1,4 +1,4 @@
-"""Where the transport of MCP servers sends access tokens, should the SDK ever follow a redirect."""
+"""Which hosts the transport of MCP servers contacts, and where it sends access tokens, whatever the SDK follows."""
 
 import ssl
 
@@ -43,3 +43,18 @@ async def test_tokens_are_sent_to_the_origin_of_their_server_only(
     await transport.handle_async_request(httpx2.Request("POST", url, content=b'{"method": "x", "id": 1}'))
 
     assert [request.headers.get("Authorization") for request in sent] == ["Bearer sesame" if is_sent else None]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("mcp.example", True),
+        ("a.tools.example", True),
+        ("tools.example", False),
+        ("eviltools.example", False),
+        ("a.mcp.example", False),
+        ("evilmcp.example", False),
+    ],
+)
+def test_allowed_hosts_are_whole_names(host: str, *, is_allowed: bool) -> None:
+    assert HostRules(("mcp.example", "*.tools.example")).allows(host) is is_allowed
