@@ -23,7 +23,8 @@ BEGIN
     SELECT COALESCE(array_agg(DISTINCT a.object_key), '{}') INTO object_keys
       FROM artifact a WHERE a.conversation_id = p_conversation;
     FOREACH v_store IN ARRAY ARRAY['block', 'artifact', 'signal', 'feedback', 'tool_effect', 'usage_event',
-                                   'idempotency', 'source', 'lease', 'approval', 'turn', 'snippet'] LOOP
+                                   'idempotency', 'source', 'lease', 'approval', 'mcp_request', 'turn',
+                                   'snippet'] LOOP
         EXECUTE format('DELETE FROM %I WHERE conversation_id = $1', v_store) USING p_conversation;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         stores := stores || v_store;
@@ -163,8 +164,8 @@ REVOKE ALL ON FUNCTION expire_conversation FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION expire_conversation TO everturn_worker;
 
 
--- Deletes expired idempotency rows, and, if p_age is given, older rows of the ledgers: usage by its time, effects by
--- the time of their turn, which its id begins with. At most p_limit of each table.
+-- Deletes expired idempotency rows and requests to connect accounts, and, if p_age is given, older rows of the ledgers:
+-- usage by its time, effects by the time of their turn, which its id begins with. At most p_limit of each table.
 CREATE OR REPLACE FUNCTION remove_expired_rows(p_age interval, p_limit integer)
 RETURNS TABLE (store text, removed bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -175,6 +176,12 @@ BEGIN
     DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
         SELECT i.ctid FROM idempotency i WHERE i.expires_at < clock_timestamp() LIMIT p_limit FOR UPDATE SKIP LOCKED));
     store := 'idempotency';
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN NEXT;
+    DELETE FROM mcp_request WHERE ctid = ANY (ARRAY(
+        SELECT r.ctid FROM mcp_request r WHERE r.expires_at < clock_timestamp() - interval '1 hour'
+         LIMIT p_limit FOR UPDATE SKIP LOCKED));
+    store := 'mcp_request';
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN NEXT;
     IF p_age IS NULL THEN

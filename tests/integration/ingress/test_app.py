@@ -67,6 +67,8 @@ LISTS_OWN = {
     ("DELETE", "/memory/{tenant}/{project}"),
     ("GET", "/collections/{tenant}/{project}"),
     ("POST", "/collections/{tenant}/{project}"),
+    ("GET", "/mcp-connections/{tenant}/{project}"),
+    ("DELETE", "/mcp-connections/{tenant}/{project}"),
 }
 """Routes without an id: another user gets an answer of its own, which a test below looks at."""
 OWN_ANSWERS = ("another user", "a guest")
@@ -80,10 +82,11 @@ NEEDS_A_WORKER = {
     ("GET", "/bundles/{tenant}/{project}/{bundle_id}/operations"): 404,
     ("POST", "/bundles/{tenant}/{project}/{bundle_id}/operations/{name}"): 404,
     ("POST", "/collections/{tenant}/{project}/{collection_id}/documents"): 415,
+    ("DELETE", "/mcp-connections/{tenant}/{project}/{bundle_id}/{server}"): 404,
 }
 """What the owner gets without a worker: no turn has ended, and there is no step, which
-`conversations/test_turns.py` reads, and no bundle, which `test_bundle_operations.py` has. And for an upload without
-files."""
+`conversations/test_turns.py` reads, and no bundle, which `test_bundle_operations.py` has, and no connected account,
+which `connections/test_endpoints.py` has. And for an upload without files."""
 
 BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/bundles/{tenant}/{project}"): None,
@@ -132,6 +135,9 @@ BODIES: dict[tuple[str, str], Any] = {
     ("GET", "/collections/{tenant}/{project}/{collection_id}/documents"): None,
     ("POST", "/collections/{tenant}/{project}/{collection_id}/documents"): None,
     ("DELETE", "/collections/{tenant}/{project}/{collection_id}/documents/{document_id}"): None,
+    ("GET", "/mcp-connections/{tenant}/{project}"): None,
+    ("DELETE", "/mcp-connections/{tenant}/{project}"): None,
+    ("DELETE", "/mcp-connections/{tenant}/{project}/{bundle_id}/{server}"): None,
 }
 
 
@@ -227,7 +233,7 @@ async def owned(production: Any, ingress: Any, remember: Any, keep_context: Any)
         turn = await http.get(f"/conversations/acme/one/{ids['conversation_id']}/turns/{ids['turn_id']}", headers=ann)
         ids["number"] = "1"
         ids["step"] = "call_1"
-        ids |= {"bundle_id": "desk", "name": "list_tickets"}
+        ids |= {"bundle_id": "desk", "name": "list_tickets", "server": "mail"}
         await keep_context(ids["conversation_id"], ids["turn_id"])
         ids["memory_id"] = await remember("ann", "The secret is 42.", tenant="acme", project="one")
         ids["artifact_id"] = turn.json()["attachments"][0]["artifact_id"]

@@ -47,6 +47,7 @@ IDS = {
     "step": "call_1",
     "bundle_id": "default",
     "name": "board",
+    "server": "mail",
     "collection_id": "coll_01890a5d-ac96-774b-bcce-b302099a8057",
     "document_id": ARTIFACT,
 }

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-from base64 import b64decode
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import count
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -22,11 +23,12 @@ CLIENT_ID, CLIENT_SECRET = "everturn:test", "s3cret/with=signs"
 
 @dataclass(frozen=True)
 class Issued:
-    """What a token was issued for."""
+    """What a token was issued for, and to whose account it belongs."""
 
     client_id: str
     scope: str
     resource: str
+    account: str = ""
 
 
 @dataclass
@@ -43,6 +45,10 @@ class AuthorizationServer:
     paths: list[str] = field(default_factory=list)
     valid: dict[str, Issued] = field(default_factory=dict)
     """The tokens that are accepted."""
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    refreshable: dict[str, Issued] = field(default_factory=dict)
+    """Refresh tokens; each can be used once."""
+    clients: list[dict[str, Any]] = field(default_factory=list)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def revoke_all(self) -> None:
@@ -55,6 +61,8 @@ class AuthorizationServer:
             "token_endpoint": f"{self.url}/token",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
+            "registration_endpoint": f"{self.url}/register",
+            "authorization_response_iss_parameter_supported": True,
         }
         return JSONResponse(metadata | self.more_metadata)
 
@@ -64,6 +72,8 @@ class AuthorizationServer:
         if kind == "Basic":
             form["client_id"], form["client_secret"] = map(unquote, b64decode(packed).decode().split(":"))
         await asyncio.sleep(self.delay_s)
+        if form.get("grant_type") in ("authorization_code", "refresh_token"):
+            return self._answer_person(form)
         if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, CLIENT_SECRET):
             echo = f"the secret {form.get('client_secret')} is wrong"
             return JSONResponse({"error": "invalid_client", "error_description": echo}, status_code=401)
@@ -72,6 +82,37 @@ class AuthorizationServer:
         self.valid[token] = Issued(form["client_id"], form.get("scope", ""), form.get("resource", ""))
         body = {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in}
         return JSONResponse({name: value for name, value in body.items() if value is not None})
+
+    def authorize(self, link: str, account: str, **changed: str) -> str:
+        """Where the browser of someone who accepts at this link with an account of theirs is sent."""
+        asked = dict(parse_qsl(urlsplit(link).query))
+        assert link.startswith(f"{self.url}/authorize?") and asked["code_challenge_method"] == "S256"
+        code = f"code-{next(self._numbers)}-of-{account}"
+        self.codes[code] = {**asked, "account": account}
+        answer = {"code": code, "state": asked["state"], "iss": self.url} | changed
+        return f"{asked['redirect_uri']}?{urlencode(answer)}"
+
+    def _answer_person(self, form: dict[str, str]) -> Response:
+        if form["grant_type"] == "refresh_token":
+            issued = self.refreshable.pop(form["refresh_token"], None)
+        else:
+            asked = self.codes.pop(form["code"], None)
+            challenge = urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
+            if asked and (asked["code_challenge"], asked["redirect_uri"]) != (challenge, form["redirect_uri"]):
+                asked = None
+            issued = asked and Issued(asked["client_id"], asked.get("scope", ""), asked["resource"], asked["account"])
+        if not issued or issued.client_id != form.get("client_id"):
+            return JSONResponse({"error": "invalid_grant"}, status_code=400)
+        self.forms.append(form)
+        number = next(self._numbers)
+        token, refresh = f"token-{number}-of-{issued.account}", f"refresh-{number}-of-{issued.account}"
+        self.valid[token] = self.refreshable[refresh] = issued
+        body = {"access_token": token, "token_type": "Bearer", "expires_in": self.expires_in, "refresh_token": refresh}
+        return JSONResponse(body)
+
+    async def answer_registration(self, request: Request) -> Response:
+        self.clients.append(await request.json())
+        return JSONResponse({"client_id": f"client-{len(self.clients)}"}, status_code=201)
 
     def build_app(self) -> FastAPI:
         app = FastAPI()
@@ -84,6 +125,8 @@ class AuthorizationServer:
             match f"{request.method} /{path}":
                 case "GET /.well-known/oauth-authorization-server":
                     return await self.answer_metadata()
+                case "POST /register":
+                    return await self.answer_registration(request)
                 case "POST /token":
                     return await self.answer_token(request)
                 case _:

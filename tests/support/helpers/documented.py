@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 
 UNDOCUMENTED = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
-UNDOCUMENTED_FOLDERS = ("/assets/", "/widgets/", "/embed/")
+UNDOCUMENTED_FOLDERS = ("/assets/", "/widgets/", "/embed/", "/mcp-connections/callback/")
 """Served for people and sockets, and no part of the document."""
 
 

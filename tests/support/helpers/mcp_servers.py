@@ -17,8 +17,9 @@ from chat_proc.catalog.mcp_servers import McpServer, OfferedServer
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolRegistry
 from chat_proc.mcp.http import HostRules
 from chat_proc.mcp.stdio import ChildOptions
-from chat_proc.mcp.tools import AgentServers, McpDependencies, open_servers
+from chat_proc.mcp.tools import Accounts, AgentServers, McpDependencies, open_servers
 from chat_proc.tools.web.resolver import NameResolver
+from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER
@@ -37,6 +38,7 @@ class Agent:
 
     servers: AgentServers
     objects: MemoryObjects
+    owner: Principal = OWNER
     live: RecordingTurn = field(default_factory=RecordingTurn)
     changes: int = 0
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
@@ -54,7 +56,7 @@ class Agent:
         kit = kit or self.kit()
         timeline = TimelineBuilder()
         context = ToolContext(
-            principal=OWNER,
+            principal=self.owner,
             conversation_id=ConversationId("conv_1"),
             turn_id=TurnId("turn_1"),
             round=1,
@@ -81,12 +83,15 @@ async def open_agent(
     resolve: Callable[..., Awaitable[Any]] | None = None,
     ready_within_s: float = 20.0,
     uids: range = range(0),
+    accounts: Accounts | None = None,
+    owner: Principal = OWNER,
     **others: McpServer,
 ) -> AsyncGenerator[Agent]:
-    """An agent with the server `s`, and with others by their names."""
+    """An agent with the server `s`, and with others by their names, in turns of `owner`."""
     chosen = {**({} if server is None else {"s": server}), **others}
     objects, names = MemoryObjects(), NameResolver()
-    dependencies = McpDependencies(objects, resolve or names.resolve, HostRules(allowed_hosts), ChildOptions(uids=uids))
+    rules, children = HostRules(allowed_hosts), ChildOptions(uids=uids)
+    dependencies = McpDependencies(objects, resolve or names.resolve, rules, children, accounts)
     agents: list[Agent] = []
 
     async def note_change(_: object) -> None:
@@ -102,7 +107,7 @@ async def open_agent(
             files=files,
             ready_within_s=ready_within_s,
         ) as servers:
-            agents.append(Agent(servers, objects))
+            agents.append(Agent(servers, objects, owner))
             yield agents[0]
     finally:
         names.close()

@@ -90,6 +90,23 @@ test("a pending call is approved, or denied with a reason", async () => {
   expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "Not today.");
 });
 
+test("an account is connected at its address, or the call is denied", async () => {
+  const connecting = { ...APPROVAL, connect_url: "https://login.example/authorize?state=s" };
+  show(buildTurn({ status: "waiting", approvals: [connecting] }));
+
+  expect(screen.getByRole("link", { name: "Connect" })).toHaveAttribute("href", connecting.connect_url);
+  expect(screen.getByRole("link", { name: "Connect" })).toHaveAttribute("rel", "noopener noreferrer");
+  expect(screen.queryByRole("button", { name: "Approve" })).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Deny" }));
+  expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "");
+});
+
+test("an address that is not one of the web is no link", () => {
+  show(buildTurn({ status: "waiting", approvals: [{ ...APPROVAL, connect_url: "javascript:alert(1)" }] }));
+
+  expect(screen.queryByRole("link", { name: "Connect" })).toBeNull();
+});
+
 test("an answered approval is shown and not offered again", () => {
   show(buildTurn({ approvals: [{ ...APPROVAL, state: "denied", reason: "Not today." }] }));
 

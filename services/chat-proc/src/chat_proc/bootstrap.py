@@ -86,6 +86,7 @@ from everturn.knowledge.postgres_collections import PostgresCollections
 from everturn.knowledge.postgres_store import PostgresKnowledgeStore
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
+from everturn.mcp_connections.postgres import PostgresConnections
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
@@ -254,6 +255,7 @@ async def open_bundles(
             programs=programs,
             hotset=None if memories is None else Hotset(memories),
             knowledge=KnowledgePorts(store(), embedder, drivers.pages, settings.git_rules),
+            connections=PostgresConnections(database),
             folders=folders,
             profiles=profiles,
             texts=build_texts(config),

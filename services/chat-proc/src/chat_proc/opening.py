@@ -58,6 +58,7 @@ from everturn.core.settings import load_bundle_secrets
 from everturn.execution.messages import RunLimits, parse_uid_range
 from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
+from everturn.mcp_connections.connections import TokenStore
 from everturn.models.port import LanguageModel, ModelTraits
 
 _log = structlog.get_logger(__name__)
@@ -82,6 +83,8 @@ class KitOpener:
     programs: ProgramDependencies
     hotset: Hotset | None
     knowledge: KnowledgePorts
+    connections: TokenStore | None
+    """People's own accounts at MCP servers; None if they can't connect any here."""
     folders: BundleFolders
     profiles: Profiles | None
     """The execution profiles that programs may use here; None if programs can't run."""
@@ -178,13 +181,18 @@ class KitOpener:
             yield tuple
             return
         # Imported here, because the SDK takes 0.6 s and 33 MB.
+        from chat_proc.mcp.accounts import Sealer
         from chat_proc.mcp.http import HostRules
         from chat_proc.mcp.stdio import ChildOptions
-        from chat_proc.mcp.tools import McpDependencies, open_servers
+        from chat_proc.mcp.tools import Accounts, McpDependencies, open_servers
 
         hosts, settings = self.hosts, self.settings
         children = ChildOptions(settings.search_path, hosts.environments, hosts.uids, hosts.variables)
-        dependencies = McpDependencies(self.objects, self.resolver.resolve, HostRules(settings.mcp_hosts), children)
+        accounts, key = None, settings.connections_key.get_secret_value()
+        if self.connections and key and (callback_url := settings.connections_callback_url):
+            accounts = Accounts(self.connections, Sealer(key), callback_url, bundle.id)
+        rules = HostRules(settings.mcp_hosts)
+        dependencies = McpDependencies(self.objects, self.resolver.resolve, rules, children, accounts)
         # By the names under which descriptions refer to them.
         found = {**settings.mcp_secrets, **{f"b:{name}": value for name, value in secrets.items()}}
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)

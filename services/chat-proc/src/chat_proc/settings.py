@@ -53,6 +53,8 @@ from everturn.core.urls import MAX_HOST_CHARS, spell_host
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
+_KEY = re.compile(r"[0-9a-fA-F]{64}")
+_CALLBACK = re.compile(r"https?://[^\s/?#]{1,253}(?:/[^\s?#]{0,500})?/mcp-connections/callback")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
@@ -355,10 +357,23 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="on offers tools that remember facts about a user permanently, across conversations.",
     )
 
+    connections_key: SecretStr = Field(
+        default=SecretStr(""),
+        validation_alias="CONNECTIONS_KEY",
+        description="Key with which the tokens of people's accounts at MCP servers are encrypted: 64 hexadecimal "
+        "digits (openssl rand -hex 32). Without it people can't connect accounts.",
+    )
+    connections_callback_url: str = Field(
+        default="",
+        validation_alias="CONNECTIONS_CALLBACK_URL",
+        description="Address to which a browser returns after an account was connected: that of the service, followed "
+        "by /mcp-connections/callback. Without it people can't connect accounts.",
+    )
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that no tool result and no log may show."""
-        keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key)]
+        keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key, self.connections_key)]
         urls = find_url_secrets((self.database_url, self.redis_url, self.objects_url))
         return tuple(dict.fromkeys((*keys, *urls, *super().secrets)))
 
@@ -425,6 +440,20 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     def search_path(self) -> str:
         """Where the commands of MCP servers are looked for."""
         return os.environ.get("PATH", os.defpath)
+
+    @field_validator("connections_key")
+    @classmethod
+    def _check_key(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value() and not _KEY.fullmatch(value.get_secret_value()):
+            raise ValueError("write 64 hexadecimal digits, as openssl rand -hex 32 does")
+        return value
+
+    @field_validator("connections_callback_url")
+    @classmethod
+    def _check_callback(cls, value: str) -> str:
+        if value and not _CALLBACK.fullmatch(value):
+            raise ValueError("write it as https://chat.example/mcp-connections/callback")
+        return value
 
     @field_validator("mcp_allowed_hosts", "web_fetch_allowed_hosts", "web_fetch_denied_hosts")
     @classmethod

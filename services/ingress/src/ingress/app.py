@@ -34,6 +34,7 @@ from everturn.knowledge.collections import CollectionBook
 from everturn.lifecycle.exports import Exports
 from everturn.lifecycle.forks import Forks
 from everturn.limits.token_buckets import TokenBuckets
+from everturn.mcp_connections.connections import ConnectionBook
 from everturn.memory.embedder import Embedder
 from everturn.memory.search import MemorySearch
 from everturn.memory.user_memories import MemoryBook
@@ -44,6 +45,7 @@ from ingress import (
     bundle_operations,
     bundles,
     collections,
+    connections,
     embed,
     feedback,
     guests,
@@ -73,6 +75,7 @@ from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
 from ingress.chat.service import ChatService
 from ingress.collections import CollectionService
+from ingress.connections import ConnectionService
 from ingress.conversations import endpoints as conversations
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
@@ -142,6 +145,7 @@ class Parts:
     buckets: TokenBuckets
     stream_memory: StreamMemory
     queue: Queue
+    connections: ConnectionBook
     web: Bundle | None
     load_bundles: Callable[[], Awaitable[tuple[BundleListing, ...]]]
     operations: OperationQueue
@@ -192,6 +196,8 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         sse.router,
         sse.ticket_router,
         guests.router,
+        connections.callback_router,
+        connections.router,
         files.router,
         files.by_rn_router,
         mcp.router,
@@ -254,6 +260,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.forks = ForkService(parts.forks, parts.ids, parts.clock)
     app.state.round_contexts = RoundContexts(parts.turns, parts.objects)
     app.state.memory = MemoryService(parts.memories)
+    app.state.connections = ConnectionService(parts.connections, app.state.chat)
     app.state.search = SearchService(
         finder=parts.finder, conversations=parts.conversations, embedder=parts.embedder, clock=parts.clock
     )

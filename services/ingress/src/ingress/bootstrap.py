@@ -24,6 +24,7 @@ from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
+from everturn.mcp_connections.postgres import PostgresConnections
 from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
@@ -120,6 +121,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             presences=redis.presences,
             collections=PostgresCollections(database),
             memories=PostgresUserMemories(database),
+            connections=PostgresConnections(database),
             finder=PostgresMemorySearch(database),
             embedder=embedder,
             buckets=redis.token_buckets,

@@ -19,7 +19,7 @@ from everturn.conversations.model import ConversationChanges, ConversationQuery,
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import DatabaseFault, NotFound
 from everturn.core.identity import Principal
-from everturn.core.ids import ArtifactId, CollectionId, ConversationId, RandomIds, SignalId, TurnId
+from everturn.core.ids import ApprovalId, ArtifactId, CollectionId, ConversationId, RandomIds, SignalId, TurnId
 from everturn.feedback.model import Feedback, FeedbackStore, Period, Reaction
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
@@ -31,6 +31,8 @@ from everturn.lifecycle.exports import Exports, Section
 from everturn.lifecycle.forks import ForkRequest, Forks
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
+from everturn.mcp_connections.connections import ConnectionBook, ConnectRequest, ServerKey, TokenStore, hash_state
+from everturn.mcp_connections.postgres import PostgresConnections
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.search import (
@@ -76,6 +78,8 @@ PORTS = (
     MemorySearch,
     UserMemories,
     MemoryBook,
+    TokenStore,
+    ConnectionBook,
     ConversationReader,
     CollectionBook,
     CollectionIndex,
@@ -102,6 +106,8 @@ TABLES = (
     "forgotten_memory",
     "collection",
     "collection_document",
+    "mcp_connection",
+    "mcp_request",
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
 """Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
@@ -231,8 +237,30 @@ CASES |= {
     "CollectionBook.delete_document": lambda port, ann, who: port.delete_document(who, ann.collection_id, DOCUMENT_ID),
     "CollectionIndex.load_readable": lambda port, ann, who: port.load_readable(who),
 }
-MAKES_ONES_OWN = {"CollectionBook.create", "Conversations.create", "UserMemories.save", "MemoryBook.erase_all"}
+MAIL, CRM = ServerKey("desk", "mail"), ServerKey("desk", "crm")
+CASES |= {
+    "TokenStore.load": lambda port, ann, who: port.load(who, MAIL),
+    "TokenStore.try_lease": lambda port, ann, who: port.try_lease(who, MAIL, 1, lease_s=9),
+    "TokenStore.replace": lambda port, ann, who: port.replace(who, MAIL, 1, b"taken"),
+    "TokenStore.release": lambda port, ann, who: _done(port.release(who, MAIL, 1)),
+    "TokenStore.delete_version": lambda port, ann, who: _done(port.delete_version(who, MAIL, 1)),
+    "TokenStore.claim_answer": lambda port, ann, who: port.claim_answer(who, CRM, lease_s=9),
+    "ConnectionBook.load_all": lambda port, ann, who: port.load_all(who),
+    "ConnectionBook.delete": lambda port, ann, who: port.delete(who, MAIL),
+}
+MAKES_ONES_OWN = {
+    "CollectionBook.create",
+    "Conversations.create",
+    "UserMemories.save",
+    "MemoryBook.erase_all",
+    "TokenStore.save_request",
+}
 """Calls that name nothing of another's."""
+
+
+async def _done(call: Awaitable[None]) -> str:
+    await call
+    return "done"
 
 
 def methods_with_principal() -> list[str]:
@@ -274,6 +302,15 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
     job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
+    connections = PostgresConnections(roles.worker)
+    link = ConnectRequest(ApprovalId("appr_x"), receipt.conversation_id, hash_state("state"), "secret", b"secret")
+    await connections.delete(ANN)
+    await connections.save_request(ANN, MAIL, link)
+    await PostgresConnections(roles.ingress).answer_request("state", MAIL, "secret", None)
+    answer = await connections.claim_answer(ANN, MAIL, lease_s=9)
+    assert answer is not None and await connections.replace(ANN, MAIL, answer.version, b"secret")
+    await connections.save_request(ANN, CRM, link)
+    await PostgresConnections(roles.ingress).answer_request("state", CRM, "secret", None)
     followup = await harness.say("secret", receipt.conversation_id)
     await harness.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
@@ -323,6 +360,8 @@ def ports(roles: Roles) -> dict[str, object]:
         "MemorySearch": PostgresMemorySearch(roles.worker),
         "UserMemories": PostgresUserMemories(roles.worker),
         "MemoryBook": PostgresUserMemories(roles.ingress),
+        "TokenStore": PostgresConnections(roles.worker),
+        "ConnectionBook": PostgresConnections(roles.ingress),
         "ConversationReader": PostgresConversationReader(roles.worker),
         "CollectionBook": PostgresCollections(roles.ingress),
         "CollectionIndex": PostgresCollections(roles.worker),

@@ -1,6 +1,7 @@
 """Calls that need approval: the turn waits and continues after the answer, also when workers die."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -10,10 +11,12 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.kit import TurnLimits
-from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.catalog.tool import ConnectLink, ToolRegistry
 from chat_proc.worker import runner
+from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ChatRewind, ConvStatus
+from everturn.mcp_connections.connections import REQUEST_S
 from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import IncomingSignal
@@ -348,3 +351,67 @@ async def test_parameters_that_are_too_long_to_show_are_cut_and_say_so() -> None
     assert shown.cut
     assert len(shown.params["text"]) < MAX_SHOWN_BYTES
     assert send.calls.total() == 1
+
+
+class AnAccount:
+    """A connector whose person connects an account when they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.is_connected = False
+
+    async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
+        if self.is_connected:
+            return None
+        self.asked.append(call_id)
+        return ConnectLink("Example Mail", "https://login.example/authorize?state=secret-of-the-link")
+
+
+def build_personal(*, requires_approval: bool) -> tuple[Bench, DemoTool, AnAccount]:
+    send, account = DemoTool("demo.send", requires_approval=requires_approval), AnAccount()
+    send.spec = replace(send.spec, connector=account)
+    calls = [call("demo.send", {"text": "x"})] * (2 if requires_approval else 1)
+    return Bench(*calls, answer("Done."), tools=[send]), send, account
+
+
+async def test_a_call_waits_ten_minutes_for_an_account() -> None:
+    bench, send, account = build_personal(requires_approval=False)
+    approval_id = await wait_for_a_person(bench)
+    (shown,) = bench.state().turns[0].approvals
+    assert shown.connect_url == "https://login.example/authorize?state=secret-of-the-link"
+    assert shown.explanation == "To go on, connect your account at Example Mail."
+    left = datetime.fromisoformat(shown.expires_at) - bench.clock.now()
+    assert abs(left.total_seconds() - REQUEST_S) < 5
+
+    account.is_connected = True
+    await respond(bench, approval_id, SignalKind.APPROVE)
+    await bench.work()
+    assert send.calls.total() == 1 and len(account.asked) == 1
+    assert "secret-of-the-link" not in str(bench.model.requests)
+    await check_conversation(bench)
+
+
+async def test_nobody_who_connects_an_account_approves_the_call_with_it() -> None:
+    bench, send, account = build_personal(requires_approval=True)
+    first = await wait_for_a_person(bench)
+    account.is_connected = True
+    await respond(bench, first, SignalKind.APPROVE)
+    await bench.work()
+    assert send.calls.total() == 0
+
+    (second,) = pending(bench)
+    assert bench.state().turns[0].approvals[-1].connect_url is None
+    await respond(bench, second, SignalKind.APPROVE)
+    await bench.work()
+    assert send.calls.total() == 1
+    await check_conversation(bench)
+
+
+async def test_a_call_without_an_account_in_time_is_not_made() -> None:
+    bench, send, _ = build_personal(requires_approval=False)
+    await wait_for_a_person(bench)
+    bench.clock.advance(REQUEST_S + 1)
+    assert expire_approvals(bench.platform) == (bench.conversation_id,)
+    await bench.work()
+    assert send.calls.total() == 0 and [each.state for each in outcomes(bench)] == ["expired"]
+    await check_conversation(bench)

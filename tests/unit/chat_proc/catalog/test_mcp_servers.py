@@ -16,6 +16,7 @@ from everturn.turns.model import Effect
 
 CRM = McpServer(url="https://crm.example/mcp")
 CLIENT = {"grant": "client_credentials", "client_id": "everturn", "client_secret": "${b:secret}"}
+PERSONAL = {"grant": "authorization_code", "title": "Example Mail"}
 FILES = McpServer(command="files-server", tools=("read", "write"))
 
 
@@ -33,6 +34,20 @@ FILES = McpServer(command="files-server", tools=("read", "write"))
         ({"url": "https://a.example", "headers": {"X": "${DATABASE_PASSWORD}"}}, "begins with MCP_"),
         ({"url": "https://a.example", "headers": {"X": "a\r\nY: b"}}, "should match pattern"),
         ({"url": "https://a.example", "oauth": CLIENT}, "set either issuer or token_url"),
+        ({"url": "https://a.example", "oauth": {**CLIENT, "grant": "password"}}, "client_credentials"),
+        ({"url": "https://a.example", "oauth": {"grant": "authorization_code"}}, "title"),
+        ({"url": "https://a.example", "oauth": {**PERSONAL, "title": "a\nb"}}, "should match pattern"),
+        ({"url": "https://a.example", "oauth": {**PERSONAL, "issuer": "login.example"}}, "issuer: write it as"),
+        (
+            {"url": "https://a.example", "oauth": {**PERSONAL, "client_id": "x", "client_secret": "${b:secret}"}},
+            "client_secret needs issuer and client_id",
+        ),
+        ({"url": "https://a.example", "oauth": PERSONAL, "effects": {"send": "pure"}}, "about args.name of call_tool"),
+        (
+            {"url": "https://a.example", "oauth": PERSONAL, "requires_approval": ["send"]},
+            "about args.name of call_tool",
+        ),
+        ({"command": "x", "oauth": PERSONAL}, "oauth belongs to a server with a url"),
         ({"url": "https://a.example", "oauth": {**CLIENT, "issuer": "login.example"}}, "issuer: write it as https://"),
         ({"command": "x", "oauth": {**CLIENT, "issuer": "https://b.example"}}, "oauth belongs to a server with a url"),
         (

@@ -56,6 +56,13 @@ def test_an_approval_shows_the_call_and_the_answer_commands() -> None:
     assert wording.render_approval(asked).splitlines() == lines[:2]
     explained = asked.model_copy(update={"explanation": "It is new:\nhttps://a.example/"})
     assert wording.render_approval(explained).splitlines()[1:3] == ["  It is new:", "  https://a.example/"]
+    linked = asked.model_copy(update={"connect_url": "https://login.example/?a=b&c=\u202ed"})
+    assert wording.render_approval(linked, "everturn answer").splitlines() == [
+        '? Connect an account for mail.send? {"text": "a\\nb"} (cut)',
+        "  Open: https://login.example/?a=b&c=\\u202ed",
+        "  Expires at 2026-03-02 12:00 UTC.",
+        "  Deny it:  everturn answer appr_1 deny",
+    ]
     assert wording.render_approval(denied) == '· mail.send {"text": "a\\nb"} denied: Not today.'
     assert (
         wording.render_approval(asked.model_copy(update={"state": "expired"}))

@@ -215,7 +215,10 @@ class Chat:
                 # Input typed before the question is printed does not answer it; later input does.
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
             question = render_call(asked)
-            self.say(f"Allow {question}? Type y to allow it, or n with an optional reason to deny it.")
+            if asked.connect_url:
+                self.say("The answer continues once the account is connected. Type n to do without it.")
+            else:
+                self.say(f"Allow {question}? Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:
         """Read answers from a terminal while a question waits. At the end of input, print the commands that answer it

@@ -58,7 +58,9 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
     cut = " (cut)" if approval.cut else ""
     explanation = "".join(f"  {_show_exactly(line)}\n" for line in approval.explanation.split("\n") if line.strip())
     expires = f"  Expires at {render_time(approval.expires_at)}."
-    question = f"? Allow {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{expires}"
+    link = f"  Open: {show_unseen(approval.connect_url)}\n" if approval.connect_url else ""
+    what = "Connect an account for" if link else "Allow"
+    question = f"? {what} {one_line(approval.tool_id)}? {params}{cut}\n{explanation}{link}{expires}"
     if not answer_command:
         return question
     return f"{question}\n{render_answer_commands(approval, answer_command)}"
@@ -76,9 +78,9 @@ def _show_exactly(text: str) -> str:
 
 
 def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
-    """The two commands that answer a question from any terminal."""
+    """The commands that answer a question from any terminal. An account is connected at its address."""
     allow, deny = (f"{answer_command} {approval.approval_id} {kind}" for kind in ("approve", "deny"))
-    return f"  Allow it: {allow}\n  Deny it:  {deny}"
+    return f"  Deny it:  {deny}" if approval.connect_url else f"  Allow it: {allow}\n  Deny it:  {deny}"
 
 
 _SIGNAL_STATES = {

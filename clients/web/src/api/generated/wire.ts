@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 2eea6102a0c4b8f9e74511ec8059c74c3fdefc04d3a3e7b267ab48044e25bbc2
-// Types 120985efcb8604369d6509078c761ab685a1d0c269e5c450904965eab961d58a
+// Schemas d25c9df35cf925abc43525b2080d5ff97705b85fb4c306620c28e4c646e15dc7
+// Types 29fc1f1a03d09ba968826c2ff09a6c9cc83149af00e992168e3ef7b5bf834490
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -41,7 +41,8 @@ export interface components {
          *
          *     `params` are those of the call without secrets; `cut` means that some are left out. The approval counts as denied at
          *     `expires_at`. `explanation` says why approval is needed, and is empty if the tool always needs it. `reason` is the
-         *     person's.
+         *     person's. With `connect_url` the person does not approve the call but connects an account at this address; the turn
+         *     then continues by itself.
          */
         readonly ApprovalView: {
             /**
@@ -54,6 +55,11 @@ export interface components {
              * @description The id of the tool call.
              */
             readonly call_id: string;
+            /**
+             * Connect Url
+             * @description The address at which the person connects an account, instead of approving the call.
+             */
+            readonly connect_url?: string;
             /**
              * Cut
              * @description Whether `params` are incomplete because they are too long.
@@ -446,6 +452,47 @@ export interface components {
             readonly title: string;
         };
         /**
+         * ConnectionList
+         * @description All connected accounts, the latest first.
+         */
+        readonly ConnectionList: {
+            /**
+             * Items
+             * @description The results, in order.
+             */
+            readonly items: readonly components["schemas"]["ConnectionOut"][];
+        };
+        /**
+         * ConnectionOut
+         * @description An account that an agent can use.
+         */
+        readonly ConnectionOut: {
+            /**
+             * Bundle Id
+             * @description The agent's id.
+             * @example desk
+             */
+            readonly bundle_id: string;
+            /**
+             * Connected At
+             * @description When the account was connected, in ISO 8601 and UTC.
+             * @example 2026-03-01T12:00:00.000Z
+             */
+            readonly connected_at: string;
+            /**
+             * Server
+             * @description The alias of the agent's MCP server.
+             * @example mail
+             */
+            readonly server: string;
+            /**
+             * Title
+             * @description The name of the service.
+             * @example Example Mail
+             */
+            readonly title: string;
+        };
+        /**
          * ConversationFeedbackOut
          * @description A conversation that got feedback in the period. `title` is null in a report of the whole project.
          */
@@ -696,6 +743,18 @@ export interface components {
              * @description The logs of the requested turns, one for each.
              */
             readonly "turn.log": readonly components["schemas"]["TurnLogView"][];
+        };
+        /**
+         * DisconnectedOut
+         * @description How many connections were deleted.
+         */
+        readonly DisconnectedOut: {
+            /**
+             * Deleted
+             * @description How many connections were deleted.
+             * @example 1
+             */
+            readonly deleted: number;
         };
         /**
          * DocumentList
@@ -3102,6 +3161,11 @@ export interface components {
              */
             readonly call_id: string;
             /**
+             * Connect Url
+             * @description The address at which the person connects an account, instead of approving the call.
+             */
+            readonly connect_url?: string;
+            /**
              * Cut
              * @description Whether `params` are incomplete because they are too long.
              */
@@ -4533,6 +4597,8 @@ export type CollectionIn = components['schemas']['CollectionIn'];
 export type CollectionList = components['schemas']['CollectionList'];
 export type CollectionOut = components['schemas']['CollectionOut'];
 export type CollectionPatch = components['schemas']['CollectionPatch'];
+export type ConnectionList = components['schemas']['ConnectionList'];
+export type ConnectionOut = components['schemas']['ConnectionOut'];
 export type ConversationFeedbackOut = components['schemas']['ConversationFeedbackOut'];
 export type ConversationIn = components['schemas']['ConversationIn'];
 export type ConversationList = components['schemas']['ConversationList'];
@@ -4542,6 +4608,7 @@ export type ConversationView = components['schemas']['ConversationView'];
 export type CountsOut = components['schemas']['CountsOut'];
 export type DeletedOut = components['schemas']['DeletedOut'];
 export type DerivedArtifacts = components['schemas']['DerivedArtifacts'];
+export type DisconnectedOut = components['schemas']['DisconnectedOut'];
 export type DocumentList = components['schemas']['DocumentList'];
 export type DocumentOut = components['schemas']['DocumentOut'];
 export type EmbedTicketIn = components['schemas']['EmbedTicketIn'];

@@ -4,6 +4,7 @@ import { useState } from "react";
 import type { JSX } from "react";
 
 import type { ApprovalView } from "../../api";
+import { readLink } from "../../markdown/addresses";
 import { Button } from "../../ui/Button";
 import { useNow } from "../../ui/useNow";
 import { describeError, formatTimeLeft, lookUp } from "../../ui/format";
@@ -36,6 +37,8 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
   const [reason, setReason] = useState("");
   const [sent, setSent] = useState<"approve" | "deny" | null>(null);
   const [problem, setProblem] = useState("");
+  const target = readLink(approval.connect_url ?? undefined);
+  const link = target.kind === "web" ? target.href : undefined;
   const answer = async (kind: "approve" | "deny"): Promise<void> => {
     setSent(kind);
     setProblem("");
@@ -48,7 +51,7 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
   };
   return (
     <section className={styles.approval} aria-label={`Approval of ${approval.tool_id}`}>
-      <h3><ShieldQuestion className={styles.icon} aria-hidden /> Allow <code>{approval.tool_id}</code>?</h3>
+      <h3><ShieldQuestion className={styles.icon} aria-hidden /> {link === undefined ? "Allow" : "Connect an account for"} <code>{approval.tool_id}</code>?</h3>
       {approval.explanation !== "" && <p className={styles.explanation}>{approval.explanation}</p>}
       <Parameters params={approval.params} />
       {approval.cut && <p className={styles.soft}>The parameters are too long to show in full.</p>}
@@ -57,7 +60,9 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
         <input type="text" dir="auto" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />
       </label>
       <div className={styles.row}>
-        <Button variant="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
+        {link === undefined
+          ? <Button variant="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
+          : <a href={link} target="_blank" rel="noopener noreferrer">Connect</a>}
         <Button variant="danger" disabled={sent !== null} onClick={() => answer("deny")}>Deny</Button>
         <Deadline at={approval.expires_at} />
       </div>

@@ -272,6 +272,8 @@ class ChatApproval(ApiModel):
     expires_at: str
     explanation: str = ""
     """Why the call needs approval."""
+    connect_url: str | None = None
+    """The address at which the person connects an account, instead of approving the call."""
     reason: str = ""
     """What the person gave as the reason; empty without one."""
     step_id: str | None = None

@@ -205,6 +205,7 @@ def build_pending_approval(
         round=block.round,
         expires_at=body.expires_at,
         explanation=body.explanation,
+        connect_url=body.connect_url or None,
         step_id=step_id,
     )
 

@@ -176,7 +176,8 @@ class ApprovalView(ApiModel):
 
     `params` are those of the call without secrets; `cut` means that some are left out. The approval counts as denied at
     `expires_at`. `explanation` says why approval is needed, and is empty if the tool always needs it. `reason` is the
-    person's.
+    person's. With `connect_url` the person does not approve the call but connects an account at this address; the turn
+    then continues by itself.
     """
 
     approval_id: str
@@ -191,6 +192,8 @@ class ApprovalView(ApiModel):
     expires_at: str
     explanation: str = ""
     """Why the call needs approval."""
+    connect_url: str | None = None
+    """The address at which the person connects an account, instead of approving the call."""
     reason: str = ""
     """What the person gave as the reason; empty without one."""
     step_id: str | None = None

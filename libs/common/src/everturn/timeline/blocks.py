@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId, CallId, SignalId, TurnId
@@ -291,7 +291,8 @@ class ToolResultBody(Body):
 class ApprovalRequestBody(Body):
     """A call needs a person's approval. `params` are shown to the person, without secrets; `cut` means that some are
     left out. `args_hash` covers the tool and the exact parameters. `expires_at` is by the database's clock.
-    `explanation` gives the person the reason; `addresses` are the web addresses to approve, in canonical form.
+    `explanation` gives the person the reason; `addresses` are the web addresses to approve, in canonical form. With
+    `connect_url` the person connects an account there instead of approving the call.
     """
 
     approval_id: ApprovalId
@@ -302,6 +303,7 @@ class ApprovalRequestBody(Body):
     cut: bool = False
     explanation: str = ""
     addresses: tuple[str, ...] = ()
+    connect_url: str = Field(default="", exclude_if=lambda url: not url)
 
 
 class ApprovalOutcomeBody(Body):

@@ -3,18 +3,20 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, cast
 
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
-from chat_proc.catalog.call_policy import NeedsApproval
+from chat_proc.catalog.call_policy import NeedsApproval, Rejected
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
 from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
+from everturn.mcp_connections.connections import REQUEST_S
 from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, BlockDraft, BlockType, ToolCallBody
 from everturn.timeline.progress import PendingCall, Question
 from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
@@ -30,6 +32,7 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
 }
 _STOPPED = "The call was not started because a new message from the user may change the work."
 _DENIED = "The user denied this call, so it was not made. Do not repeat it unless the user asks for it."
+_CONNECT = "To go on, connect your account at {title}."
 _EXPIRED = "The user was asked to approve this call and did not answer in time, so it was not made."
 
 
@@ -70,18 +73,21 @@ class ApprovalGate:
         that such a call is never on the timeline without its question."""
         asked_about: dict[CallId, NeedsApproval] = {}
         for call_id, call in calls.items():
-            if (ask := await self._review(turn, call)) is not None:
+            if (ask := await self._review(turn, call_id, call)) is not None:
                 asked_about[call_id] = ask
         if not asked_about:
             return CommitContent()
         expires_at = await turn.load_approval_deadline(timeout_s=self._timeout_s)
+        connect_by = expires_at
+        if self._timeout_s > REQUEST_S and any(ask.connect_url for ask in asked_about.values()):
+            connect_by = expires_at - timedelta(seconds=self._timeout_s - REQUEST_S)
         requests = [
             ApprovalRequest(
                 id=approval_id_of(call_id),
                 call_id=call_id,
                 tool_id=calls[call_id].tool_id,
                 args_hash=hash_arguments(calls[call_id].tool_id, calls[call_id].params),
-                expires_at=expires_at,
+                expires_at=connect_by if asked_about[call_id].connect_url else expires_at,
             )
             for call_id in asked_about
         ]
@@ -104,6 +110,10 @@ class ApprovalGate:
         content = await self.draft_questions(turn, new, context)
         if content.requests:
             await turn.commit(content)
+
+    def is_approved(self, turn: LeasedTurn, call: PendingCall) -> bool:
+        """Whether a person has approved this call itself, and not only connected an account for it."""
+        return not turn.progress.questions[_call_id(call)].request.connect_url
 
     def is_asked(self, turn: LeasedTurn, call: PendingCall) -> bool:
         """Whether a person was asked about this call."""
@@ -156,13 +166,22 @@ class ApprovalGate:
         signals = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
         return fold_signals(signals, context, turn.show_files).content
 
-    async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> NeedsApproval | None:
-        """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
+    async def _review(self, turn: LeasedTurn, call_id: CallId, call: ToolCallBody) -> NeedsApproval | None:
+        """The question, if a person has to approve the call or to connect an account for it. A call that the policy
+        refuses is refused when it runs."""
         spec = self._catalog.try_spec(call.tool_id)
         if spec is None:
             return None
         verdict = await turn.retry(lambda: self._policy.review(spec, call.params, turn.call_context))
-        if not isinstance(verdict, NeedsApproval):
+        if isinstance(verdict, Rejected):
+            return None
+        if (connector := spec.connector) is not None:
+            owner = turn.lease.principal, turn.lease.conversation_id
+            link = await turn.retry(lambda: connector.find_link(call_id, *owner))
+            if link is not None:
+                CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
+                return NeedsApproval(_CONNECT.format(title=link.title), connect_url=link.url)
+        if verdict is None:
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
         return verdict
@@ -180,6 +199,7 @@ class ApprovalGate:
             cut=cut,
             explanation=self._redactor.redact(ask.explanation),
             addresses=ask.addresses,
+            connect_url=ask.connect_url,
         )
         ref = round_ref(context.turn_id, context.round, f"approval.{request.call_id}")
         return context.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)

@@ -149,7 +149,8 @@ class RoundCalls:
                     again = pending.block.call_id in begun and not fresh
                     # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
                     # call again.
-                    content = await self._tools.run(turn, pending, context, resumed=again, approved=True)
+                    approved = self._gate.is_approved(turn, pending)
+                    content = await self._tools.run(turn, pending, context, resumed=again, approved=approved)
                     await self._commit(turn, content)
                     return True
                 case MayNot(settling=settling, why=why):

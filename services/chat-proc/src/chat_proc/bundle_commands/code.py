@@ -159,7 +159,7 @@ def _check_servers(
     for offered in chosen:
         templates = {"headers": offered.server.headers, "env": offered.server.env}
         if offered.server.oauth is not None:
-            templates["oauth"] = {"client_secret": offered.server.oauth.client_secret}
+            templates["oauth"] = {"client_secret": offered.server.oauth.client_secret or ""}
         for section, values in templates.items():
             for key, text in values.items():
                 for secret in find_references(text):

@@ -153,6 +153,7 @@ async def open_stage(
             programs=ProgramDependencies(MemoryEffects(platform), policy, stragglers),
             hotset=None,
             knowledge=knowledge,
+            connections=None,
             folders=folders,
             profiles=opened.profiles if isinstance(opened, OpenedSandbox) else None,
             texts=build_texts(OperatorConfig()),

@@ -75,10 +75,12 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve."""
+    """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve. With
+    `connect_url` the person connects an account there instead."""
 
     explanation: str
     addresses: tuple[str, ...] = ()
+    connect_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,34 @@ class ClientCredentials(BaseModel):
         return self
 
 
+class PersonalGrant(BaseModel):
+    """Each person connects an account of their own (RFC 6749, section 4.1, with PKCE). `title` names the service to
+    them. Without `issuer` the MCP server's metadata name the authorization server, and without `client_id` the platform
+    registers itself there; a secret needs both.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grant: Literal["authorization_code"]
+    title: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
+    issuer: str | None = None
+    client_id: str | None = Field(default=None, min_length=1, max_length=1_000, pattern=r"^[\x20-\x7e]*$")
+    client_secret: SecretReference | None = None
+    scopes: tuple[_Scope, ...] = Field(default=(), max_length=50)
+    client_auth: Literal["basic", "post"] | None = None
+
+    @model_validator(mode="after")
+    def check_place(self) -> "PersonalGrant":
+        if self.client_secret is not None and not (self.issuer and self.client_id):
+            raise ValueError("client_secret needs issuer and client_id: the authorization server that knows the client")
+        if self.issuer is not None:
+            _check_url(self.issuer, "issuer")
+        return self
+
+
+Grant = Annotated[ClientCredentials | PersonalGrant, Field(discriminator="grant")]
+
+
 class McpServer(BaseModel):
     """One server: a `url` with streamable HTTP, or a `command` that is started and speaks over its input and output.
 
@@ -124,7 +152,7 @@ class McpServer(BaseModel):
 
     url: str | None = None
     headers: Mapping[str, Template] = {}
-    oauth: ClientCredentials | None = None
+    oauth: Grant | None = None
     command: str | None = Field(default=None, min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")
     args: tuple[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00]*$")], ...] = Field(default=(), max_length=100)
     env: Mapping[str, Template] = {}
@@ -147,6 +175,11 @@ class McpServer(BaseModel):
             raise ValueError("oauth belongs to a server with a url")
         if self.url is not None:
             _check_url(self.url, "url")
+        if isinstance(self.oauth, PersonalGrant) and (self.effects or not isinstance(self.requires_approval, bool)):
+            raise ValueError(
+                "effects and names in requires_approval need tools that are known before a person is connected; write "
+                "a rule in [[policy]] about args.name of call_tool"
+            )
         for name, value in self.headers.items():
             _check_header(name, value)
             if self.oauth and name.lower() == "authorization":

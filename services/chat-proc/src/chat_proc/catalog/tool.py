@@ -37,6 +37,24 @@ MAX_NAME_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectLink:
+    """Where a person connects an account of their own: the name of the service, and an address that works once."""
+
+    title: str
+    url: str
+
+
+class Connector(Protocol):
+    """For a tool that works with an account of the person."""
+
+    async def find_link(
+        self, call_id: CallId, principal: Principal, conversation_id: ConversationId
+    ) -> ConnectLink | None:
+        """A link for this call; None if the person is connected, or no link can be made. The call then says why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """`tool_id` is `alias.name`. `params` validates the arguments, in the order in which a model should write them.
 
@@ -51,6 +69,8 @@ class ToolSpec:
 
     `shows_schema` adds the schema of the parameters to the guide where tools are not declared to the model, for a guide
     that does not describe them.
+
+    A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
     operator's rules for addresses apply to them, in programs too. With `only_hosts` no others are requested; each is a
@@ -78,6 +98,7 @@ class ToolSpec:
     only_hosts: tuple[str, ...] = ()
     asks_after_untrusted: bool = False
     shows_schema: bool = False
+    connector: Connector | None = None
 
 
 class SourcePool(Protocol):

@@ -147,8 +147,8 @@ class McpConnection:
         """Set while there is a connection."""
         return self._connected
 
-    async def run(self) -> None:
-        """Keep the connection until `close`."""
+    async def run(self, *, is_kept: bool = True) -> None:
+        """Keep the connection until `close`; unless `is_kept`, until it ends by itself or can't be opened."""
         loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
         while not self._closing:
             began_s = loop.time()
@@ -157,7 +157,7 @@ class McpConnection:
                     await self._serve()
                 except _FAILURES as error:
                     self._note_failure(error)
-            if self._closing:
+            if self._closing or not is_kept:
                 return
             if loop.time() - began_s > STABLE_S:
                 pause_s = FIRST_PAUSE_S

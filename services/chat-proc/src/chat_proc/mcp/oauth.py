@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -19,11 +19,12 @@ import structlog
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
+    extract_resource_metadata_from_www_auth,
     issuers_match,
 )
 from mcp.shared.auth import OAuthToken, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chat_proc.catalog.mcp_servers import ClientCredentials
 from chat_proc.mcp.http import HostTransport, HttpWay, NoToken
@@ -53,8 +54,17 @@ AGAIN_S: Final = 10.0
 """After a rejected token was replaced, or one could not be renewed: before another one is requested."""
 FAILED_FOR_S: Final = 2.0
 """How long the calls that wait for a token share the failure of one request."""
+MAX_LIFE_S: Final = 10 * 365 * 86_400
+"""So long a token is used at most, whatever its server says."""
+REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
+"""Errors that another attempt with the same values does not change."""
+SENT_SECRETS: Final = ("code", "code_verifier", "refresh_token")
+"""Fields of a form that no text may show."""
 KEPT_TOKENS: Final = 4
 """Latest tokens that are removed from what the server sends."""
+
+
+_Address = Annotated[str, Field(max_length=2_000, pattern=r"^[\x21-\x7e]*$")]
 
 
 class AuthorizationServer(BaseModel):
@@ -63,8 +73,12 @@ class AuthorizationServer(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    issuer: str
-    token_endpoint: str
+    issuer: _Address
+    token_endpoint: _Address
+    authorization_endpoint: _Address | None = None
+    registration_endpoint: _Address | None = None
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    authorization_response_iss_parameter_supported: bool = False
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
 
     @property
@@ -73,6 +87,23 @@ class AuthorizationServer(BaseModel):
         return (
             "post" if methods and "client_secret_basic" not in methods and "client_secret_post" in methods else "basic"
         )
+
+
+class TokenRefused(NoToken):
+    """The authorization server does not accept the client (RFC 6749, section 5.2), or if `is_grant` the code or the
+    refresh token."""
+
+    def __init__(self, detail: str, *, is_grant: bool) -> None:
+        super().__init__(detail)
+        self.is_grant = is_grant
+
+
+class _Registered(BaseModel):
+    """What a server answers to a registration (RFC 7591, section 3.2.1)."""
+
+    client_id: str = Field(min_length=1, max_length=1_000, pattern=r"^[\x20-\x7e]*$")
+    client_secret: str | None = Field(default=None, max_length=1_000, pattern=r"^[\x20-\x7e]*$")
+    token_endpoint_auth_method: str | None = None
 
 
 class OAuthRequests:
@@ -91,9 +122,13 @@ class OAuthRequests:
         ) as client:
             yield client
 
-    async def find_resource(self, client: httpx2.AsyncClient) -> ProtectedResourceMetadata | None:
-        """What the MCP server says about itself at the addresses of RFC 9728; None if it says nothing."""
-        for address in build_protected_resource_metadata_discovery_urls(None, self._url):
+    async def find_resource(
+        self, client: httpx2.AsyncClient, *, use_challenge: bool = False
+    ) -> ProtectedResourceMetadata | None:
+        """What the MCP server says about itself at the addresses of RFC 9728, or with `use_challenge` at the one that
+        it names when it refuses a request without a token; None if it says nothing."""
+        named = await self._find_named_metadata(client) if use_challenge else None
+        for address in build_protected_resource_metadata_discovery_urls(named, self._url):
             status, body = await _fetch(client, "GET", address)
             if status >= 500 or status == 429:
                 raise NoToken(f"The metadata of the MCP server could not be read: {address} answered {status}.")
@@ -107,6 +142,45 @@ class OAuthRequests:
                 raise NoToken(f"The metadata of the MCP server is about another resource: {found.resource}")
             return found
         return None
+
+    async def _find_named_metadata(self, client: httpx2.AsyncClient) -> str | None:
+        try:
+            request = client.build_request("GET", self._url, headers={"Accept": "text/event-stream"})
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                response = await client.send(request, stream=True)
+                await response.aclose()
+        except (Invalid, Unavailable, httpx2.HTTPError, TimeoutError):
+            return None  # the well-known addresses say more about what is wrong
+        named = extract_resource_metadata_from_www_auth(response) if response.status_code in (401, 403) else None
+        # Somewhere else, it could be an address that only we can reach.
+        return named if named and urlsplit(named)[:2] == urlsplit(self._url)[:2] else None
+
+    async def register(
+        self, client: httpx2.AsyncClient, server: AuthorizationServer, callback_url: str, scopes: Sequence[str]
+    ) -> tuple[str, str | None, Literal["basic", "post"]]:
+        """A new client for the platform (RFC 7591): its id, its secret if it has one, and where that is sent."""
+        if server.registration_endpoint is None:
+            raise NoToken(f"{server.issuer} does not register clients by itself. Set client_id.")
+        about = {
+            "client_name": "Everturn",
+            "redirect_uris": [callback_url],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "application_type": "web",
+            **({"scope": " ".join(scopes)} if scopes else {}),
+        }
+        status, body = await _fetch(client, "POST", server.registration_endpoint, json=about)
+        if status not in (200, 201):
+            why = _describe_error(body, Redactor())
+            raise NoToken(f"{server.issuer} did not register a client: it answered {status}{why}.")
+        try:
+            made = _Registered.model_validate_json(body)
+        except ValidationError as error:
+            raise NoToken(f"{server.issuer} did not register a client: {_first_problem(error)}") from error
+        method = made.token_endpoint_auth_method
+        secret = None if method == "none" else made.client_secret
+        return made.client_id, secret, "post" if method == "client_secret_post" else "basic"
 
     async def find_server(self, client: httpx2.AsyncClient, issuer: str) -> AuthorizationServer:
         """The authorization server with this issuer."""
@@ -122,8 +196,9 @@ class OAuthRequests:
                 raise NoToken(f"{address} is not metadata of a server: {_first_problem(error)}") from error
             if not issuers_match(server.issuer, issuer):
                 raise NoToken(f"The metadata at {address} is about another issuer: {server.issuer}")
-            if issuer.startswith("https:") and not server.token_endpoint.startswith("https:"):
-                raise NoToken(f"{issuer} names an endpoint without TLS: {server.token_endpoint}")
+            for endpoint in (server.token_endpoint, server.authorization_endpoint, server.registration_endpoint):
+                if issuer.startswith("https:") and endpoint and not endpoint.startswith("https:"):
+                    raise NoToken(f"{issuer} names an endpoint without TLS: {endpoint}")
             return server
         raise NoToken(f"{issuer} has no metadata of an authorization server (RFC 8414).")
 
@@ -135,19 +210,24 @@ class OAuthRequests:
         *,
         client_id: str,
         client_secret: str,
-        client_auth: Literal["basic", "post"],
+        client_auth: Literal["basic", "post", "none"],
     ) -> OAuthToken:
-        """The token that the endpoint issues for this form."""
+        """The token that the endpoint issues for this form. Raises TokenRefused if it won't for these values."""
         headers, sent = dict[str, str](), dict(form)
         if client_auth == "basic":
             pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
-            sent |= {"client_id": client_id, "client_secret": client_secret}
+            sent |= {"client_id": client_id, **({"client_secret": client_secret} if client_auth == "post" else {})}
         host = urlsplit(endpoint).hostname
         status, body = await _fetch(client, "POST", endpoint, data=sent, headers=headers)
         if status != 200:
-            raise NoToken(f"{host} did not issue a token: it answered {status}{_describe_error(body)}.")
+            # Some servers repeat what they were sent.
+            known = Redactor([client_secret, *(form.get(name, "") for name in SENT_SECRETS)])
+            problem = f"{host} did not issue a token: it answered {status}{_describe_error(body, known)}."
+            if status in (400, 401) and (code := _read_error(body).get("error")) in REFUSALS:
+                raise TokenRefused(problem, is_grant=code == "invalid_grant")
+            raise NoToken(problem)
         try:
             token = OAuthToken.model_validate_json(body)
         except ValidationError as error:
@@ -185,17 +265,18 @@ async def _fetch(client: httpx2.AsyncClient, method: str, url: str, **content: A
         raise NoToken(f"{host} could not be asked for a token ({type(error).__name__}).") from error
 
 
-def _describe_error(body: bytes) -> str:
+def _read_error(body: bytes) -> dict[str, str]:
     """The error of RFC 6749, section 5.2, if the body has one."""
     try:
         parsed: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
-    if not isinstance(parsed, dict):
-        return ""
-    fields = cast("dict[str, Any]", parsed)
-    texts = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
-    return "".join(f", {escape_line(text[:200]).rstrip('.')}" for text in texts)
+        return {}
+    fields = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+    return {name: fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)}
+
+
+def _describe_error(body: bytes, redactor: Redactor) -> str:
+    return "".join(f", {escape_line(redactor.redact(text)[:200]).rstrip('.')}" for text in _read_error(body).values())
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -271,7 +352,7 @@ class ClientTokens:
                 if grant.issuer is not None:
                     about = await self._requests.find_resource(client)
                     if about is not None:
-                        _check_trusted(grant.issuer, [str(each) for each in about.authorization_servers])
+                        check_trusted(grant.issuer, [str(each) for each in about.authorization_servers])
                         resource = str(about.resource)
                     server = await self._requests.find_server(client, grant.issuer)
                     endpoint, client_auth = server.token_endpoint, client_auth or server.client_auth
@@ -293,7 +374,7 @@ class ClientTokens:
 
     def _keep(self, token: OAuthToken) -> None:
         now_s = asyncio.get_running_loop().time()
-        life_s = max(LEAST_LIFE_S, USUAL_LIFE_S if token.expires_in is None else float(token.expires_in))
+        life_s = life_of(token)
         self._token, self._expires_at_s, self.problem = token.access_token, now_s + life_s, ""
         self._renew_at_s = now_s + max(life_s - EARLY_S, life_s * 0.75)
         self._recent.append(token.access_token)
@@ -302,6 +383,29 @@ class ClientTokens:
         _log.info("Got an access token for an MCP server", server=self._alias, lifetime_s=life_s)
 
 
-def _check_trusted(issuer: str, trusted: Sequence[str]) -> None:
+def life_of(token: OAuthToken) -> float:
+    """How many seconds the token is used."""
+    return max(LEAST_LIFE_S, float(min(MAX_LIFE_S, USUAL_LIFE_S if token.expires_in is None else token.expires_in)))
+
+
+def check_authorizing(server: AuthorizationServer) -> str:
+    """The address at which people authorize a client. Raises NoToken."""
+    endpoint = server.authorization_endpoint or ""
+    try:
+        parts = urlsplit(endpoint)
+        is_address = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
+    except ValueError:
+        is_address = False
+    else:
+        is_address = is_address and "@" not in parts.netloc and not parts.fragment
+    if not is_address:
+        raise NoToken(f"{server.issuer} names no address at which people can authorize.")
+    if "S256" not in (server.code_challenge_methods_supported or ()):
+        raise NoToken(f"{server.issuer} does not support PKCE with S256, which protects the codes of people.")
+    return endpoint
+
+
+def check_trusted(issuer: str, trusted: Sequence[str]) -> None:
+    """Raise NoToken if the MCP server does not accept tokens of this issuer."""
     if not any(issuers_match(issuer, each) for each in trusted):
         raise NoToken(f"The MCP server accepts tokens of {', '.join(trusted)[:200]}, not of the issuer {issuer}.")

@@ -14,9 +14,18 @@ import mcp_types as types
 import structlog
 
 from chat_proc.catalog.described import APPROVAL_NOTICE
-from chat_proc.catalog.mcp_servers import FindSecret, McpServer, OfferedServer, fill_template, find_references
+from chat_proc.catalog.mcp_servers import (
+    FindSecret,
+    McpServer,
+    OfferedServer,
+    PersonalGrant,
+    fill_template,
+    find_references,
+)
 from chat_proc.catalog.tool import Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
 from chat_proc.channels.codec import MAX_NAME_CHARS, encode_name
+from chat_proc.mcp.account_tools import build_personal_tools
+from chat_proc.mcp.accounts import PersonalServer, PersonalTokens, Sealer, build_callback_url
 from chat_proc.mcp.connection import CallFailed, McpConnection, NotSent, Progress, ServerTransport
 from chat_proc.mcp.http import HostRules, HttpServer, HttpWay
 from chat_proc.mcp.oauth import ClientTokens
@@ -27,6 +36,7 @@ from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import Conflict, EverturnError, Invalid
 from everturn.core.logging import Redactor
 from everturn.files.objects import Objects
+from everturn.mcp_connections.connections import ServerKey, TokenStore
 from everturn.timeline.inert import escape_line, make_inert
 from everturn.turns.model import Effect
 
@@ -47,6 +57,17 @@ _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
+class Accounts:
+    """What people's own accounts need. `callback_url` is where browsers return, `bundle_id` the bundle whose servers
+    are opened."""
+
+    store: TokenStore
+    sealer: Sealer
+    callback_url: str
+    bundle_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class McpDependencies:
     """What the servers of all agents share. `resolve` looks up hosts, `rules` are the operator's for them."""
 
@@ -54,6 +75,7 @@ class McpDependencies:
     resolve: Resolve
     rules: HostRules = field(default_factory=HostRules)
     children: ChildOptions = field(default_factory=ChildOptions)
+    accounts: Accounts | None = None
 
 
 class McpTool:
@@ -118,7 +140,7 @@ class AgentServers:
     def __init__(self, dependencies: McpDependencies, on_change: OnChange) -> None:
         self._dependencies = dependencies
         self._on_change = on_change
-        self._tools: dict[str, tuple[McpTool, ...]] = {}
+        self._tools: dict[str, tuple[Tool, ...]] = {}
         self._left_out: dict[str, tuple[str, ...]] = {}
         self._connections: dict[str, McpConnection] = {}
         self._tokens: dict[str, ClientTokens] = {}
@@ -128,7 +150,7 @@ class AgentServers:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools of all servers that were reached, in the order of the configuration."""
-        return tuple(tool for alias in self._connections for tool in self._tools.get(alias, ()))
+        return tuple(tool for tools in self._tools.values() for tool in tools)
 
     def list_problems(self) -> tuple[str, ...]:
         """What is wrong, one line each: servers without a connection, and tools that are not offered."""
@@ -156,7 +178,13 @@ class AgentServers:
         start_s = HTTP_START_S if offered.server.command is None else STDIO_START_S
         connection = McpConnection(offered.alias, build, start_timeout_s=start_s, on_change=rebuild, redactor=redactor)
         self._connections[offered.alias] = connection
+        self._tools[offered.alias] = ()
         return connection
+
+    async def add_personal(self, alias: str, tools: Sequence[Tool]) -> None:
+        """Add the tools of a server at which each person has an account."""
+        self._tools[alias] = tuple(tools)
+        await self._announce()
 
     async def _rebuild(self, offered: OfferedServer, connection: McpConnection, redactor: Redactor) -> None:
         build = partial(build_tools, offered, connection.listed or (), connection, self._dependencies.objects, redactor)
@@ -165,6 +193,9 @@ class AgentServers:
         self._left_out[offered.alias] = left_out
         for line in left_out:
             _log.warning("A tool of an MCP server is not offered", why=line)
+        await self._announce()
+
+    async def _announce(self) -> None:
         # One at a time, so that the last one has the tools of all servers.
         async with self._announcing:
             await self._on_change(self.tools)
@@ -248,6 +279,7 @@ async def open_servers(
     own commands run. `on_change` is awaited when tools have changed; it must not raise."""
     servers = AgentServers(dependencies, on_change)
     running: list[tuple[McpConnection, asyncio.Task[None]]] = []
+    personal: list[PersonalTokens] = []
     ssl_context = await asyncio.to_thread(httpx2.create_ssl_context) if any(s.server.url for s in chosen) else None
     try:
         for offered in chosen:
@@ -259,6 +291,11 @@ async def open_servers(
             except EverturnError as error:
                 servers.refuse(offered.alias, error.detail)
                 continue
+            if isinstance(prepared, PersonalTokens):
+                personal.append(prepared)
+                build = partial(build_tools, objects=dependencies.objects)
+                await servers.add_personal(offered.alias, build_personal_tools(prepared, build))
+                continue
             connection = servers.add(offered, prepared)
             running.append((connection, asyncio.create_task(connection.run(), name=f"mcp {offered.alias}")))
         if running:
@@ -268,7 +305,8 @@ async def open_servers(
                 wait.cancel()
         yield servers
     finally:
-        await asyncio.gather(*(connection.close(task) for connection, task in running))
+        closing = (connection.close(task) for connection, task in running)
+        await asyncio.gather(*closing, *(tokens.close() for tokens in personal))
 
 
 def _prepare(
@@ -277,14 +315,15 @@ def _prepare(
     find_secret: FindSecret,
     files: Mapping[str, bytes],
     ssl_context: ssl.SSLContext | None,
-) -> Prepared:
+) -> Prepared | PersonalTokens:
     """Raises Invalid for a secret that is not set."""
     server = offered.server
     templates = server.headers if server.url is not None else server.env
     values = {name: fill_template(text, find_secret) for name, text in templates.items()}
-    secret = fill_template(server.oauth.client_secret, find_secret) if server.oauth else ""
+    reference = server.oauth.client_secret if server.oauth else None
+    secret = fill_template(reference, find_secret) if reference else ""
     names = {name for text in templates.values() for name in find_references(text)}
-    hidden = [*filter(None, map(find_secret, names)), secret]
+    hidden = [*filter(None, (*map(find_secret, names), secret))]
     redactor = Redactor(hidden)
     if server.command is not None:
         command = ChildCommand(server.command, server.args, values, files if offered.owner else None)
@@ -298,6 +337,23 @@ def _prepare(
         ssl_context=ssl_context or httpx2.create_ssl_context(),
     )
     url, reply_timeout_s = server.url or "", server.timeout_s + 2 * CALL_GRACE_S
+    if isinstance(server.oauth, PersonalGrant):
+        if (accounts := dependencies.accounts) is None:
+            raise Invalid("People can't connect accounts: set CONNECTIONS_KEY and CONNECTIONS_CALLBACK_URL.")
+        key = ServerKey(accounts.bundle_id, offered.alias)
+        personal = PersonalServer(
+            offered=offered,
+            key=key,
+            grant=server.oauth,
+            callback_url=build_callback_url(accounts.callback_url, key),
+            secret=secret or None,
+            url=url,
+            headers=values,
+            way=way,
+            hidden=tuple(hidden),
+            reply_timeout_s=reply_timeout_s,
+        )
+        return PersonalTokens(personal, accounts.store, accounts.sealer)
     tokens = server.oauth and ClientTokens(offered.alias, url, server.oauth, secret, way, redactor, hidden)
     return Prepared(
         lambda: HttpServer(url, values, way, reply_timeout_s=reply_timeout_s, tokens=tokens), redactor, tokens

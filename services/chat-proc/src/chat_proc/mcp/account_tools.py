@@ -1,0 +1,168 @@
+"""The tools of an MCP server at which each person has an account: `list_tools` and `call_tool`, which work for the
+person of the turn.
+
+The server's own tools differ from person to person, and are not known before one is connected. Each call has a
+connection of its own, so that nothing of one person is kept where the call of another could find it.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, cast
+
+from mcp_types import Tool as ListedTool
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.catalog.described import APPROVAL_NOTICE
+from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolRegistry, ToolSpec
+from chat_proc.mcp.accounts import LEASE_S, PersonalTokens, PersonSource
+from chat_proc.mcp.connection import CALL_WAITS_S, McpConnection
+from chat_proc.mcp.http import HttpServer, NoToken
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import Invalid
+from everturn.core.logging import Redactor
+from everturn.timeline.inert import escape_line, make_inert
+from everturn.turns.model import Effect
+
+MAX_LISTED_CHARS: Final = 100_000
+"""Names, descriptions and schemas of all tools of one server; those after them are left out."""
+START_S: Final = 15.0
+
+
+class ListParams(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CallParams(BaseModel):
+    """Which tool of the server is called."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=200)
+    arguments: dict[str, Any] = {}
+
+
+BuildTools = Callable[..., tuple[Sequence[Tool], Sequence[str]]]
+"""`build_tools` without `objects` and `redactor`, which it is given by name."""
+
+
+class PersonalTool:
+    """`list_tools` or `call_tool` of a server."""
+
+    def __init__(self, name: Literal["list_tools", "call_tool"], tokens: PersonalTokens, build: BuildTools) -> None:
+        self._name = name
+        self._tokens = tokens
+        self._build = build
+        self._spec = _build_spec(name, tokens)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        server = self._tokens.server
+        redactor = Redactor(server.hidden)
+        source = PersonSource(self._tokens, call.context.principal, redactor)
+        try:
+            await source.find()
+            return await self._run_connected(call, source, redactor)
+        except (NoToken, Invalid) as error:
+            return ToolOutcome("error", redactor.redact(escape_line(error.detail)), untrusted=True)
+
+    async def _run_connected(self, call: ToolCall, source: PersonSource, redactor: Redactor) -> ToolOutcome:
+        server = self._tokens.server
+
+        def build_transport() -> HttpServer:
+            return HttpServer(
+                server.url, server.headers, server.way, reply_timeout_s=server.reply_timeout_s, tokens=source
+            )
+
+        async def ignore_change() -> None: ...
+
+        connection = McpConnection(
+            server.offered.alias, build_transport, start_timeout_s=START_S, on_change=ignore_change, redactor=redactor
+        )
+        running = asyncio.create_task(connection.run(is_kept=False), name=f"mcp {server.offered.alias} of a person")
+        connecting = asyncio.create_task(connection.connected.wait())
+        try:
+            await asyncio.wait((running, connecting), timeout=CALL_WAITS_S, return_when=asyncio.FIRST_COMPLETED)
+            if connection.listed is None:
+                raise Invalid(f"The call was not made: {connection.problem}")
+            listed = connection.listed
+            tools, _ = await asyncio.to_thread(self._build, server.offered, listed, connection, redactor=redactor)
+            if self._name == "list_tools":
+                return await asyncio.to_thread(_describe, tools, listed, redactor)
+            asked, registry = cast(CallParams, call.params), ToolRegistry(tools)
+            tool_id = self._find_id(asked.name, registry)
+            params = registry.check_params(tool_id, asked.arguments)
+            return await registry.run(tool_id, replace(call, params=params))
+        finally:
+            await end_tasks(connecting)
+            await connection.close(running)
+
+    def _find_id(self, name: str, registry: ToolRegistry) -> str:
+        known = {spec.tool_id.rpartition(".")[2]: spec.tool_id for spec in registry.specs}
+        if name not in known:
+            raise Invalid(f"The server has no tool {name[:80]!a}. It has: {', '.join(known) or 'none'}.")
+        return known[name]
+
+
+def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens) -> ToolSpec:
+    server = tokens.server.offered.server
+    alias, title = tokens.server.offered.alias, escape_line(tokens.server.grant.title)
+    whose = f"the person's account at {title}"
+    if name == "list_tools":
+        summary = f"List what can be done with {whose}."
+        guide = f"{summary} Returns the names, descriptions and parameters of the tools that `call_tool` can call."
+    else:
+        summary = f"Do something with {whose}."
+        guide = (
+            f"{summary} `name` is one of the tools that `mcp.{alias}.list_tools` lists, and `arguments` are its "
+            "parameters."
+        )
+    is_list = name == "list_tools"
+    asks = not is_list and server.requires_approval is True
+    return ToolSpec(
+        tool_id=f"mcp.{alias}.{name}",
+        summary=summary,
+        guide=f"{guide}\n\n{APPROVAL_NOTICE}" if asks else guide,
+        params=ListParams if is_list else CallParams,
+        effect=Effect.PURE if is_list else Effect.IRREVERSIBLE,
+        strategy="exploration" if is_list else "unknown",
+        timeout_s=server.timeout_s + CALL_WAITS_S + LEASE_S,
+        in_programs=server.in_programs and not asks,
+        returns="its structured result, or its text",
+        untrusted=True,
+        requires_approval=asks,
+        shows_schema=True,
+        asks_after_untrusted=server.asks_after_untrusted and not is_list,
+        connector=tokens,
+    )
+
+
+def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool], redactor: Redactor) -> ToolOutcome:
+    """The tools as text, and for programs as a value."""
+    schemas = {tool.name: tool.input_schema for tool in listed}
+    entries: list[dict[str, Any]] = []
+    lines: list[str] = []
+    left = MAX_LISTED_CHARS
+    for tool in tools:
+        name = tool.spec.tool_id.rpartition(".")[2]
+        parameters = schemas.get(name, {})
+        line = f"{name}: {tool.spec.guide}\nParameters: {json.dumps(parameters, ensure_ascii=False)}"
+        left -= len(line)
+        if left < 0:
+            lines.append(f"{len(tools) - len(entries)} more tools are left out.")
+            break
+        lines.append(line)
+        entries.append({"name": name, "description": tool.spec.guide, "parameters": parameters})
+    text = redactor.redact(make_inert("\n\n".join(lines))) or "The server has no tools."
+    return ToolOutcome("ok", text, value={"tools": redactor.redact_value(entries)}, untrusted=True)
+
+
+def build_personal_tools(tokens: PersonalTokens, build: BuildTools) -> tuple[PersonalTool, ...]:
+    """Both tools of a server. `build` makes those of a connection."""
+    return PersonalTool("list_tools", tokens, build), PersonalTool("call_tool", tokens, build)

@@ -1,0 +1,412 @@
+"""People's own accounts at an MCP server: the links with which they connect one, and their tokens.
+
+Tokens are read from the store for each call, and kept nowhere else in the process. What is stored is encrypted for its
+person, bundle, server and address: tokens of one can't be used for another, nor after an author changed the address.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import quote, urlencode
+
+import structlog
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from mcp.shared.auth import OAuthToken
+from mcp.shared.auth_utils import resource_url_from_server_url
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chat_proc.catalog.mcp_servers import OfferedServer, PersonalGrant
+from chat_proc.catalog.tool import ConnectLink
+from chat_proc.mcp.http import HttpWay, NoToken
+from chat_proc.mcp.oauth import (
+    EARLY_S,
+    TOKEN_TIMEOUT_S,
+    OAuthRequests,
+    TokenRefused,
+    check_authorizing,
+    check_trusted,
+    life_of,
+)
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import EverturnError
+from everturn.core.identity import Lane, Principal, lane_of
+from everturn.core.ids import CallId, ConversationId
+from everturn.core.logging import Redactor
+from everturn.core.metrics import MCP_TOKENS
+from everturn.mcp_connections.connections import ConnectRequest, ServerKey, StoredTokens, TokenStore, hash_state
+from everturn.timeline.inert import escape_line
+from everturn.turns.model import approval_id_of
+
+_log = structlog.get_logger(__name__)
+
+LEASE_S: Final = TOKEN_TIMEOUT_S + 5.0
+"""How long one worker may request a person's tokens before another one may try."""
+ASK_AGAIN_S: Final = 0.2
+"""Between two looks at tokens that another worker requests."""
+CLIENT_LIFE_S: Final = 3_600.0
+"""How long a registered client and the metadata are used for new links: an authorization server can forget clients."""
+NONCE_BYTES: Final = 12
+ENDED: Final = "The connection has ended. Call the tool again to ask the person for a new one."
+_GUEST: Final = "Guests can't connect accounts. The person has to sign in."
+
+T = TypeVar("T")
+B = TypeVar("B", bound=BaseModel)
+
+
+class Client(BaseModel):
+    """What tokens are requested with: the platform's client at one authorization server, and the MCP server's id.
+    `client_secret` is that of a registered client; that of a configured one is not stored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    issuer: str
+    token_endpoint: str
+    names_issuer: bool
+    client_id: str
+    client_secret: str | None
+    client_auth: Literal["basic", "post", "none"]
+    resource: str
+
+
+class Saved(BaseModel):
+    """The tokens of one person, as they are encrypted. `expires_at` is in seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True)
+
+    access_token: str
+    refresh_token: str | None
+    expires_at: float
+    client: Client
+
+
+class Link(BaseModel):
+    """What is encrypted with a link: the verifier that proves that we asked for its code (RFC 7636)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    verifier: str
+    client: Client
+
+
+class Sealer:
+    """Encrypts values with the operator's key of 64 hexadecimal digits. A value opens only for the kind and the place
+    for which it was sealed."""
+
+    def __init__(self, key: str) -> None:
+        self._cipher = AESGCM(bytes.fromhex(key))
+
+    def seal(self, value: BaseModel, place: tuple[str, ...]) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, value.model_dump_json().encode(), _bind(type(value), place))
+
+    def open(self, kind: type[B], sealed: bytes, place: tuple[str, ...]) -> B:
+        """Raises NoToken if the key was changed or the value was sealed for another place."""
+        try:
+            data = self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _bind(kind, place))
+            return kind.model_validate_json(data)
+        except (InvalidTag, ValidationError, ValueError) as error:
+            raise NoToken(ENDED) from error
+
+
+def _bind(kind: type[BaseModel], place: tuple[str, ...]) -> bytes:
+    return json.dumps([kind.__name__, *place]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalServer:
+    """One server of a bundle. `secret` is the configured client's, `headers` are the configured ones and `hidden` all
+    secrets. A browser returns to `callback_url`, which is this server's alone: a code that another authorization server
+    sent there can't be taken for one of this server's."""
+
+    offered: OfferedServer
+    key: ServerKey
+    grant: PersonalGrant
+    callback_url: str
+    secret: str | None
+    url: str
+    headers: Mapping[str, str]
+    way: HttpWay
+    hidden: tuple[str, ...]
+    reply_timeout_s: float
+
+
+class PersonalTokens:
+    """The tokens of all people for one server."""
+
+    def __init__(self, server: PersonalServer, store: TokenStore, sealer: Sealer) -> None:
+        self.server = server
+        self._store = store
+        self._sealer = sealer
+        self._requests = OAuthRequests(server.url, server.way)
+        self._registering = asyncio.Lock()
+        self._client: tuple[Client, str] | None = None
+        self._client_until_s = 0.0
+        self._problem = ""
+        self._working: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """End what runs. A request for tokens is given the time that it may take: what was sent is not valid twice."""
+        if self._working:
+            await asyncio.wait(self._working, timeout=TOKEN_TIMEOUT_S)
+        await end_tasks(*self._working)
+
+    async def find_link(
+        self, call_id: CallId, principal: Principal, conversation_id: ConversationId
+    ) -> ConnectLink | None:
+        """Implements Connector."""
+        server = self.server
+        if _is_guest(principal) or await self._store.load(principal, server.key) is not None:
+            return None
+        try:
+            # An answer that came after its turn had ended.
+            if await self._own(self._try_connect(principal)) is not None:
+                return None
+        except NoToken as error:
+            _log.info("An earlier answer connects no account", server=server.offered.alias, why=self._describe(error))
+        try:
+            client, endpoint = await self._find_client()
+        except NoToken as error:
+            self._problem = f" There is no link to connect one: {self._describe(error)}"
+            _log.warning("Could not make a link to connect an account", server=server.offered.alias, why=self._problem)
+            return None
+        verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+        sealed = self._sealer.seal(Link(verifier=verifier, client=client), self._place(principal))
+        request = ConnectRequest(
+            approval_id_of(call_id), conversation_id, hash_state(state), server.grant.title, sealed
+        )
+        await self._store.save_request(principal, server.key, request)
+        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": server.callback_url,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": client.resource,
+            **({"scope": " ".join(server.grant.scopes)} if server.grant.scopes else {}),
+        }
+        return ConnectLink(server.grant.title, f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+
+    async def find(self, principal: Principal, rejected: str | None = None) -> str:
+        """A valid token of this person; another one than `rejected`. Raises NoToken."""
+        try:
+            async with asyncio.timeout(LEASE_S):
+                while True:
+                    # Until another worker has requested tokens, or may not any more.
+                    token = await self._try_find(principal, rejected)
+                    if token is not None:
+                        return token
+                    await asyncio.sleep(ASK_AGAIN_S)
+        except TimeoutError as error:
+            raise NoToken(f"There was no access token within {LEASE_S:g} s.") from error
+
+    async def _try_find(self, principal: Principal, rejected: str | None) -> str | None:
+        """None while another worker requests tokens."""
+        stored = await self._store.load(principal, self.server.key)
+        if stored is None:
+            token = await self._own(self._try_connect(principal))
+            if token is None and await self._store.load(principal, self.server.key) is None:
+                missing = f"The person has not connected an account at {self.server.grant.title}."
+                how = " A call that is not made by a program asks them."
+                raise NoToken(_GUEST if _is_guest(principal) else f"{missing}{self._problem or how}")
+            return token
+        if stored.sealed is None:
+            return None
+        try:
+            saved = self._sealer.open(Saved, stored.sealed, self._place(principal))
+            left_s = saved.expires_at - time.time()
+            is_usable = saved.access_token != rejected and left_s > 0
+            if is_usable and (left_s > EARLY_S or saved.refresh_token is None):
+                return saved.access_token
+            if saved.refresh_token is None:
+                raise NoToken(ENDED)
+        except NoToken:
+            await self._store.delete_version(principal, self.server.key, stored.version)
+            raise
+        usable = saved.access_token if is_usable else None
+        return await self._own(self._try_renew(principal, stored, saved, usable))
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that goes on if the caller is cancelled: the authorization server answers only once."""
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._discard)
+        return await asyncio.shield(task)
+
+    def _discard(self, task: asyncio.Task[Any]) -> None:
+        self._working.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller may have been cancelled
+
+    async def _try_connect(self, principal: Principal) -> str | None:
+        """Exchange the code that the person's browser has brought for tokens; None without one."""
+        server = self.server
+        answer = await self._store.claim_answer(principal, server.key, lease_s=LEASE_S)
+        if answer is None:
+            return None
+        try:
+            link = self._sealer.open(Link, answer.sealed, self._place(principal))
+            client = link.client
+            if (answer.issuer is None and client.names_issuer) or answer.issuer not in (None, client.issuer):
+                # RFC 9207: the code of another server must not be sent to this one.
+                raise NoToken("The account was not connected, because another authorization server has answered.")
+            form = {
+                "grant_type": "authorization_code",
+                "code": answer.code,
+                "redirect_uri": server.callback_url,
+                "code_verifier": link.verifier,
+            }
+            token = await self._request(client, form)
+        except NoToken:
+            await self._store.delete_version(principal, server.key, answer.version)
+            raise
+        _log.info("A person has connected an account", server=server.offered.alias)
+        return await self._save(principal, answer.version, token, client, None)
+
+    async def _try_renew(
+        self, principal: Principal, stored: StoredTokens, saved: Saved, usable: str | None
+    ) -> str | None:
+        """Renew tokens under the lease; the authorization server may accept a refresh token only once. While another
+        worker has the lease, and if the attempt failed, the token that is still usable serves."""
+        key, refresh_token = self.server.key, saved.refresh_token or ""
+        if not await self._store.try_lease(principal, key, stored.version, lease_s=LEASE_S):
+            return usable
+        try:
+            form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+            token = await self._request(saved.client, form)
+        except TokenRefused as error:
+            await self._store.delete_version(principal, key, stored.version)
+            raise NoToken(f"{ENDED} {error.detail}") from error
+        except NoToken:
+            await self._store.release(principal, key, stored.version)
+            if usable is None:
+                raise
+            return usable
+        return await self._save(principal, stored.version, token, saved.client, refresh_token)
+
+    async def _save(
+        self, principal: Principal, version: int, token: OAuthToken, client: Client, refresh_token: str | None
+    ) -> str:
+        saved = Saved(
+            access_token=token.access_token,
+            refresh_token=token.refresh_token or refresh_token,
+            expires_at=time.time() + life_of(token),
+            client=client,
+        )
+        sealed = self._sealer.seal(saved, self._place(principal))
+        if not await self._store.replace(principal, self.server.key, version, sealed):
+            raise NoToken("The person has deleted the connection.")
+        return saved.access_token
+
+    async def _request(self, client: Client, form: Mapping[str, str]) -> OAuthToken:
+        grant = self.server.grant
+        secret = self.server.secret if client.client_id == grant.client_id else client.client_secret
+        try:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open() as http:
+                token = await self._requests.request_token(
+                    http,
+                    client.token_endpoint,
+                    {**form, "resource": client.resource},
+                    client_id=client.client_id,
+                    client_secret=secret or "",
+                    client_auth=client.client_auth if secret else "none",
+                )
+        except (NoToken, TimeoutError) as error:
+            MCP_TOKENS.labels("failed").inc()
+            if isinstance(error, TimeoutError):
+                raise NoToken(f"There was no access token within {TOKEN_TIMEOUT_S:g} s.") from error
+            why = self._describe(error)
+            _log.warning("Could not get a person's access token", server=self.server.offered.alias, why=why)
+            # A wrong secret of the operator's does not end the connections of people.
+            is_over = isinstance(error, TokenRefused) and (error.is_grant or grant.client_id is None)
+            raise (TokenRefused(why, is_grant=True) if is_over else NoToken(why)) from error
+        MCP_TOKENS.labels("issued").inc()
+        return token
+
+    async def _find_client(self) -> tuple[Client, str]:
+        """The client at the server's authorization server, and where people authorize it."""
+        try:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._registering:
+                now_s = asyncio.get_running_loop().time()
+                if self._client is None or now_s > self._client_until_s:
+                    self._client, self._problem = await self._register(), ""
+                    self._client_until_s = now_s + CLIENT_LIFE_S
+                return self._client
+        except TimeoutError as error:
+            raise NoToken(f"The authorization server did not answer within {TOKEN_TIMEOUT_S:g} s.") from error
+
+    async def _register(self) -> tuple[Client, str]:
+        grant, server = self.server.grant, self.server
+        async with self._requests.open() as http:
+            about = await self._requests.find_resource(http, use_challenge=True)
+            trusted = [str(each) for each in about.authorization_servers] if about else []
+            if grant.issuer is not None and trusted:
+                check_trusted(grant.issuer, trusted)
+            issuer = grant.issuer or (trusted[0] if trusted else None)
+            if issuer is None:
+                raise NoToken("The MCP server does not say who issues its tokens (RFC 9728). Set issuer.")
+            if server.url.startswith("https:") and grant.issuer is None and not issuer.startswith("https:"):
+                raise NoToken(f"The MCP server names an issuer without TLS: {issuer}")
+            found = await self._requests.find_server(http, issuer)
+            endpoint = check_authorizing(found)
+            client_id, secret, auth = grant.client_id, None, grant.client_auth or found.client_auth
+            if client_id is None:
+                client_id, secret, auth = await self._requests.register(http, found, server.callback_url, grant.scopes)
+        client = Client(
+            issuer=found.issuer,
+            token_endpoint=found.token_endpoint,
+            names_issuer=found.authorization_response_iss_parameter_supported,
+            client_id=client_id,
+            client_secret=secret,
+            client_auth=auth,
+            resource=str(about.resource) if about else resource_url_from_server_url(server.url),
+        )
+        return client, endpoint
+
+    def _place(self, principal: Principal) -> tuple[str, ...]:
+        return *principal.owner, self.server.key.bundle_id, self.server.key.server, self.server.url
+
+    def _describe(self, error: EverturnError) -> str:
+        """What servers say is wrong, as one line without secrets."""
+        return Redactor(self.server.hidden).redact(escape_line(error.detail))[:500]
+
+
+def build_callback_url(base: str, key: ServerKey) -> str:
+    """Where the authorization server of one MCP server sends browsers to."""
+    return f"{base}/{quote(key.bundle_id, safe='')}/{key.server}"
+
+
+def _is_guest(principal: Principal) -> bool:
+    """A page could not tell the person who authorizes from the guest who gets access: guests have no name."""
+    return lane_of(principal.roles) is Lane.ANONYMOUS
+
+
+class PersonSource:
+    """The tokens of one person for one call. Implements TokenSource."""
+
+    def __init__(self, tokens: PersonalTokens, principal: Principal, redactor: Redactor) -> None:
+        self._tokens = tokens
+        self._principal = principal
+        self._redactor = redactor
+        self._has_replaced = False
+
+    async def find(self, rejected: str | None = None) -> str:
+        if rejected is not None:
+            if self._has_replaced:
+                raise NoToken(
+                    "The server rejects access tokens that were just issued to this person. They can delete the "
+                    "connection, and connect again."
+                )
+            self._has_replaced = True
+        token = await self._tokens.find(self._principal, rejected)
+        self._redactor.set_secrets((*self._tokens.server.hidden, *filter(None, (rejected, token))))
+        return token

@@ -1,0 +1,243 @@
+"""The caller's accounts at MCP servers, and the page to which a browser returns after it connected one.
+
+A browser that returns sends no credential, because there are no cookies. The page therefore names the user whose agent
+gets access, and asks: someone who was tricked into opening another person's link sees that it is not theirs.
+"""
+
+import html
+import re
+from contextlib import AbstractContextManager
+from typing import Annotated, Final, cast
+from urllib.parse import parse_qs
+
+import structlog
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import Field
+from starlette.datastructures import Headers
+
+from everturn.core.clock import iso
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.identity import Principal
+from everturn.mcp_connections.connections import Connection, ConnectionBook, ServerKey
+from ingress.admission.connections import load_address
+from ingress.admission.limits import load_request_limits
+from ingress.admission.route import AdmittedRoute, admit_request
+from ingress.auth.gate import Me
+from ingress.chat.schemas import SignalIn, Submission
+from ingress.chat.service import ChatService
+from ingress.errors import ProblemError, malformed, unauthorized
+from ingress.fields import JsonBody
+from ingress.openapi.responses import problems
+
+_log = structlog.get_logger(__name__)
+
+MAX_VALUE_CHARS: Final = 4_000
+"""Of a code, a state, an issuer. Providers document up to 2,048."""
+PRINTABLE: Final = r"^[\x20-\x7e]*$"
+"""What a code, a state and an issuer consist of (RFC 6749, appendix A; RFC 9207)."""
+MAX_FORM_BYTES: Final = 16_384
+ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
+"""Of a server, as in bundle.toml."""
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>body{{font:16px system-ui;max-width:32rem;margin:4rem auto;padding:0 1rem}}</style>
+<h1>{title}</h1>{body}</html>"""
+_FORM: Final = """<p>The agent <b>{agent}</b> of the user <b>{user}</b> ({tenant}/{project}) gets access to your account
+at <b>{service}</b>.</p><p>Go on only if you are this user and have just asked for it.</p>
+<form method="post" action="{server}">{fields}<button>Connect</button></form>"""
+_CLOSE: Final = "You can close this page."
+_USED: Final = "This link was already used or is older than 10 minutes."
+
+router = APIRouter(prefix="/mcp-connections/{tenant}/{project}", route_class=AdmittedRoute, tags=["connections"])
+callback_router = APIRouter(prefix="/mcp-connections/callback/{bundle_id}/{server}", include_in_schema=False)
+
+
+class ConnectionOut(JsonBody):
+    """An account that an agent can use."""
+
+    bundle_id: str = Field(examples=["desk"])
+    """The agent's id."""
+    server: str = Field(examples=["mail"])
+    """The alias of the agent's MCP server."""
+    title: str = Field(examples=["Example Mail"])
+    """The name of the service."""
+    connected_at: str = Field(examples=["2026-03-01T12:00:00.000Z"])
+    """When the account was connected, in ISO 8601 and UTC."""
+
+
+class ConnectionList(JsonBody):
+    """All connected accounts, the latest first."""
+
+    items: tuple[ConnectionOut, ...]
+
+
+class DisconnectedOut(JsonBody):
+    """How many connections were deleted."""
+
+    deleted: int = Field(examples=[1])
+    """How many connections were deleted."""
+
+
+class ConnectionService:
+    """Lists and deletes connections, and accepts the answers of authorization servers."""
+
+    def __init__(self, book: ConnectionBook, chat: ChatService) -> None:
+        self._book = book
+        self._chat = chat
+
+    async def load_all(self, principal: Principal) -> ConnectionList:
+        """The caller's connections."""
+        return ConnectionList(items=tuple(map(_build_view, await self._book.load_all(principal))))
+
+    async def delete(self, principal: Principal, key: ServerKey | None = None) -> DisconnectedOut:
+        """Delete one connection or all. Raises NotFound for one that does not exist."""
+        deleted = await self._book.delete(principal, key)
+        if key is not None and not deleted:
+            raise NotFound()
+        return DisconnectedOut(deleted=deleted)
+
+    async def ask(self, request: Request, key: ServerKey, fields: dict[str, str]) -> str:
+        """The page that asks the person. Raises 401 and 429 problems for links that can't be used."""
+        with self._watching(request, fields):
+            found = await self._book.find_request(fields["state"], key)
+            if found is None:
+                raise unauthorized(_USED)
+        inputs = (f'<input type="hidden" name="{name}" value="{html.escape(value)}">' for name, value in fields.items())
+        who = found.principal
+        return _FORM.format(
+            agent=html.escape(key.bundle_id),
+            user=html.escape(who.user_id),
+            tenant=html.escape(who.tenant),
+            project=html.escape(who.project),
+            service=html.escape(found.title),
+            server=html.escape(key.server),
+            fields="".join(inputs),
+        )
+
+    async def accept(self, request: Request, key: ServerKey, fields: dict[str, str]) -> None:
+        """Save the answer and wake the turns that wait for it; without a code the person has refused. Raises 401 and
+        429 problems."""
+        code = fields.get("code")
+        with self._watching(request, fields):
+            answered = await self._book.answer_request(fields["state"], key, code, fields.get("iss"))
+            if not answered:
+                raise unauthorized(_USED)
+        for each in answered:
+            form = SignalIn(
+                kind="deny" if code is None else "approve",
+                approval_id=each.approval_id,
+                text="The account was not connected." if code is None else "",
+            )
+            try:
+                await self._chat.accept_signal(each.principal, each.conversation_id, Submission(form, ()), Headers({}))
+            except (Conflict, NotFound) as error:
+                # The turn has ended or the person has answered otherwise; the next call finds the account.
+                _log.info("No turn waits for a connected account", why=error.detail)
+
+    def _watching(self, request: Request, fields: dict[str, str]) -> AbstractContextManager[None]:
+        return load_request_limits(request).guard.watching(load_address(request), f"state {fields['state']}")
+
+
+async def connection_service(request: Request) -> ConnectionService:
+    """The service of this application."""
+    return cast(ConnectionService, request.app.state.connections)
+
+
+def _build_view(connection: Connection) -> ConnectionOut:
+    return ConnectionOut(
+        bundle_id=connection.bundle_id,
+        server=connection.server,
+        title=connection.title,
+        connected_at=iso(connection.connected_at),
+    )
+
+
+Service = Annotated[ConnectionService, Depends(connection_service)]
+Value = Annotated[str | None, Query(max_length=MAX_VALUE_CHARS, pattern=PRINTABLE)]
+State = Annotated[str, Query(min_length=1, max_length=MAX_VALUE_CHARS, pattern=PRINTABLE)]
+BundleId = Annotated[str, Path(description="The agent's id.", max_length=128, pattern=PRINTABLE, examples=["desk"])]
+Server = Annotated[str, Path(description="The alias of the MCP server.", pattern=ALIAS, examples=["mail"])]
+
+
+@router.get("", responses=problems())
+async def list_connections(me: Me, service: Service) -> ConnectionList:
+    """The caller's accounts at MCP servers that agents can use, the latest first."""
+    return await service.load_all(me)
+
+
+@router.delete("", responses=problems())
+async def delete_connections(me: Me, service: Service) -> DisconnectedOut:
+    """Delete all connections. Agents ask again before they use an account."""
+    return await service.delete(me)
+
+
+@router.delete("/{bundle_id}/{server}", responses=problems())
+async def delete_connection(
+    me: Me,
+    service: Service,
+    bundle_id: BundleId,
+    server: Server,
+) -> DisconnectedOut:
+    """Delete one connection. The agent asks again before it uses the account."""
+    return await service.delete(me, ServerKey(bundle_id, server))
+
+
+@callback_router.get("")
+async def show_callback(
+    *,
+    request: Request,
+    service: Service,
+    bundle_id: BundleId,
+    server: Server,
+    state: State,
+    code: Value = None,
+    iss: Value = None,
+    error: Value = None,
+) -> HTMLResponse:
+    """The page that asks whether the account is to be connected. Other parameters are ignored (RFC 6749, 4.1.2)."""
+    key, given = ServerKey(bundle_id, server), {"state": state, "code": None if error else code, "iss": iss}
+    fields = {name: value for name, value in given.items() if value}
+    try:
+        if "code" in fields:
+            return _show("Connect your account?", await service.ask(request, key, fields))
+        await service.accept(request, key, fields)
+    except ProblemError as problem:
+        return _refuse(problem)
+    return _show("Not connected", f"<p>{_CLOSE}</p>")
+
+
+@callback_router.post("")
+async def accept_callback(*, request: Request, service: Service, bundle_id: BundleId, server: Server) -> HTMLResponse:
+    """Connect the account."""
+    body = await admit_request(request, max_body_bytes=MAX_FORM_BYTES).body()
+    try:
+        parsed = parse_qs(body.decode("ascii"), max_num_fields=10)
+    except ValueError as error:
+        raise malformed("The body is not a form.") from error
+    fields = {name: parsed[name][0] for name in ("state", "code", "iss") if name in parsed}
+    is_plain = all(len(value) <= MAX_VALUE_CHARS and re.fullmatch(PRINTABLE, value) for value in fields.values())
+    if not {"state", "code"} <= set(fields) or not is_plain:
+        raise malformed("The form is not the one of this page.")
+    try:
+        await service.accept(request, ServerKey(bundle_id, server), fields)
+    except ProblemError as problem:
+        return _refuse(problem)
+    return _show("Connected", f"<p>The agent goes on. {_CLOSE}</p>")
+
+
+def _refuse(problem: ProblemError) -> HTMLResponse:
+    """A page for the person, who has no use for problem details."""
+    page = _show("Not connected", f"<p>{html.escape(problem.answer.detail)}</p>")
+    return HTMLResponse(page.body, status_code=problem.status_code, headers={**HEADERS, **(problem.headers or {})})
+
+
+def _show(title: str, body: str) -> HTMLResponse:
+    return HTMLResponse(_PAGE.format(title=html.escape(title), body=body), headers=HEADERS)

@@ -1,0 +1,277 @@
+"""People's accounts in Postgres: links that work once and for ten minutes, codes for one caller."""
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, ConversationId
+from everturn.lifecycle.postgres_erasure import PostgresRetention
+from everturn.mcp_connections.connections import (
+    MAX_ANSWERED,
+    ConnectAnswer,
+    ConnectRequest,
+    ServerKey,
+    StoredTokens,
+    hash_state,
+)
+from everturn.mcp_connections.postgres import PostgresConnections
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.harness import ANN, Harness
+
+MAIL, CRM = ServerKey("desk", "mail"), ServerKey("desk", "crm")
+LEASE_S = 20.0
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def ann() -> Principal:
+    return Principal("acme", f"project-{next(_numbers)}", "ann")
+
+
+@pytest.fixture
+def bob(ann: Principal) -> Principal:
+    return Principal(ann.tenant, ann.project, "bob")
+
+
+@pytest.fixture
+def store(roles: Roles) -> PostgresConnections:
+    return PostgresConnections(roles.worker)
+
+
+@pytest.fixture
+def book(roles: Roles) -> PostgresConnections:
+    return PostgresConnections(roles.ingress)
+
+
+def build_request(state: str, approval: str = "") -> ConnectRequest:
+    number = next(_numbers)
+    return ConnectRequest(
+        ApprovalId(approval or f"appr_{number}"),
+        ConversationId(f"conv_{number}"),
+        hash_state(state),
+        "Example Mail",
+        f"sealed {state}".encode(),
+    )
+
+
+@pytest.fixture
+def state() -> str:
+    return f"state-{next(_numbers)}"
+
+
+async def connect(
+    store: PostgresConnections, book: PostgresConnections, who: Principal, key: ServerKey = MAIL
+) -> StoredTokens:
+    """Connect an account with the tokens `first`."""
+    state = f"state-{next(_numbers)}"
+    await store.save_request(who, key, build_request(state))
+    assert len(await book.answer_request(state, key, "code", None)) == 1
+    answer = await store.claim_answer(who, key, lease_s=LEASE_S)
+    assert answer is not None and await store.replace(who, key, answer.version, b"first")
+    stored = await store.load(who, key)
+    assert stored is not None
+    return stored
+
+
+async def test_an_answer_goes_to_one_caller_who_saves_the_tokens(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    assert await store.load(ann, MAIL) is None
+    request = build_request(state)
+    await store.save_request(ann, MAIL, request)
+    found = await book.find_request(state, MAIL)
+    assert found is not None and (found.principal.owner, found.title) == (ann.owner, "Example Mail")
+    (answered,) = await book.answer_request(state, MAIL, "code", "https://login.example")
+    assert (answered.principal.owner, answered.conversation_id, answered.approval_id) == (
+        ann.owner,
+        request.conversation_id,
+        request.approval_id,
+    )
+
+    claims = await asyncio.gather(*(store.claim_answer(ann, MAIL, lease_s=LEASE_S) for _ in range(5)))
+    (claimed,) = [each for each in claims if each is not None]
+    assert claimed == ConnectAnswer(request.sealed, "code", "https://login.example", claimed.version)
+    assert await store.load(ann, MAIL) == StoredTokens(None, claimed.version), "others do not see that it is in use"
+    assert await book.load_all(ann) == []
+
+    assert await store.replace(ann, MAIL, claimed.version, b"tokens")
+    assert await store.load(ann, MAIL) == StoredTokens(b"tokens", claimed.version + 1)
+    (listed,) = await book.load_all(ann)
+    assert (listed.bundle_id, listed.server, listed.title) == ("desk", "mail", "Example Mail")
+
+
+async def test_a_link_works_once_even_if_it_is_used_at_once(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, build_request(state))
+    answers = await asyncio.gather(*(book.answer_request(state, MAIL, f"code-{n}", None) for n in range(8)))
+    assert sorted(map(len, answers)) == [0] * 7 + [1]
+    assert await book.find_request(state, MAIL) is None
+
+
+async def test_a_link_belongs_to_its_server(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, build_request(state))
+    for other in (CRM, ServerKey("other", "mail")):
+        assert await book.find_request(state, other) is None
+        assert await book.answer_request(state, other, "code", None) == []
+    assert await book.find_request("guessed", MAIL) is None
+    assert len(await book.answer_request(state, MAIL, "code", None)) == 1
+    assert await store.claim_answer(ann, CRM, lease_s=LEASE_S) is None
+
+
+async def test_a_link_expires_after_ten_minutes_and_its_code_ten_minutes_later(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal, state: str
+) -> None:
+    async def age(column: str, seconds: int) -> None:
+        update = f"UPDATE mcp_request SET {column} = {column} - make_interval(secs => $2) WHERE state_hash = $1"
+        await roles.superuser.execute(update, hash_state(state), float(seconds))
+
+    await store.save_request(ann, MAIL, build_request(state))
+    await age("expires_at", 590)
+    assert await book.find_request(state, MAIL) is not None
+    await age("expires_at", 10)
+    assert await book.find_request(state, MAIL) is None
+    assert await book.answer_request(state, MAIL, "code", None) == []
+
+    await store.save_request(ann, MAIL, build_request(state := f"{state}-again"))
+    await book.answer_request(state, MAIL, "code", None)
+    await age("answered_at", 600)
+    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None
+
+
+async def test_one_account_answers_all_links_of_its_person_to_the_server(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, bob: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, asked := build_request(state))
+    await store.save_request(ann, MAIL, beside := build_request(f"{state}-beside"))
+    await store.save_request(ann, CRM, build_request(f"{state}-crm"))
+    await store.save_request(bob, MAIL, build_request(f"{state}-bob"))
+    answered = await book.answer_request(state, MAIL, "code", None)
+    assert {each.approval_id for each in answered} == {asked.approval_id, beside.approval_id}
+    assert await book.find_request(f"{state}-beside", MAIL) is None
+    assert await book.find_request(f"{state}-crm", CRM) and await book.find_request(f"{state}-bob", MAIL)
+    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    assert claimed is not None and (claimed.sealed, claimed.code) == (asked.sealed, "code")
+
+
+async def test_a_refusal_answers_its_own_link_only(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, refused := build_request(state))
+    await store.save_request(ann, MAIL, build_request(f"{state}-beside"))
+    (answered,) = await book.answer_request(state, MAIL, None, None)
+    assert answered.approval_id == refused.approval_id
+    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None
+    assert await store.load(ann, MAIL) is None
+    assert await book.find_request(f"{state}-beside", MAIL) is not None
+
+
+async def test_links_that_are_answered_at_once_are_each_answered_once(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    requests = [build_request(f"{state}-{n}") for n in range(12)]
+    for request in requests:
+        await store.save_request(ann, MAIL, request)
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*(book.answer_request(f"{state}-{n}", MAIL, "code", None) for n in range(12)))
+    settled = [each.approval_id for answered in answers for each in answered]
+    assert sorted(settled) == sorted(request.approval_id for request in requests)
+
+
+async def test_one_account_answers_a_bounded_number_of_links(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, asked := build_request(state))
+    for n in range(MAX_ANSWERED):
+        await store.save_request(ann, MAIL, build_request(f"{state}-{n}"))
+    answered = await book.answer_request(state, MAIL, "code", None)
+    assert len(answered) == MAX_ANSWERED and asked.approval_id in {each.approval_id for each in answered}
+
+
+async def test_a_link_for_the_same_approval_replaces_the_earlier_one(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, first := build_request(state))
+    await store.save_request(ann, MAIL, replace(first, state_hash=hash_state(f"{state}-2")))
+    assert await book.find_request(state, MAIL) is None
+    assert len(await book.answer_request(f"{state}-2", MAIL, "code", None)) == 1
+
+
+async def test_a_worker_that_dies_with_a_code_leaves_no_connection(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    for each in (state, f"{state}-2"):
+        await store.save_request(ann, MAIL, build_request(each))
+        await book.answer_request(each, MAIL, "code", None)
+        lost = await store.claim_answer(ann, MAIL, lease_s=0.05)
+        assert lost is not None
+        await asyncio.sleep(0.1)
+        assert await store.load(ann, MAIL) is None and await book.load_all(ann) == []
+    await connect(store, book, ann)
+    assert not await store.replace(ann, MAIL, lost.version, b"late"), "the lost caller replaces a newer connection"
+
+
+async def test_one_caller_at_a_time_renews_tokens(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal
+) -> None:
+    version = (await connect(store, book, ann)).version
+    leases = await asyncio.gather(*(store.try_lease(ann, MAIL, version, lease_s=LEASE_S) for _ in range(6)))
+    assert sorted(leases) == [False] * 5 + [True]
+    await store.release(ann, MAIL, version)
+    assert await store.try_lease(ann, MAIL, version, lease_s=0.05)
+    await asyncio.sleep(0.1)
+    assert await store.try_lease(ann, MAIL, version, lease_s=LEASE_S), "the lease of a dead worker lasts"
+    assert await store.replace(ann, MAIL, version, b"second")
+    assert not await store.replace(ann, MAIL, version, b"late")
+    assert not await store.try_lease(ann, MAIL, version, lease_s=LEASE_S), "an old version is renewed"
+    await store.delete_version(ann, MAIL, version)
+    assert await store.load(ann, MAIL) == StoredTokens(b"second", version + 1)
+    await store.delete_version(ann, MAIL, version + 1)
+    assert await store.load(ann, MAIL) is None
+
+
+async def test_a_person_deletes_one_connection_or_all(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, bob: Principal, state: str
+) -> None:
+    for who, key in ((ann, MAIL), (ann, CRM), (bob, MAIL)):
+        await connect(store, book, who, key)
+    await store.save_request(ann, MAIL, build_request(state))
+    version = (await connect(store, book, ann, ServerKey("other", "mail"))).version
+    assert [each.bundle_id for each in await book.load_all(ann)] == ["other", "desk", "desk"]
+    assert [await book.delete(ann, MAIL), await book.delete(ann, MAIL)] == [1, 0]
+    assert await book.find_request(state, MAIL) is None, "the link of a deleted connection works"
+    assert await book.delete(ann) == 2
+    assert await book.load_all(ann) == []
+    assert not await store.replace(ann, ServerKey("other", "mail"), version, b"renewed"), "a renewal undoes it"
+    assert len(await book.load_all(bob)) == 1
+
+
+async def test_links_are_removed_an_hour_after_they_expired(
+    store: PostgresConnections, roles: Roles, ann: Principal, state: str
+) -> None:
+    await roles.superuser.execute("DELETE FROM mcp_request")
+    for name, minutes in (("old", 61), ("young", 59)):
+        await store.save_request(ann, MAIL, build_request(f"{state}-{name}"))
+        await roles.superuser.execute(
+            "UPDATE mcp_request SET expires_at = now() - make_interval(mins => $2) WHERE state_hash = $1",
+            hash_state(f"{state}-{name}"),
+            minutes,
+        )
+    assert (await PostgresRetention(roles.worker).remove_expired_rows(days=0, limit=10))["mcp_request"] == 1
+    left = await roles.superuser.fetch("SELECT state_hash FROM mcp_request")
+    assert [row["state_hash"] for row in left] == [hash_state(f"{state}-young")]
+
+
+async def test_erasing_a_conversation_deletes_its_links(
+    store: PostgresConnections, book: PostgresConnections, postgres_harness: Harness, roles: Roles, state: str
+) -> None:
+    receipt = await postgres_harness.say("x")
+    await store.save_request(ANN, MAIL, replace(build_request(state), conversation_id=receipt.conversation_id))
+    await PostgresConversations(roles.ingress).erase(ANN, receipt.conversation_id)
+    assert await book.find_request(state, MAIL) is None

@@ -1,0 +1,499 @@
+"""People's own accounts at MCP servers: real authorization servers, also hostile ones, and several workers."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import pytest
+import structlog
+from fastapi import Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from helpers.authorization_server import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    AuthorizationServer,
+    protect,
+    run_authorization_server,
+)
+from helpers.mcp_servers import Agent, Asked, RawServer, open_agent, send
+from mcp.shared.auth import ProtectedResourceMetadata
+
+from chat_proc.catalog.mcp_servers import McpServer
+from chat_proc.catalog.tool import ConnectLink
+from chat_proc.mcp import accounts
+from chat_proc.mcp.accounts import PersonalTokens, Sealer
+from chat_proc.mcp.http import NoToken
+from chat_proc.mcp.oauth import OAuthRequests
+from chat_proc.mcp.tools import Accounts
+from everturn.core.identity import Principal, Role
+from everturn.core.ids import CallId, ConversationId
+from everturn.mcp_connections.connections import ServerKey
+from everturn.mcp_connections.postgres import PostgresConnections
+from everturn.postgres.pool import open_database
+from everturn_local.servers.databases import DatabaseUrls
+
+KEY, CALLBACK = ServerKey("desk", "s"), "https://chat.example/mcp-connections/callback"
+SECRETS = {"b:mail_secret": CLIENT_SECRET}
+_numbers = itertools.count(1)
+
+
+@dataclass
+class World:
+    """One person, the servers outside, and the database that all workers share."""
+
+    raw: RawServer
+    login: AuthorizationServer
+    store: PostgresConnections
+    book: PostgresConnections
+    ann: Principal
+
+    @asynccontextmanager
+    async def worker(self, key: str = "0f" * 32, url: str = "", **oauth: Any) -> AsyncGenerator[Agent]:
+        grant = {"grant": "authorization_code", "title": "Example Mail"} | oauth
+        server = McpServer.model_validate({"url": url or self.raw.url, "oauth": grant})
+        own = Accounts(self.store, Sealer(key), CALLBACK, "desk")
+        async with open_agent(server, accounts=own, secrets=SECRETS, owner=self.ann) as agent:
+            yield agent
+
+    async def find_link(self, agent: Agent) -> ConnectLink | None:
+        call_id = CallId(f"call_01890000-0000-7000-8000-{next(_numbers):012d}")
+        return await tokens_of(agent).find_link(call_id, self.ann, ConversationId("conv_1"))
+
+    async def answer(self, agent: Agent, account: str = "anns-account", **changed: str) -> None:
+        """The person follows a link, authorizes and returns."""
+        link = await self.find_link(agent)
+        assert link is not None, "no link"
+        given = dict(parse_qsl(urlsplit(self.login.authorize(link.url, account, **changed)).query))
+        assert len(await self.book.answer_request(given["state"], KEY, given["code"], given.get("iss"))) == 1
+
+    async def connect(self, agent: Agent) -> str:
+        await self.answer(agent)
+        return await tokens_of(agent).find(self.ann)
+
+    @property
+    def grants(self) -> list[str]:
+        """What tokens were issued for, in order."""
+        return [form["grant_type"] for form in self.login.forms]
+
+
+def tokens_of(agent: Agent) -> PersonalTokens:
+    connector = agent.servers.tools[0].spec.connector
+    assert isinstance(connector, PersonalTokens)
+    return connector
+
+
+@pytest.fixture
+async def world(raw: RawServer, database: DatabaseUrls) -> AsyncIterator[World]:
+    async with (
+        run_authorization_server() as login,
+        open_database(database.worker, pool_size=8, application_name="test-worker") as worker,
+        open_database(database.ingress, pool_size=4, application_name="test-ingress") as ingress,
+    ):
+        protect(raw, login)
+        ann = Principal("acme", f"project-{next(_numbers)}", "ann")
+        yield World(raw, login, PostgresConnections(worker), PostgresConnections(ingress), ann)
+
+
+async def fails(agent: Agent, ann: Principal) -> str:
+    with pytest.raises(NoToken) as refused:
+        await tokens_of(agent).find(ann)
+    return refused.value.detail
+
+
+def answering(status: int, body: object) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return JSONResponse(body, status_code=status)
+
+    return answer
+
+
+async def test_both_tools_work_with_the_persons_account(world: World) -> None:
+    async with world.worker(scopes=["mail.read"]) as agent:
+        assert agent.tool_ids == ["mcp.s.list_tools", "mcp.s.call_tool"]
+        before = await agent.call("mcp.s.list_tools")
+        assert (before.status, "has not connected an account at Example Mail" in before.text) == ("error", True)
+        await world.answer(agent)
+        listed = await agent.call("mcp.s.list_tools")
+        assert "act: " in listed.text and isinstance(listed.value, dict)
+        done = await agent.call("mcp.s.call_tool", name="act", arguments={"x": "1"})
+        assert (done.status, done.text, done.untrusted) == ("ok", "done", True)
+        wrong = await agent.call("mcp.s.call_tool", name="missing")
+        assert (wrong.status, "The server has no tool 'missing'. It has: act" in wrong.text) == ("error", True)
+    assert world.grants == ["authorization_code"]
+    (form,) = world.login.forms
+    assert (form["resource"], form["redirect_uri"]) == (world.raw.url, f"{CALLBACK}/desk/s")
+
+
+async def test_a_link_asks_for_one_code_with_pkce(world: World) -> None:
+    async with world.worker() as agent:
+        links = [await world.find_link(agent) for _ in range(2)]
+    asked = [parse_qs(urlsplit(link.url).query) for link in links if link]
+    for name in ("state", "code_challenge"):
+        assert asked[0][name] != asked[1][name] and len(asked[0][name][0]) == 43
+    assert asked[0]["code_challenge_method"] == ["S256"] and asked[0]["resource"] == [world.raw.url]
+    assert len(world.login.clients) == 1, "each link registers a client"
+
+
+async def test_what_is_stored_shows_no_token(world: World, database: DatabaseUrls) -> None:
+    async with world.worker() as agent:
+        await world.answer(agent)
+        token = await tokens_of(agent).find(world.ann)
+        stored = await world.store.load(world.ann, KEY)
+    assert stored and stored.sealed
+    assert not any(each.encode() in stored.sealed for each in (token, "refresh", world.login.url))
+
+
+async def test_two_workers_exchange_a_code_once(world: World) -> None:
+    world.login.delay_s = 0.3
+    async with world.worker() as one, world.worker() as two:
+        await world.answer(one)
+        found = await asyncio.gather(*(tokens_of(each).find(world.ann) for each in (one, two, one, two)))
+        assert len(set(found)) == 1 and world.grants == ["authorization_code"]
+
+
+async def test_two_workers_renew_tokens_once(world: World) -> None:
+    world.login.expires_in = 1
+    async with world.worker() as one, world.worker() as two:
+        first = await world.connect(one)
+        world.login.expires_in, world.login.delay_s = 3_600, 0.3
+        found = await asyncio.gather(*(tokens_of(each).find(world.ann, first) for each in (one, two, one, two)))
+        assert len(set(found)) == 1 and found[0] != first
+        assert world.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_a_cancelled_call_loses_no_tokens(world: World) -> None:
+    world.login.delay_s = 0.3
+    async with world.worker() as agent:
+        await world.answer(agent)
+        waiting = asyncio.create_task(tokens_of(agent).find(world.ann))
+        await asyncio.sleep(0.15)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await tokens_of(agent).find(world.ann) in world.login.valid
+        assert world.grants == ["authorization_code"]
+
+
+async def test_a_worker_that_stops_finishes_its_request(world: World) -> None:
+    world.login.delay_s = 0.3
+    async with world.worker() as agent:
+        await world.answer(agent)
+        waiting = asyncio.create_task(tokens_of(agent).find(world.ann))
+        await asyncio.sleep(0.15)
+    assert await waiting in world.login.valid
+    async with world.worker() as other:
+        assert await world.find_link(other) is None
+
+
+async def test_a_dead_workers_code_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "LEASE_S", 0.5)
+    async with world.worker() as agent:
+        await world.answer(agent)
+        assert await world.store.claim_answer(world.ann, KEY, lease_s=0.5) is not None
+        assert await world.find_link(agent) is None
+        assert "There was no access token within 0.5 s." in await fails(agent, world.ann)
+        assert await world.find_link(agent) is not None
+
+
+async def test_a_deleted_connection_stays_deleted(world: World) -> None:
+    world.login.delay_s = 0.5
+    async with world.worker() as agent:
+        await world.answer(agent)
+        waiting = asyncio.create_task(tokens_of(agent).find(world.ann))
+        await asyncio.sleep(0.25)
+        await world.book.delete(world.ann)
+        with pytest.raises(NoToken, match="deleted"):
+            await waiting
+        assert await world.find_link(agent) is not None
+
+
+@pytest.mark.parametrize("renewable", [True, False])
+async def test_a_connection_that_has_ended_is_asked_for_again(world: World, renewable: bool) -> None:
+    async with world.worker() as agent:
+        if not renewable:
+            world.login.override["/token"] = answering(200, {"access_token": "only-one-token", "token_type": "Bearer"})
+        token = await world.connect(agent)
+        world.login.refreshable.clear()
+        assert "The connection has ended." in await fails_with(agent, world.ann, token)
+        assert await world.store.load(world.ann, KEY) is None
+        assert await world.find_link(agent) is not None
+
+
+async def fails_with(agent: Agent, ann: Principal, rejected: str) -> str:
+    with pytest.raises(NoToken) as refused:
+        await tokens_of(agent).find(ann, rejected)
+    return refused.value.detail
+
+
+async def test_a_token_is_renewed_during_a_call_but_not_again_and_again(world: World) -> None:
+    async with world.worker() as agent:
+        await world.connect(agent)
+        world.login.revoke_all()
+        assert (await agent.call("mcp.s.call_tool", name="act", arguments={"x": "1"})).text == "done"
+        assert world.grants == ["authorization_code", "refresh_token"]
+
+        async def reject(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+            await send(writer, 401, b"")
+            return True
+
+        world.raw.before = reject
+        refused = await agent.call("mcp.s.call_tool", name="act", arguments={"x": "1"})
+        assert "rejects access tokens that were just issued to this person" in refused.text
+        assert len(world.grants) < 8
+
+
+async def test_an_authorization_server_that_is_away_ends_no_connection(world: World) -> None:
+    async with world.worker() as agent:
+        token = await world.connect(agent)
+        for status, body in ((503, {}), (400, {"error": "invalid_request"}), (400, "no JSON of the protocol")):
+            world.login.override["/token"] = answering(status, body)
+            assert f"it answered {status}" in await fails_with(agent, world.ann, token)
+        world.login.override["/token"] = answering(401, {"error": "invalid_client"})
+        assert "The connection has ended" in await fails_with(agent, world.ann, token), "a registered client is gone"
+
+
+async def test_a_wrong_secret_of_the_operator_ends_no_connection(world: World) -> None:
+    client = {"issuer": world.login.url, "client_id": CLIENT_ID, "client_secret": "${b:mail_secret}"}
+    async with world.worker(**client) as agent:
+        token = await world.connect(agent)
+        assert world.login.clients == [] and world.login.forms[0]["client_secret"] == CLIENT_SECRET
+        world.login.override["/token"] = answering(401, {"error": "invalid_client"})
+        assert "invalid_client" in await fails_with(agent, world.ann, token)
+        del world.login.override["/token"]
+        assert await tokens_of(agent).find(world.ann, token) != token
+
+
+async def test_the_errors_of_a_server_show_no_secret(world: World) -> None:
+    sent: list[str] = []
+
+    async def repeat(request: Request) -> Response:
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        secret = form.get("refresh_token") or f"{form['code']} {form['code_verifier']}"
+        sent.extend(secret.split())
+        return JSONResponse({"error": "invalid_grant", "error_description": f"{secret} is wrong"}, status_code=400)
+
+    with structlog.testing.capture_logs() as logs:
+        async with world.worker() as agent:
+            world.login.override["/token"] = repeat
+            await world.answer(agent)
+            texts = [await fails(agent, world.ann)]
+            del world.login.override["/token"]
+            token = await world.connect(agent)
+            world.login.override["/token"] = repeat
+            texts.append(await fails_with(agent, world.ann, token))
+    assert len(sent) == 3 and all("[redacted]" in text for text in texts)
+    assert not any(secret in json.dumps([texts, logs], default=str) for secret in (*sent, token))
+
+
+async def test_tokens_are_for_their_person_address_and_key_only(world: World) -> None:
+    async with world.worker() as agent:
+        await world.connect(agent)
+        stored = await world.store.load(world.ann, KEY)
+        assert stored and stored.sealed
+        bob = replace(world.ann, user_id="bob")
+        async with world.worker() as other:
+            world.ann, ann = bob, world.ann
+            await world.connect(other)
+            theirs = await world.store.load(bob, KEY)
+            assert theirs and await world.store.replace(bob, KEY, theirs.version, stored.sealed)
+            assert "The connection has ended" in await fails(other, bob), "a moved row opens"
+            world.ann = ann
+    async with RawServer().run() as elsewhere:
+        protect(elsewhere, world.login)
+        async with world.worker(url=elsewhere.url) as agent:
+            assert "The connection has ended" in await fails(agent, world.ann)
+            assert elsewhere.asked == [], "another server gets the token"
+            await world.connect(agent)
+    async with world.worker(key="1e" * 32, url=elsewhere.url) as agent:
+        assert "The connection has ended" in await fails(agent, world.ann)
+        assert await world.store.load(world.ann, KEY) is None
+
+
+async def test_guests_are_asked_to_sign_in(world: World) -> None:
+    world.ann = replace(world.ann, roles=frozenset({Role.ANONYMOUS}))
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is None
+        assert "Guests can't connect accounts" in (await agent.call("mcp.s.list_tools")).text
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"iss": "https://other.example"}, "another authorization server has answered"),
+        ({"code": "code-of-another-person"}, "invalid_grant"),
+    ],
+)
+async def test_an_answer_of_another_server_or_link_connects_nothing(
+    world: World, changed: dict[str, str], why: str
+) -> None:
+    async with world.worker() as agent:
+        await world.answer(agent, **changed)
+        assert why in await fails(agent, world.ann)
+        assert await world.store.load(world.ann, KEY) is None and world.grants == []
+
+
+async def test_a_server_that_promises_to_name_itself_has_to(world: World) -> None:
+    async with world.worker() as agent:
+        link = await world.find_link(agent)
+        assert link
+        given = dict(parse_qsl(urlsplit(world.login.authorize(link.url, "anns-account")).query))
+        await world.book.answer_request(given["state"], KEY, given["code"], None)
+        assert "another authorization server has answered" in await fails(agent, world.ann)
+
+
+ADDRESS = "names no address at which people can authorize"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ({"code_challenge_methods_supported": ["plain"]}, "does not support PKCE with S256"),
+        ({"code_challenge_methods_supported": None}, "does not support PKCE with S256"),
+        ({"authorization_endpoint": None}, ADDRESS),
+        ({"authorization_endpoint": "javascript:alert(1)"}, ADDRESS),
+        ({"authorization_endpoint": "https://user@login.example/"}, ADDRESS),
+        ({"authorization_endpoint": "https://[login/"}, ADDRESS),
+        ({"authorization_endpoint": "https://login.example/#there"}, ADDRESS),
+        ({"authorization_endpoint": "https://login.example/\n\x1b[2J"}, "is not metadata of a server"),
+        ({"authorization_endpoint": f"https://login.example/{'x' * 3_000}"}, "is not metadata of a server"),
+        ({"authorization_endpoint": ["https://login.example/"]}, "is not metadata of a server"),
+        ({"issuer": "https://other.example"}, "is about another issuer"),
+        ({"registration_endpoint": None}, "does not register clients by itself"),
+        ({"registration_endpoint": "file:///etc/passwd"}, "is not an address of a web server"),
+        ({"registration_endpoint": "http://169.254.169.254/latest"}, "must not be contacted"),
+        ({"padding": "x" * 70_000}, "can't be read"),
+    ],
+)
+async def test_hostile_metadata_make_no_link(world: World, metadata: dict[str, Any], why: str) -> None:
+    world.login.more_metadata = metadata
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is None
+        text = (await agent.call("mcp.s.list_tools")).text
+        assert "There is no link to connect one" in text and why in text and len(text) < 800
+        world.login.more_metadata = {}
+        assert await world.find_link(agent) is not None, "the server is not asked again"
+
+
+async def test_a_server_with_tls_can_not_name_an_issuer_without(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "https://mail.example/mcp"
+    about = {"resource": url, "authorization_servers": [world.login.url]}
+
+    async def find(*_: object, **__: object) -> ProtectedResourceMetadata:
+        return ProtectedResourceMetadata.model_validate(about)
+
+    monkeypatch.setattr(OAuthRequests, "find_resource", find)
+    async with world.worker(url=url) as agent:
+        assert await world.find_link(agent) is None
+        assert "names an issuer without TLS" in (await agent.call("mcp.s.list_tools")).text
+    assert world.login.paths == []
+
+
+async def redirect(_: Request) -> Response:
+    return RedirectResponse("https://other.example/register", status_code=307)
+
+
+async def hang(_: Request) -> Response:
+    await asyncio.sleep(30)
+    return Response()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (answering(400, {"error": "invalid_redirect_uri"}), "it answered 400, invalid_redirect_uri"),
+        (answering(201, {}), "client_id"),
+        (answering(201, ["client"]), "did not register a client"),
+        (answering(201, {"client_id": ""}), "client_id"),
+        (answering(201, {"client_id": "x" * 1_001}), "client_id"),
+        (answering(201, {"client_id": "a\nb"}), "client_id"),
+        (answering(201, {"client_id": "a", "client_secret": {"a": 1}}), "client_secret"),
+        (answering(201, {"client_id": "a", "padding": "x" * 70_000}), "can't be read"),
+        (redirect, "it answered 307"),
+    ],
+)
+async def test_hostile_registrations_make_no_link(
+    world: World, answer: Callable[[Request], Awaitable[Response]], why: str
+) -> None:
+    world.login.override["/register"] = answer
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is None
+        assert why in (await agent.call("mcp.s.list_tools")).text
+
+
+async def test_calls_wait_together_for_a_server_that_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "TOKEN_TIMEOUT_S", 0.5)
+    world.login.override["/register"] = hang
+    async with world.worker() as agent:
+        async with asyncio.timeout(2):
+            assert await asyncio.gather(*(world.find_link(agent) for _ in range(20))) == [None] * 20
+        assert "did not answer within 0.5 s" in (await agent.call("mcp.s.list_tools")).text
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ({"access_token": ""}, "a header can't have"),
+        ({"access_token": "a\r\nHost: other.example"}, "a header can't have"),
+        ({"access_token": "x" * 20_000}, "a header can't have"),
+        ({"access_token": ["x"]}, "did not issue a token that can be used"),
+        ({"access_token": "token", "token_type": "mac"}, "did not issue a token that can be used"),
+        ({"access_token": "token", "refresh_token": 7}, "did not issue a token that can be used"),
+    ],
+)
+async def test_hostile_tokens_connect_nothing(world: World, token: dict[str, Any], why: str) -> None:
+    world.login.override["/token"] = answering(200, {"token_type": "Bearer"} | token)
+    async with world.worker() as agent:
+        await world.answer(agent)
+        assert why in await fails(agent, world.ann)
+        assert await world.store.load(world.ann, KEY) is None
+
+
+@pytest.mark.parametrize("life_s", [10**400, -(10**30), 0])
+async def test_any_lifetime_of_a_token_can_be_read(world: World, life_s: int) -> None:
+    world.login.override["/token"] = answering(
+        200, {"access_token": "some-token", "token_type": "Bearer", "expires_in": life_s}
+    )
+    async with world.worker() as agent:
+        await world.answer(agent)
+        assert await tokens_of(agent).find(world.ann) == "some-token"
+
+
+async def test_only_the_server_itself_says_where_its_metadata_are(world: World) -> None:
+    inner = world.raw.before
+    places = {"other": f"{world.login.url}/inner", "own": world.raw.url.replace("/mcp", "/about")}
+    asked_there: list[str] = []
+
+    async def challenge(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        asked_there.append(asked.path)
+        if asked.path == "/mcp" and "authorization" not in asked.headers:
+            named = f'WWW-Authenticate: Bearer resource_metadata="{places[where]}"\r\n'
+            writer.write(f"HTTP/1.1 401 Unauthorized\r\n{named}Content-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+            return True
+        if asked.path == "/about":
+            about = {"resource": world.raw.url, "authorization_servers": [world.login.url]}
+            await world.raw.send_json(writer, about)
+            return True
+        return await inner(asked, writer) if inner else False
+
+    world.raw.before = challenge
+    for where in ("other", "own"):
+        asked_there.clear()
+        async with world.worker() as agent:
+            assert await world.find_link(agent) is not None
+        assert "/inner" not in world.login.paths
+        assert ("/about" in asked_there) == (where == "own")
+
+
+async def test_a_late_answer_is_used_before_the_person_is_asked_again(world: World) -> None:
+    async with world.worker() as agent:
+        await world.answer(agent)
+        assert await world.find_link(agent) is None and world.grants == ["authorization_code"]
+        await world.book.delete(world.ann)
+        await world.answer(agent, code="code-of-another-person")
+        assert await world.find_link(agent) is not None
