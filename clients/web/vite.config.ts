@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 // The platform behind `npm run dev`. The page and the API share one origin, as they do behind the ingress.
 const platform = process.env.EVERTURN_URL ?? "http://127.0.0.1:8080";
-const api = ["/bundles", "/collections", "/conversations", "/embed/session", "/files", "/guests", "/limits", "/memory", "/by-rn", "/artifact-frame", "/widgets", "/healthz", "/readyz"];
+const api = ["/bundles", "/collections", "/conversations", "/embed/session", "/files", "/guests", "/limits", "/mcp-connections", "/memory", "/by-rn", "/artifact-frame", "/widgets", "/healthz", "/readyz"];
 // Development mode accepts writes only from pages of its own origin.
 const toPlatform = { target: platform, changeOrigin: true, headers: { origin: platform } };
 const proxy = Object.fromEntries(api.map((path) => [path, toPlatform]));

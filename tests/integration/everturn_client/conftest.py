@@ -53,6 +53,8 @@ class SmallServer:
     """How many turns a page of `fetch` has; all by default."""
     agents: list[dict[str, object]] = field(default_factory=list)
     """What `GET /bundles` lists."""
+    connections: list[dict[str, object]] = field(default_factory=list)
+    """The connected accounts."""
     bundle_id: str | None = None
     """The agent of the conversation."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -183,6 +185,19 @@ class SmallServer:
             view.update(json.loads(await request.body()))
         return JSONResponse(view, status_code=201 if request.method == "POST" else 200)
 
+    async def list_connections(self, request: Request) -> Response:
+        await self.record(request)
+        return JSONResponse({"items": self.connections})
+
+    async def delete_connection(self, request: Request) -> Response:
+        await self.record(request)
+        place = request.path_params["b"], request.path_params["s"]
+        left = [each for each in self.connections if (each["bundle_id"], each["server"]) != place]
+        if left == self.connections:
+            return build_problem(404)
+        self.connections = left
+        return JSONResponse({"deleted": 1})
+
     async def bundles(self, request: Request) -> Response:
         await self.record(request)
         return JSONResponse({"bundles": self.agents})
@@ -246,6 +261,8 @@ class SmallServer:
                 Route(f"{BASE}/{{c}}/fork", self.fork, methods=["POST"]),
                 Route(f"{BASE}/{{c}}/export", self.export),
                 Route("/bundles/default/default", self.bundles),
+                Route("/mcp-connections/default/default", self.list_connections),
+                Route("/mcp-connections/default/default/{b}/{s}", self.delete_connection, methods=["DELETE"]),
                 Route("/bundles/default/default/{b}/operations", self.operations),
                 Route("/bundles/default/default/{b}/operations/{name}", self.operation, methods=["POST"]),
                 Route(f"{BASE}/search", self.search, methods=["POST"]),

@@ -104,6 +104,21 @@ class AgentList(Answer):
     bundles: tuple[Agent, ...]
 
 
+class Connection(Answer):
+    """An account that an agent can use for this person: at the MCP server `server` of the agent `bundle_id`."""
+
+    bundle_id: str
+    server: str
+    title: str
+    connected_at: str
+
+
+class ConnectionList(Answer):
+    """This person's connected accounts."""
+
+    items: tuple[Connection, ...]
+
+
 class Operation(Answer):
     """Something that an agent's code does for programs. `parameters` is the JSON schema of its arguments; `effect` says
     what repeating a call would do: `pure`, `idempotent` or `irreversible`."""

@@ -69,6 +69,10 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     agents.description = "List the agents that you can chat with; * marks the one that answers if you choose none."
     agents.add_argument("--json", action="store_true", dest="as_json", help="print the agents as JSON")
 
+    connections = commands.add_parser("connections", parents=[shared], help="list or delete your connected accounts")
+    connections.description = "List your accounts at MCP servers that agents can use, or delete one."
+    connections.add_argument("--delete", type=_place, dest="place", metavar="AGENT/SERVER", help="delete this one")
+
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
     bundle = commands.add_parser(
@@ -224,6 +228,12 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be a whole number of at least 1")
     return number
+
+
+def _place(text: str) -> str:
+    if not all(text.rpartition("/")[::2]):
+        raise argparse.ArgumentTypeError("write it as the list shows it, such as desk/mail")
+    return text
 
 
 def _seconds(text: str) -> float:

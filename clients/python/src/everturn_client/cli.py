@@ -29,6 +29,7 @@ from everturn_client.terminal.commands import (
     run_agents,
     run_answer,
     run_archive,
+    run_connections,
     run_delete,
     run_download,
     run_export,
@@ -165,6 +166,8 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 )
             case "agents":
                 await run_agents(client, screen, as_json=arguments.as_json)
+            case "connections":
+                await run_connections(client, screen, delete=arguments.place)
             case "list":
                 await run_list(
                     client, screen, limit=arguments.limit, title=arguments.title, archived=arguments.archived

@@ -24,6 +24,8 @@ from everturn_client.answers import (
     AcceptedSignal,
     Agent,
     AgentList,
+    Connection,
+    ConnectionList,
     ConversationNow,
     ConversationPage,
     Erased,
@@ -138,6 +140,15 @@ class EverturnClient:
         path = f"{self._operations_path(bundle_id)}/{quote(name, safe='')}"
         body = await self.requests.send("POST", path, json=dict(arguments or {}))
         return parse_answer(OperationResult, body).result
+
+    async def list_connections(self) -> tuple[Connection, ...]:
+        """The accounts at MCP servers that agents can use for this user, the latest first."""
+        return parse_answer(ConnectionList, await self.requests.send("GET", f"/mcp-connections/{self._scope}")).items
+
+    async def delete_connection(self, bundle_id: str, server: str) -> None:
+        """Delete a connected account. The agent asks again before it uses one."""
+        place = f"{quote(bundle_id, safe='')}/{quote(server, safe='')}"
+        await self.requests.send("DELETE", f"/mcp-connections/{self._scope}/{place}")
 
     def _operations_path(self, bundle_id: str) -> str:
         return f"/bundles/{self._scope}/{quote(bundle_id, safe='')}/operations"

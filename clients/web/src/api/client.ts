@@ -8,6 +8,8 @@ import type {
   AgentList,
   Collection,
   CollectionList,
+  ConnectedAccount,
+  ConnectedAccounts,
   ConversationList,
   ConversationPatch,
   ConversationView,
@@ -257,6 +259,16 @@ export class EverturnClient {
 
   deleteDocument(collectionId: string, documentId: string): Promise<unknown> {
     return this.requests.send({ method: "DELETE", path: this.collectionPath(collectionId, "documents", documentId) });
+  }
+
+  /** The caller's accounts at MCP servers that agents can use: the latest first. */
+  listConnections(abort?: AbortSignal): Promise<ConnectedAccounts> {
+    return this.requests.send({ method: "GET", path: `/mcp-connections/${this.scope}`, abort });
+  }
+
+  deleteConnection({ bundle_id: agentId, server }: Pick<ConnectedAccount, "bundle_id" | "server">): Promise<unknown> {
+    const path = `/mcp-connections/${this.scope}/${encodeURIComponent(agentId)}/${encodeURIComponent(server)}`;
+    return this.requests.send({ method: "DELETE", path });
   }
 
   /** Where the page of an agent's widget is; the address expires. */

@@ -1,9 +1,10 @@
 /** The list of conversations beside the open one; on narrow screens the list is a drawer over it. */
-import { Library, LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
+import { Library, LogOut, Menu, PanelLeftClose, Plug, SquarePen } from "lucide-react";
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { JSX } from "react";
 
 import { CollectionsDialog } from "../collections/CollectionsDialog";
+import { ConnectionsDialog } from "../connections/ConnectionsDialog";
 import { forgetDrafts } from "../composer/drafts";
 import { ConversationList } from "../conversations/ConversationList";
 import { useRefreshConversations } from "../conversations/useConversationList";
@@ -110,9 +111,12 @@ function Top({ onNew, onClose }: { onNew: () => void; onClose: () => void }): JS
 
 function Bottom(): JSX.Element {
   const { isSignedIn, scope, signOut } = useSession();
-  const [showsDocuments, setShowsDocuments] = useState(false);
-  const opener = useRef<HTMLButtonElement>(null);
-  const findOpener = useCallback(() => opener.current, []);
+  const [shown, setShown] = useState<"documents" | "accounts" | null>(null);
+  const documents = useRef<HTMLButtonElement>(null);
+  const accounts = useRef<HTMLButtonElement>(null);
+  const findDocuments = useCallback(() => documents.current, []);
+  const findAccounts = useCallback(() => accounts.current, []);
+  const close = (): void => { setShown(null); };
   const leave = (): void => {
     forgetDrafts(sessionStorage, scope);
     signOut();
@@ -120,8 +124,10 @@ function Bottom(): JSX.Element {
   return (
     <footer className={styles.bottom}>
       <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
-      <IconButton ref={opener} label="Documents" icon={<Library aria-hidden />} onClick={() => { setShowsDocuments(true); }} />
-      {showsDocuments && <CollectionsDialog onClose={() => { setShowsDocuments(false); }} returnTo={findOpener} />}
+      <IconButton ref={documents} label="Documents" icon={<Library aria-hidden />} onClick={() => { setShown("documents"); }} />
+      <IconButton ref={accounts} label="Connected accounts" icon={<Plug aria-hidden />} onClick={() => { setShown("accounts"); }} />
+      {shown === "documents" && <CollectionsDialog onClose={close} returnTo={findDocuments} />}
+      {shown === "accounts" && <ConnectionsDialog onClose={close} returnTo={findAccounts} />}
       <ThemeSwitch />
       {isSignedIn && <IconButton label="Sign out" icon={<LogOut aria-hidden />} onClick={leave} />}
     </footer>

@@ -32,6 +32,28 @@ async def test_conversations_are_listed(server: "SmallServer", everturn: "Evertu
     assert empty[1].endswith(" (new)\n")
 
 
+async def test_connected_accounts_are_listed_and_deleted(server: "SmallServer", everturn: "Everturn") -> None:
+    none = await everturn.run("connections")
+    connected: dict[str, object] = {"server": "mail", "connected_at": "2026-03-01T12:00:00.000Z"}
+    server.connections = [
+        connected | {"bundle_id": "desk", "title": "Example\nMail"},
+        connected | {"bundle_id": "a.b", "title": "B"},
+    ]
+
+    code, out, _ = await everturn.run("connections")
+    deleted = await everturn.run("connections", "--delete", "desk/mail")
+    again = await everturn.run("connections", "--delete", "desk/mail")
+    wrong = await everturn.run("connections", "--delete", "mail")
+
+    assert (code, out) == (
+        0,
+        "desk/mail  Example Mail, connected 2026-03-01 12:00 UTC\na.b/mail   B, connected 2026-03-01 12:00 UTC\n",
+    )
+    assert "No account is connected" in "".join(map(str, none))
+    assert (deleted[0], again[0], wrong[0]) == (0, 1, 2)
+    assert [each["bundle_id"] for each in server.connections] == ["a.b"]
+
+
 async def test_agents_are_listed_as_a_table_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
     none = await everturn.run("agents")
     server.agents = [

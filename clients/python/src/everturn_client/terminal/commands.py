@@ -15,6 +15,7 @@ from everturn_client.terminal.turn_printer import TurnPrinter
 from everturn_client.terminal.wording import (
     one_line,
     render_agents,
+    render_connections,
     render_conversation,
     render_file,
     render_hits,
@@ -38,6 +39,18 @@ async def run_agents(client: EverturnClient, screen: Screen, *, as_json: bool) -
         screen.write([Piece("output", render_agents(agents) + "\n")])
     else:
         screen.say("There is no agent that you can use.")
+
+
+async def run_connections(client: EverturnClient, screen: Screen, *, delete: str | None) -> None:
+    """List the connected accounts, or delete the one at the place `agent/server`."""
+    if delete is not None:
+        bundle_id, _, server = delete.rpartition("/")
+        await client.delete_connection(bundle_id, server)
+        screen.say("Deleted. The agent asks again before it uses an account there.")
+    elif connections := await client.list_connections():
+        screen.write([Piece("output", render_connections(connections) + "\n")])
+    else:
+        screen.say("No account is connected. Agents ask when they need one.")
 
 
 async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title: str, archived: bool) -> None:

@@ -16,7 +16,7 @@ from everturn.events.views import (
     TurnView,
 )
 from everturn.timeline.plans import PlanSnapshot, StepStatus
-from everturn_client.answers import Agent, SearchHit
+from everturn_client.answers import Agent, Connection, SearchHit
 from everturn_client.terminal.markdown import show_unseen
 
 _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.DONE: "✓", StepStatus.FAILED: "✗"}
@@ -229,6 +229,16 @@ def render_conversation(conversation: ConversationView, state: StateView | None 
     activity = conversation.last_activity_at[:16].replace("T", " ")
     name = render_name(conversation, state)
     return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {name}"
+
+
+def render_connections(connections: Sequence[Connection]) -> str:
+    """A line for each: the place that deletes it, the name of the service, and since when."""
+    places = [f"{each.bundle_id}/{each.server}" for each in connections]
+    width = max(map(len, places), default=0)
+    return "\n".join(
+        f"{place:{width}}  {one_line(each.title)}, connected {render_time(each.connected_at)}"
+        for place, each in zip(places, connections, strict=True)
+    )
 
 
 def render_agents(agents: Sequence[Agent]) -> str:
