@@ -4,13 +4,13 @@ from turn_harness.programs import build_program_tools
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
-from chat_proc.skills.model import Skills
 from chat_proc.skills.reader import load_platform_skills
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.tools.workspace.checkout import PullParams, PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
+from everturn.skills.model import Skills
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.in_memory_platform import MemoryPlatform
@@ -57,11 +57,12 @@ def build_context(timeline: TimelineBuilder) -> ToolContext:
         now=NOW,
         pool=MemorySourcePool(),
         live=RecordingTurn(),
+        skills=Skills(load_platform_skills()),
     )
 
 
 async def test_a_program_imports_the_script_of_a_pulled_skill(sandbox: SupervisedSandbox) -> None:
-    history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()), Skills(load_platform_skills()))
+    history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "A PDF, please")
     params = PullParams(paths=["sk:public.pdf-press/"])

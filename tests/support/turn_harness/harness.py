@@ -47,6 +47,7 @@ from everturn.events.views import StateView
 from everturn.files.model import Upload
 from everturn.models.port import CodecName
 from everturn.models.tokens import LearnedRatios
+from everturn.skills.model import NO_SKILLS
 from everturn.timeline.blocks import Block, Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
@@ -100,6 +101,7 @@ class Bench:
     ) -> None:
         self.address_rules = address_rules
         self.hotset = hotset
+        self.skills = NO_SKILLS
         self.tracing = tracing
         self.clock = FixedClock(tick_ms=tick_ms)
         self.ids = SequentialIds()
@@ -380,6 +382,7 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
             code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
         ),
         history=WorkspaceHistory(MemoryArtifacts(bench.platform)),
+        skills=bench.skills,
         hotset=bench.hotset,
         workflow=bench.workflow,
         authored=build_authored(bench),

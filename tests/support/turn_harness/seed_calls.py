@@ -8,8 +8,8 @@ from typing import Any
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import Tool
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.offered import ToolPorts, offer_tools
+from everturn.skills.model import NO_SKILLS, Skills
 from everturn.timeline.blocks import ToolResultBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.models.scripted_model import Script
@@ -36,8 +36,8 @@ def offer_all(bench: Bench, more: Sequence[Tool], skills: Skills = NO_SKILLS) ->
         MemoryConversationReader(bench.platform),
         MemoryTimelines(bench.platform),
     )
-    offered = offer_tools(ports, SandboxUnavailable("none here"), build_parts(), more=more, skills=skills)
-    bench.registry = offered.registry
+    offered = offer_tools(ports, SandboxUnavailable("none here"), build_parts(), more=more)
+    bench.registry, bench.skills = offered.registry, skills
 
 
 def read_call(bench: Bench, written: str, names: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:

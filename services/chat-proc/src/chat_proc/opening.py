@@ -40,8 +40,7 @@ from chat_proc.settings import (
     OperatorConfig,
     WorkerSettings,
 )
-from chat_proc.skills.model import NO_SKILLS, Skills
-from chat_proc.skills.reader import PLATFORM_NAMESPACE, SkillSpec, load_platform_skills, read_skills
+from chat_proc.skills.reader import SkillSpec, load_platform_skills, read_skills
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.hosted import check_builtin_tools, open_bundle_code
@@ -60,6 +59,8 @@ from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
 from everturn.mcp_connections.connections import TokenStore
 from everturn.models.port import LanguageModel, ModelTraits
+from everturn.skills.model import NO_SKILLS, Skills
+from everturn.skills.reader import PLATFORM_NAMESPACE
 
 _log = structlog.get_logger(__name__)
 
@@ -125,7 +126,6 @@ class KitOpener:
                     more=(*limit_fetching(self.tools, manifest.builtin_tools.fetch_hosts), *own),
                     profiles=profiles,
                     off=manifest.builtin_tools.off,
-                    skills=skills,
                     knowledge=knowledge,
                 )
                 kit = build_kit(
@@ -259,8 +259,8 @@ def build_kit(
             title_prompt=load_topic("title"),
             catalog=catalog,
             policy=policy,
-            codec=build_codec(codec, catalog.specs, decisions.max_actions, skills=skills),
-            native=build_codec("native", catalog.specs, skills=skills),
+            codec=build_codec(codec, catalog.specs, decisions.max_actions, skills=skills.lines),
+            native=build_codec("native", catalog.specs, skills=skills.lines),
             selectable=selectable.intersection(spec.tool_id for spec in catalog.specs),
             selection_model=models.try_model(SELECTION),
             synthesis_model=models.try_model(SYNTHESIS),

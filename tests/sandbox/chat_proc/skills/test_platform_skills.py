@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.skills.model import Skill
 from chat_proc.skills.reader import load_platform_skills
+from everturn.skills.model import Skill
 
 PYTHON = Path(__file__).parents[4] / ".venv-sandbox" / "bin" / "python"
 LIMIT_S = 60

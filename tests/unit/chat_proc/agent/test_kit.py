@@ -25,13 +25,13 @@ from chat_proc.opening import (
 )
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
-from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.code.run_code import build_code_spec
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.execution.profiles import ExecutionProfile
 from everturn.models.port import ModelTraits
+from everturn.skills.model import NO_SKILLS, Skills
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.in_memory_platform import MemoryPlatform
@@ -62,7 +62,7 @@ def build_tool_ports() -> ToolPorts:
 def make(
     settings: WorkerSettings, config: OperatorConfig, bundle_id: str = "default", skills: Skills = NO_SKILLS
 ) -> TurnKit:
-    tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts(), skills=skills)
+    tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts())
     manifest = Manifest(id=bundle_id).override(config.bundles.get(bundle_id, BundleProps()))
     models = asyncio.run(choose_models(settings, config))
     return build_kit(
@@ -124,7 +124,7 @@ def test_a_bundle_offers_its_skills_in_its_prompts_and_tools(settings: WorkerSet
     assert [skill.id for skill in skills][-1] == "support.tone"
     for codec in (kit.codec, kit.native, kit.without(["react.plan"]).codec, kit.instruct("Be kind.").codec):
         assert codec is not None and "\n- sk:support.tone: How to word answers.\n" in codec.system_prompt
-    assert kit.history is not None and kit.history.skills is skills
+    assert kit.skills is skills
     assert unpack(bundle.pack()).manifest.skills == bundle.manifest.skills
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.skills import reader
-from chat_proc.skills.model import Skill, render_catalog
 from chat_proc.skills.reader import SkillSpec, load_platform_skills, read_skills
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.refs import SkillRef, parse_ref
+from everturn.skills.model import Skill, render_catalog
 
 FOLDER = "skills/support/refunds"
 PATH = f"{FOLDER}/SKILL.md"

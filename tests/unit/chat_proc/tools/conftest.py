@@ -13,6 +13,7 @@ from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
 from everturn.core.ids import CallId, ConversationId
+from everturn.skills.model import NO_SKILLS, Skills
 from everturn.timeline.blocks import CheckoutBody
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -83,7 +84,13 @@ def play(call_tool: CallTool, stored: StoredFiles) -> Play:
 
 
 @pytest.fixture
-def call_tool() -> CallTool:
+def skills() -> Skills:
+    """Those of the turn."""
+    return NO_SKILLS
+
+
+@pytest.fixture
+def call_tool(skills: Skills) -> CallTool:
     """`await call_tool(tool, timeline, params)`, with the parameters checked as the loop checks them."""
 
     async def run(
@@ -106,6 +113,7 @@ def call_tool() -> CallTool:
             now=NOW,
             pool=pool or MemorySourcePool(),
             live=live or RecordingTurn(),
+            skills=skills,
         )
         checked = tool.spec.params.model_validate(params)
         return await tool.run(ToolCall(CallId(call_id), checked, code, context, stop or asyncio.Event()))

@@ -3,12 +3,9 @@
 import json
 
 import pytest
-from turn_harness.programs import build_parts
 
 from chat_proc.catalog.tool import ToolContext
-from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.skills.model import Skills
-from chat_proc.skills.reader import MAX_SKILL_CHARS, read_skills
+from chat_proc.skills.reader import read_skills
 from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.code.inputs import InputLoader
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
@@ -16,7 +13,6 @@ from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.io import ListFilesTool, ReadFileTool
-from chat_proc.tools.offered import offer_tools
 from chat_proc.tools.stored_files import load_local
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.search import RgTool, SearchFilesTool
@@ -24,6 +20,8 @@ from chat_proc.workspace.description import describe_workspace
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core import refs
 from everturn.core.ids import ConversationId
+from everturn.skills.model import Skills
+from everturn.skills.reader import MAX_SKILL_CHARS
 from everturn.timeline import sources as sources_module
 from everturn.timeline.blocks import BlockType, SystemMessageBody
 from everturn.timeline.sources import SourceDraft
@@ -64,8 +62,8 @@ def timeline() -> TimelineBuilder:
 
 
 @pytest.fixture
-def ports(tool_ports, skills) -> ReadPorts:
-    return ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources, skills)
+def ports(tool_ports) -> ReadPorts:
+    return ReadPorts(tool_ports.artifacts, tool_ports.reader, tool_ports.sources)
 
 
 @pytest.fixture
@@ -74,8 +72,8 @@ def read(tool_ports, ports) -> ReadTool:
 
 
 @pytest.fixture
-def history(stored, skills) -> WorkspaceHistory:
-    return WorkspaceHistory(stored.artifacts, skills)
+def history(stored) -> WorkspaceHistory:
+    return WorkspaceHistory(stored.artifacts)
 
 
 def is_whole(text: str, skill: str) -> bool:
@@ -236,10 +234,18 @@ async def test_a_pulled_skill_is_local_and_read_only(play, call_tool, timeline, 
     assert refused.status == "error" and "only fi: refs are accepted" in refused.text
 
 
-async def test_a_program_gets_the_files_of_a_pulled_skill(play, timeline, history, objects) -> None:
+async def test_a_program_gets_the_files_of_a_pulled_skill(play, timeline, history, objects, skills) -> None:
     await play(PullTool(history), timeline, {"paths": ["sk:support.refunds"]})
     context = ToolContext(
-        OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW, MemorySourcePool(), RecordingTurn()
+        OWNER,
+        ConversationId("conv_1"),
+        timeline.turn_id,
+        1,
+        timeline.blocks,
+        NOW,
+        MemorySourcePool(),
+        RecordingTurn(),
+        skills=skills,
     )
 
     workspace = await load_local(history, context)
@@ -250,15 +256,10 @@ async def test_a_program_gets_the_files_of_a_pulled_skill(play, timeline, histor
     assert "- skills/support.refunds/ (6 files, " in "\n".join(describe_workspace(workspace, ()))
 
 
-async def test_a_skill_that_this_worker_lacks_is_left_out(play, call_tool, timeline, history, stored) -> None:
+async def test_a_skill_that_the_turn_has_no_more_is_left_out(play, timeline, history) -> None:
     await play(PullTool(history), timeline, {"paths": ["sk:support.refunds"]})
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW, MemorySourcePool(), RecordingTurn()
+    )
 
-    listed = await call_tool(SearchFilesTool(WorkspaceHistory(stored.artifacts)), timeline, {})
-
-    assert json.loads(listed.text)["file_count"] == 0
-
-
-def test_all_tools_of_an_agent_know_its_skills(tool_ports, skills) -> None:
-    offered = offer_tools(tool_ports, SandboxUnavailable("none here"), build_parts(), skills=skills)
-
-    assert offered.history.skills is skills
+    assert not (await load_local(history, context)).files

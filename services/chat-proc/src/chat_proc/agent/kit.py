@@ -19,7 +19,6 @@ from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import narrow_traits
-from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
@@ -32,6 +31,7 @@ from everturn.execution.messages import RunLimits
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn.models.tokens import LearnedRatios
+from everturn.skills.model import NO_SKILLS, Skills
 from everturn.timeline.progress import TurnProgress
 
 Synthesis = Literal["auto", "on", "off"]
@@ -173,8 +173,8 @@ class TurnKit:
 
     def _with_prompts(self) -> "TurnKit":
         tools, text = self.catalog.specs, self.instructions
-        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text, self.skills)
-        native = None if self.native is None else build_codec("native", tools, 1, text, self.skills)
+        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text, self.skills.lines)
+        native = None if self.native is None else build_codec("native", tools, 1, text, self.skills.lines)
         return replace(self, codec=codec, native=native)
 
     def synthesizes(self, codec: Codec) -> bool:
@@ -224,6 +224,11 @@ class BundleKit:
         """Give another kit to the turns that begin from now on."""
         self._kit = kit
         self._adapt = lru_cache(MAX_KEPT_KITS)(self._build)
+
+    @property
+    def skills(self) -> Skills:
+        """Those of the bundle."""
+        return self._kit.skills
 
     def for_turn(self, principal: Principal, chosen: tuple[str, ...] | None = None) -> TurnKit:
         """The kit of a turn of this person. `chosen` are the turn's tools among the selectable ones; None for all."""

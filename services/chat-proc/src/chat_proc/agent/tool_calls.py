@@ -295,6 +295,7 @@ class ToolRunner:
             pool=turn.pool,
             live=LiveCall(turn, pending.block.round),
             earlier=turn.call_context.earlier,
+            skills=turn.skills,
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 

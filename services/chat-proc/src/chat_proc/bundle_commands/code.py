@@ -21,11 +21,11 @@ from chat_proc.knowledge.passages import find_broken_links, find_folders
 from chat_proc.knowledge.trees import FolderTree, TreeLimits
 from chat_proc.opening import build_host_options
 from chat_proc.settings import OperatorConfig, WorkerSettings
-from chat_proc.skills.model import Skills
 from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs, try_build_code
 from chat_proc.tools.offered import BUILTIN_TOOLS
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.settings import load_bundle_secrets
+from everturn.skills.model import Skills
 from everturn_sdk.descriptors import DESCRIPTOR
 from everturn_sdk.protocol import BundleDescription
 from everturn_sdk.workflows import WORKFLOW

@@ -14,6 +14,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.model import AnyEvent, ChatTool
 from everturn.files.model import Artifact
+from everturn.skills.model import NO_SKILLS, Skills
 from everturn.timeline.blocks import Block, BlockType, Body
 from everturn.timeline.seen_urls import OutsideFacts
 from everturn.timeline.sources import Source, SourceDraft
@@ -152,7 +153,8 @@ class EarlierFacts:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The context of a call. `blocks` are the conversation's blocks up to and including the call."""
+    """The context of a call. `blocks` are the conversation's blocks up to and including the call, `skills` those with
+    which its turn began."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -163,6 +165,7 @@ class ToolContext:
     pool: SourcePool
     live: LiveTurn
     earlier: EarlierFacts = field(default_factory=EarlierFacts, repr=False)
+    skills: Skills = NO_SKILLS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolEvents, ToolOutcome, ToolSpec
-from chat_proc.skills.model import SkillFile
 from chat_proc.tools.context.resolve import FoundFile, FoundSkill, Missing, ReadPorts, Resolver
 from chat_proc.tools.stored_files import load_local
 from chat_proc.workspace.loading import WorkspaceHistory
@@ -13,6 +12,7 @@ from chat_proc.workspace.local import select_files
 from everturn.core.errors import Invalid
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
+from everturn.skills.model import SkillFile
 from everturn.turns.model import Effect
 
 MAX_LISTED: Final = 1_000

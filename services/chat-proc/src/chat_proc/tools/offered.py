@@ -9,7 +9,6 @@ from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
-from chat_proc.skills.model import NO_SKILLS, Skills
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
@@ -99,7 +98,6 @@ def offer_tools(
     more: Sequence[Tool] = (),
     profiles: Profiles | None = None,
     off: Collection[str] = (),
-    skills: Skills = NO_SKILLS,
     knowledge: KnowledgeReader | None = None,
 ) -> OfferedTools:
     """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
@@ -107,9 +105,9 @@ def offer_tools(
 
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
-    history = WorkspaceHistory(ports.artifacts, skills)
+    history = WorkspaceHistory(ports.artifacts)
     collections = None if SEARCH_COLLECTIONS_TOOL in off else ports.collections
-    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, skills, knowledge, ports.collections)
+    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, knowledge, ports.collections)
     reads: list[Tool] = [ReadTool(ports.objects, ports.attachments, reading)]
     if knowledge is not None:
         reads.append(SearchKnowledgeTool(knowledge))

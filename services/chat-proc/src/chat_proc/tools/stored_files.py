@@ -306,7 +306,7 @@ def _birth_ms(call_id: CallId, now: str) -> int:
 async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspace:
     """The local files of the tool call's turn. Raises Unavailable."""
     owner = Owner(context.principal, context.conversation_id)
-    return await load_workspace(history, owner, context.blocks, context.turn_id)
+    return await load_workspace(history, owner, context.blocks, context.turn_id, context.skills)
 
 
 def check_room(

@@ -43,6 +43,7 @@ from everturn.events.turn_view import (
 from everturn.events.views import FileView, TurnView
 from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
+from everturn.skills.model import NO_SKILLS
 from everturn.timeline.blocks import (
     GENESIS_HASH,
     Block,
@@ -273,6 +274,8 @@ class LeasedTurn:
         """Feedback that no block contained when the turn was loaded."""
         self.had_files = start.has_files
         """Whether there were files in the workspace when the turn was loaded."""
+        self.skills = NO_SKILLS
+        """Those of the version of the bundle with which the turn began."""
         self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
         """Where the turn's calls are made, for the policy that reviews them."""
         self.inbox = inbox

@@ -457,6 +457,7 @@ class TurnRunner:
                     self._version = await stack.enter_async_context(kit)
             except BundleUnavailable as error:
                 return await self._end_unopened(turn, emitter, _without_bundle(error))
+            turn.skills = self._version.skills
             return await self._run_opened(turn, emitter)
 
     async def _end_unopened(self, turn: LeasedTurn, emitter: Emitter, end: TurnEnd) -> TurnEnd:

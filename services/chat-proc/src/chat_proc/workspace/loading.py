@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.skills.model import NO_SKILLS, SCHEME, SkillFile, Skills
 from chat_proc.workspace.local import (
     MAX_PULL_FILES,
     FileTarget,
@@ -20,6 +19,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import Artifact
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
+from everturn.skills.model import NO_SKILLS, SCHEME, SkillFile, Skills
 from everturn.timeline.blocks import Block
 
 MAX_OWN_FILES = 2_000
@@ -27,12 +27,10 @@ MAX_OWN_FILES = 2_000
 
 
 class WorkspaceHistory:
-    """The files of all turns of a conversation, from their artifact rows, and those of the agent's skills; missing
-    files are omitted."""
+    """The files of all turns of a conversation, from their artifact rows; missing files are omitted."""
 
-    def __init__(self, artifacts: Artifacts, skills: Skills = NO_SKILLS) -> None:
+    def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
-        self.skills = skills
 
     async def load_files(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
@@ -75,12 +73,12 @@ class Owner:
 
 
 async def load_workspace(
-    history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId
+    history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId, skills: Skills = NO_SKILLS
 ) -> Workspace:
-    """All local files of this turn. Raises Unavailable."""
+    """All local files of this turn, which has these skills. Raises Unavailable."""
     workspace = await load_own(history, owner, blocks, turn_id)
     for root in workspace.pulled:
-        workspace = workspace.plus(await _load_root(history, owner, root))
+        workspace = workspace.plus(await _load_root(history, owner, root, skills))
     return workspace
 
 
@@ -116,10 +114,10 @@ async def load_target(
     return await history.load_folder(owner.principal, conversation_id, target.folder, max_files=max_files) or None
 
 
-async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) -> list[LocalFile]:
+async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot, skills: Skills) -> list[LocalFile]:
     if root.ref.startswith(SCHEME):
         try:
-            return [pulled_skill_file(file) for file in history.skills.select(root.ref).files]
+            return [pulled_skill_file(file) for file in skills.select(root.ref).files]
         except NotFound:
             return []
     target = root_target(root.ref, owner.conversation_id, is_folder=root.is_folder)

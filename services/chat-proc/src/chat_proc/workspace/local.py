@@ -10,13 +10,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from chat_proc.skills.model import SCHEME, SKILLS_FOLDER, SkillFile
 from everturn.core import refs
 from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import check_path
 from everturn.execution.messages import RunLimits
 from everturn.files.model import Artifact, ArtifactKind
+from everturn.skills.model import SCHEME, SKILLS_FOLDER, SkillFile
 from everturn.timeline.blocks import (
     AttachmentBody,
     Block,

@@ -16,7 +16,6 @@ from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.actions import Action, read_action
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
-from chat_proc.skills.model import Skills
 from chat_proc.skills.reader import load_platform_skills
 from chat_proc.tools.code.run_code import RunCodeParams
 from chat_proc.tools.memory.memsearch import MemsearchTool
@@ -27,6 +26,7 @@ from chat_proc.tools.web.resolver import NameResolver
 from everturn.execution.messages import Posture
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.models.port import CodecName
+from everturn.skills.model import Skills
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.in_memory_platform import MemoryPlatform
@@ -96,7 +96,7 @@ def test_the_prompt_of_another_codec_is_the_golden_one(codec: CodecName) -> None
 def test_the_prompt_with_skills_is_the_golden_one() -> None:
     """What differs from the prompt without skills, and nothing else."""
     skills, golden = Skills(load_platform_skills()), GOLDEN.with_name("system_prompt_skills.diff")
-    without, with_skills = build_system_prompt(specs()), build_system_prompt(specs(), skills=skills)
+    without, with_skills = build_system_prompt(specs()), build_system_prompt(specs(), skills=skills.lines)
     compared = difflib.unified_diff(without.splitlines(), with_skills.splitlines(), lineterm="", n=0)
     difference = "\n".join(compared) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -110,14 +110,14 @@ def test_the_same_skills_give_the_same_prompt_in_any_order() -> None:
 
     one, other = Skills(skills), Skills(reversed(skills))
 
-    assert build_system_prompt(specs(), skills=one) == build_system_prompt(specs(), skills=other)
+    assert build_system_prompt(specs(), skills=one.lines) == build_system_prompt(specs(), skills=other.lines)
 
 
 @pytest.mark.parametrize("codec", ["channels", "native", "json"])
 def test_skills_are_listed_in_one_section_of_every_codec(codec: CodecName) -> None:
     skills = Skills(load_platform_skills())
 
-    prompt = build_codec(codec, specs(), skills=skills).system_prompt
+    prompt = build_codec(codec, specs(), skills=skills.lines).system_prompt
 
     listed = re.findall(r"^- (sk:[a-z.-]+): .+$", prompt, re.MULTILINE)
     assert listed == ["sk:public.pdf-press", "sk:public.pptx-press", "sk:public.xlsx-press"]
@@ -128,9 +128,9 @@ def test_skills_are_not_taught_where_they_can_not_be_read_or_used() -> None:
     skills = Skills(load_platform_skills())
     unreadable = [spec for spec in specs() if spec.tool_id != "react.read"]
 
-    assert "# Skills" not in build_system_prompt(unreadable, skills=skills)
+    assert "# Skills" not in build_system_prompt(unreadable, skills=skills.lines)
     assert "# Skills" not in build_system_prompt(specs())
-    without_programs = build_system_prompt(specs(with_code=False), skills=skills)
+    without_programs = build_system_prompt(specs(with_code=False), skills=skills.lines)
     assert "sk:public.pdf-press" in without_programs
     assert "WORKDIR" not in without_programs
 

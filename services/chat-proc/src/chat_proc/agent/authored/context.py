@@ -84,6 +84,7 @@ def build_tool_context(turn: LeasedTurn, number: int, blocks: Sequence[Block]) -
         pool=turn.pool,
         live=LiveCall(turn, number),
         earlier=turn.call_context.earlier,
+        skills=turn.skills,
     )
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.codec import Codec, build_native_names, build_parameters, declare_tools
-from chat_proc.skills.model import NO_SKILLS, SKILLS_FOLDER, Skills, render_catalog
 from chat_proc.workspace.local import PULL_TOOL
 from everturn.models.port import CodecName
+from everturn.skills.model import SCHEME, SKILLS_FOLDER, DescribedSkill, render_catalog
 from everturn.timeline.inert import make_inert
 
 _PACKAGE = "chat_proc.agent.prompt"
@@ -37,7 +37,7 @@ def build_codec(
     tools: Sequence[ToolSpec],
     max_actions: int = 1,
     instructions: str = "",
-    skills: Skills = NO_SKILLS,
+    skills: Sequence[DescribedSkill] = (),
 ) -> Codec:
     """The codec for these tools and skills. `max_actions` is the limit for a reply in channels; `instructions` are
     those of the operator and of the bundle's author. Raises BadConfig."""
@@ -51,7 +51,7 @@ def build_system_prompt(
     tools: Sequence[ToolSpec],
     max_actions: int = 1,
     instructions: str = "",
-    skills: Skills = NO_SKILLS,
+    skills: Sequence[DescribedSkill] = (),
     *,
     codec: CodecName = "channels",
 ) -> str:
@@ -110,17 +110,17 @@ def _choose_topics(tools: Sequence[ToolSpec], max_actions: int, codec: CodecName
     yield from ("honesty", "language")
 
 
-def _render_skills(tools: Sequence[ToolSpec], skills: Skills) -> Iterator[str]:
+def _render_skills(tools: Sequence[ToolSpec], skills: Sequence[DescribedSkill]) -> Iterator[str]:
     """Nothing without skills, or without the tool that reads them."""
     names = {tool.tool_id for tool in tools}
-    first = next(iter(skills), None)
-    if first is None or READ_TOOL not in names:
+    if not skills or READ_TOOL not in names:
         return
+    first = skills[0].id
     topics = ["skills"]
     if PULL_TOOL in names and any(tool.takes_code for tool in tools):
         topics.append("skill_files")
-    text = "\n\n".join(map(load_topic, topics)).replace("{skill}", first.folder_ref.rstrip("/"))
-    yield text.replace("{folder}", f"{SKILLS_FOLDER}/{first.id}").replace("{skills}", render_catalog(skills))
+    text = "\n\n".join(map(load_topic, topics)).replace("{skill}", f"{SCHEME}{first}")
+    yield text.replace("{folder}", f"{SKILLS_FOLDER}/{first}").replace("{skills}", render_catalog(skills))
 
 
 def _render_tools(tools: Sequence[ToolSpec], *, shows_strategies: bool) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ToolContext
-from chat_proc.skills.model import SkillFile
 from chat_proc.workspace.loading import WorkspaceHistory, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace, turn_target
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
 from everturn.core.errors import EverturnError, Invalid
 from everturn.execution.messages import check_relative_path
 from everturn.files.objects import Objects
+from everturn.skills.model import SkillFile
 from everturn.timeline.inert import escape_line
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024

@@ -15,8 +15,6 @@ from chat_proc.attachments.policy import is_media, max_media_bytes
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.catalog.tool import SourcePool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.channels.citations import renumber_citations
-from chat_proc.skills.model import INSTRUCTIONS, SKILLS_FOLDER, Skill, SkillFile, is_instructions
-from chat_proc.skills.reader import MAX_SKILL_CHARS
 from chat_proc.tools.context.resolve import (
     FoundDocument,
     FoundFile,
@@ -33,6 +31,8 @@ from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.refs import sources_ref
 from everturn.core.threads import call_sized
 from everturn.files.objects import Objects
+from everturn.skills.model import INSTRUCTIONS, SKILLS_FOLDER, Skill, SkillFile, is_instructions
+from everturn.skills.reader import MAX_SKILL_CHARS
 from everturn.timeline.blocks import StoredText
 from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import PoolFull, Source

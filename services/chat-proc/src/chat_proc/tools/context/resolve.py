@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from chat_proc.catalog.tool import ConversationSources, ToolContext
 from chat_proc.knowledge.collections import CollectionReader, is_in_collection
 from chat_proc.knowledge.reader import KnowledgeReader
-from chat_proc.skills.model import NO_SKILLS, Skill, SkillFile, Skills, complete_skill_ref
 from chat_proc.timeline.artifacts import fold_artifacts
 from chat_proc.timeline.present import latest_plans
 from everturn.core import refs
@@ -16,6 +15,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.refs import Ref, localize_ref, owner_of, parse_ref, qualify_ref, qualify_text
 from everturn.files.model import Artifact
 from everturn.files.ports import Artifacts
+from everturn.skills.model import Skill, SkillFile, complete_skill_ref
 from everturn.timeline.blocks import Block, BlockType, PlanBody, StoredText, ThinkingBody, ToolResultBody
 from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
@@ -154,7 +154,6 @@ class ReadPorts:
     artifacts: Artifacts
     reader: ConversationReader
     sources: ConversationSources
-    skills: Skills = NO_SKILLS
     knowledge: KnowledgeReader | None = None
     collections: CollectionReader | None = None
 
@@ -202,7 +201,7 @@ class Resolver:
 
     def _find_skill(self, ref: refs.SkillRef) -> Found:
         try:
-            return FoundSkill(*self._ports.skills.find(ref))
+            return FoundSkill(*self._context.skills.find(ref))
         except NotFound as missing:
             return Missing(missing.detail)
 

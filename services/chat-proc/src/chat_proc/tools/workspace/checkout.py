@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
-from chat_proc.skills.model import SCHEME, SkillSelection
 from chat_proc.tools.stored_files import build_removal, save_copy
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_target
 from chat_proc.workspace.local import (
@@ -31,6 +30,7 @@ from everturn.core.errors import Invalid, NotFound
 from everturn.core.refs import named_artifact_ref
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
+from everturn.skills.model import SCHEME, Skills, SkillSelection
 from everturn.timeline.blocks import BlockType, CheckoutBody
 from everturn.turns.model import Effect
 
@@ -237,7 +237,7 @@ class PullTool:
         pulling = _Pulling(MAX_PULL_FILES - workspace.pulled_files, MAX_PULL_BYTES - workspace.pulled_bytes)
         for path in dict.fromkeys(params.paths):
             if path.startswith(SCHEME):
-                self._pull_skill(path, workspace, pulling)
+                _pull_skill(call.context.skills, path, workspace, pulling)
             else:
                 await self._pull(path, call, workspace, pulling)
         result = {
@@ -269,21 +269,21 @@ class PullTool:
         if pulling.try_count(path, len(found), size):
             pulling.pulled.append(_describe_pulled(target, found, size))
 
-    def _pull_skill(self, path: str, workspace: Workspace, pulling: _Pulling) -> None:
-        try:
-            selected = self._history.skills.select(path)
-        except NotFound as missing:
-            pulling.invalid.append({"path": path, "reason": missing.detail})
-            return
-        if any(
-            root.ref == selected.ref or (root.is_folder and selected.ref.startswith(root.ref))
-            for root in workspace.pulled
-        ):
-            pulling.already_local.append(path)
-            return
-        size = sum(file.size for file in selected.files)
-        if pulling.try_count(path, len(selected.files), size):
-            pulling.pulled.append(_describe_pulled_skill(selected, size))
+
+def _pull_skill(skills: Skills, path: str, workspace: Workspace, pulling: _Pulling) -> None:
+    try:
+        selected = skills.select(path)
+    except NotFound as missing:
+        pulling.invalid.append({"path": path, "reason": missing.detail})
+        return
+    if any(
+        root.ref == selected.ref or (root.is_folder and selected.ref.startswith(root.ref)) for root in workspace.pulled
+    ):
+        pulling.already_local.append(path)
+        return
+    size = sum(file.size for file in selected.files)
+    if pulling.try_count(path, len(selected.files), size):
+        pulling.pulled.append(_describe_pulled_skill(selected, size))
 
 
 def _is_local(target: FileTarget, workspace: Workspace) -> bool:

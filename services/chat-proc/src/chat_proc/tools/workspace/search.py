@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from chat_proc.attachments.charsets import TextDecoder
 from chat_proc.attachments.policy import is_text
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from chat_proc.skills.model import SkillFile
-from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
+from chat_proc.tools.stored_files import load_local
+from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import LocalFile, Selection, select_files
 from chat_proc.workspace.naming import render_result
 from chat_proc.workspace.text_search import Match, Pattern, Searched, search_text
 from everturn.core.errors import EverturnError, Invalid
 from everturn.files.objects import Objects
+from everturn.skills.model import SkillFile
 from everturn.turns.model import Effect
 
 MAX_LISTED = 500
@@ -59,10 +60,9 @@ class SearchFilesTool:
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params, context = SearchFilesParams.model_validate(call.params), call.context
-        owner = Owner(context.principal, context.conversation_id)
         try:
             pattern = Pattern(params.name_regex) if params.name_regex else None
-            workspace = await load_workspace(self._history, owner, context.blocks, context.turn_id)
+            workspace = await load_local(self._history, context)
             selection = select_files(workspace, params.prefix, context.conversation_id)
         except Invalid as invalid:
             return ToolOutcome("error", render_result({"prefix": params.prefix, "error": invalid.detail}))
@@ -155,14 +155,13 @@ class RgTool:
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         params, context = RgParams.model_validate(call.params), call.context
-        owner = Owner(context.principal, context.conversation_id)
         ends = self._monotonic() + LIMIT_S
         try:
             names = Pattern(params.name_regex) if params.name_regex else None
             search = _Search(
                 params, Pattern(params.pattern) if params.pattern else None, lambda: self._monotonic() > ends
             )
-            workspace = await load_workspace(self._history, owner, context.blocks, context.turn_id)
+            workspace = await load_local(self._history, context)
             selection = select_files(workspace, params.root, context.conversation_id)
         except Invalid as invalid:
             return ToolOutcome("error", render_result({"root": params.root, "error": invalid.detail}))

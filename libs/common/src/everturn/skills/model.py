@@ -3,7 +3,7 @@ same for all of its conversations, and never changes while a turn runs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from everturn.core.errors import NotFound
 from everturn.core.refs import SkillRef
@@ -41,6 +41,24 @@ class SkillFile:
     def decode(self) -> str:
         """The text of a file that `is_text`, without a byte order mark."""
         return self.data.decode("utf-8-sig")
+
+
+class DescribedSkill(Protocol):
+    """What the prompt says of a skill."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SkillLine:
+    """Implements DescribedSkill, without the files."""
+
+    id: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,11 @@ class Skills:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    @property
+    def lines(self) -> tuple[SkillLine, ...]:
+        """What the prompt says of them."""
+        return tuple(SkillLine(skill.id, skill.description) for skill in self)
+
     def find(self, ref: SkillRef) -> tuple[Skill, SkillFile]:
         """The file of a ref, and its skill. Raises NotFound with the names that exist."""
         skill = self._find_skill(f"{ref.namespace}.{ref.skill}")
@@ -143,7 +166,7 @@ def is_instructions(text: str) -> bool:
     return text.startswith(SCHEME) and complete_skill_ref(text).endswith(f"/{INSTRUCTIONS}")
 
 
-def render_catalog(skills: Iterable[Skill]) -> str:
+def render_catalog(skills: Iterable[DescribedSkill]) -> str:
     """A line for each skill, for the prompt."""
     return "\n".join(f"- {SCHEME}{skill.id}: {skill.description}" for skill in skills)
 
