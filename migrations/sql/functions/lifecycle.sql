@@ -164,8 +164,9 @@ REVOKE ALL ON FUNCTION expire_conversation FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION expire_conversation TO everturn_worker;
 
 
--- Deletes expired idempotency rows and requests to connect accounts, and, if p_age is given, older rows of the ledgers:
--- usage by its time, effects by the time of their turn, which its id begins with. At most p_limit of each table.
+-- Deletes expired idempotency rows and requests to connect accounts, skills that were removed from their projects a week
+-- ago, and, if p_age is given, older rows of the ledgers: usage by its time, effects by the time of their turn, which its
+-- id begins with. At most p_limit of each table.
 CREATE OR REPLACE FUNCTION remove_expired_rows(p_age interval, p_limit integer)
 RETURNS TABLE (store text, removed bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -173,6 +174,11 @@ DECLARE
     v_before constant timestamptz := CASE WHEN p_age IS NOT NULL THEN find_expiry(p_age) END;
     v_ms constant text := lpad(to_hex((extract(epoch FROM v_before) * 1000)::bigint), 12, '0');
 BEGIN
+    DELETE FROM project_skill WHERE ctid = ANY (ARRAY(
+        SELECT s.ctid FROM project_skill s WHERE s.removed_at < clock_timestamp() - interval '7 days' LIMIT p_limit));
+    store := 'project_skill';
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN NEXT;
     DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
         SELECT i.ctid FROM idempotency i WHERE i.expires_at < clock_timestamp() LIMIT p_limit FOR UPDATE SKIP LOCKED));
     store := 'idempotency';

@@ -155,13 +155,14 @@ GRANT EXECUTE ON FUNCTION load_recent_blocks TO everturn_worker;
 
 -- What a worker needs to begin or resume a turn, in one call: the turn, the blocks of load_recent_blocks (none without
 -- p_with_blocks), the feedback that no block contains, the sum of the turn's usage, whether there are sources, signals
--- and files, and whether the tenant may have another turn to ring for. No row if the principal has no such turn. Blocks
--- as an array take four times as long as rows, which is 0.1 s for 25 MB. Runs as the worker, under the worker's policies.
+-- and files, whether the tenant may have another turn to ring for, and the revision of the project's skills, 0 without
+-- any. No row if the principal has no such turn. Blocks as an array take four times as long as rows, which is 0.1 s for 25 MB. Runs as the worker, under the worker's policies.
 CREATE OR REPLACE FUNCTION load_turn_start(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_with_blocks boolean
 ) RETURNS TABLE (turn turn, read_at timestamptz, blocks block[], feedback feedback[], input_tokens bigint,
                  output_tokens bigint, cache_read_tokens bigint, cost_usd double precision, cost_known boolean,
-                 has_sources boolean, has_signals boolean, has_files boolean, may_have_next boolean)
+                 has_sources boolean, has_signals boolean, has_files boolean, may_have_next boolean,
+                 skills_revision bigint)
 LANGUAGE plpgsql SECURITY INVOKER AS $$
 #variable_conflict use_column
 DECLARE
@@ -179,7 +180,9 @@ BEGIN
            EXISTS (SELECT FROM source s WHERE s.conversation_id = p_conversation),
            EXISTS (SELECT FROM signal s WHERE s.turn_id = p_turn),
            EXISTS (SELECT FROM artifact a WHERE a.conversation_id = p_conversation AND a.kind = 'file'),
-           may_have_next(p_conversation)
+           may_have_next(p_conversation),
+           COALESCE((SELECT r.revision FROM project_skill_revision r
+                      WHERE r.tenant = p_tenant AND r.project = p_project), 0)
       FROM turn t, LATERAL (
            SELECT COALESCE(sum(u.input_tokens), 0)::bigint, COALESCE(sum(u.output_tokens), 0)::bigint,
                   COALESCE(sum(u.cache_read_tokens), 0)::bigint, COALESCE(sum(u.cost_usd), 0),

@@ -50,6 +50,7 @@ IDS = {
     "server": "mail",
     "collection_id": "coll_01890a5d-ac96-774b-bcce-b302099a8057",
     "document_id": ARTIFACT,
+    "skill": "refunds",
 }
 Operation = tuple[str, str, dict[str, Any]]
 

@@ -103,6 +103,8 @@ class MemoryPlatform:
         self.usage: list[tuple[TurnId, UsageEvent]] = []
         self.approvals: dict[ApprovalId, ApprovalRow] = {}
         self.revoked: set[str] = set()
+        self.skills_revision = 0
+        """Of the skills of every project."""
         self.keys: dict[tuple[str, str, str, str, str], UsedKey] = {}
         self._rings = count(1)
 

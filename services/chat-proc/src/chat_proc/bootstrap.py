@@ -42,6 +42,7 @@ from chat_proc.settings import (
     WorkerSettings,
     load_config,
 )
+from chat_proc.skills.projects import ProjectSkills
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
@@ -94,6 +95,7 @@ from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippe
 from everturn.memory.user_memories import UserMemories
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
+from everturn.skills.postgres import PostgresProjectSkills
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_effects import PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
@@ -389,6 +391,7 @@ def build_worker(
         clock=clock,
         retries=retries,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
+        project_skills=ProjectSkills(PostgresProjectSkills(database)),
     )
     slots = Slots(settings.worker_slots, extra=settings.worker_slots)
     own = build_presence(

@@ -39,6 +39,7 @@ from everturn.memory.embedder import Embedder
 from everturn.memory.search import MemorySearch
 from everturn.memory.user_memories import MemoryBook
 from everturn.queue.model import Doorbells, Presences, Queue, QueueCaps
+from everturn.skills.projects import ProjectSkillBook
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
 from ingress import (
@@ -53,6 +54,7 @@ from ingress import (
     lifecycle,
     memory,
     search,
+    skills,
     web,
     widgets,
 )
@@ -95,6 +97,7 @@ from ingress.openapi.document import OpenApi
 from ingress.openapi.event_schemas import build_event_schemas
 from ingress.search import SearchService
 from ingress.settings import IngressSettings
+from ingress.skills import SkillService
 from ingress.sockets.calls import ChatCalls
 from ingress.sockets.connection import SocketDependencies
 from ingress.sockets.server import SocketServer, refuse_elsewhere
@@ -140,6 +143,7 @@ class Parts:
     presences: Presences
     memories: MemoryBook
     collections: CollectionBook
+    skills: ProjectSkillBook
     finder: MemorySearch
     embedder: Embedder
     buckets: TokenBuckets
@@ -192,6 +196,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         memory.router,
         collections.router,
         collections.upload_router,
+        skills.router,
         search.router,
         sse.router,
         sse.ticket_router,
@@ -237,6 +242,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     intake = _build_intake(parts)
     app.state.chat = _build_chat(parts, intake, app.state.workers, app.state.bundles)
     app.state.collections = CollectionService(parts.collections, intake, parts.inbox, parts.ids)
+    app.state.skills = SkillService(parts.skills, intake)
     app.state.request_limits = build_request_limits(
         parts.settings,
         parts.buckets,

@@ -32,6 +32,7 @@ from everturn.postgres.pool import open_database
 from everturn.queue.model import QueueCaps
 from everturn.queue.postgres import PostgresQueue
 from everturn.redis_drivers import open_redis_drivers
+from everturn.skills.postgres import PostgresProjectSkills
 from everturn.turns import postgres_explaining
 from everturn.turns.explaining import TurnState
 from everturn.turns.postgres_inbox import PostgresInbox
@@ -120,6 +121,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             check_database_disk=database.check_disk,
             presences=redis.presences,
             collections=PostgresCollections(database),
+            skills=PostgresProjectSkills(database),
             memories=PostgresUserMemories(database),
             connections=PostgresConnections(database),
             finder=PostgresMemorySearch(database),

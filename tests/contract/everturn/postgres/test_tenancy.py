@@ -113,6 +113,9 @@ CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
 """Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
 KNOWLEDGE_TABLES = ("knowledge_space", "knowledge_document", "knowledge_passage")
 """Documents of bundles belong to no tenant: no service has rights on them (see knowledge/test_store.py)."""
+PROJECT_TABLES = ("project_skill", "project_skill_revision")
+PROJECT_PORTS = {"ProjectSkillBook", "ProjectSkillSource"}
+"""Shared by everybody in a project (see skills/test_projects.py)."""
 DOCUMENT_ID = ArtifactId("art_01890a5d-ac96-774b-bcce-b302099a8057")
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
@@ -369,7 +372,7 @@ def ports(roles: Roles) -> dict[str, object]:
 
 
 def test_every_port_with_a_principal_is_tried() -> None:
-    assert find_ports() == {port.__name__ for port in PORTS} | ASKED_BEFORE_WHO | PARTS
+    assert find_ports() == {port.__name__ for port in PORTS} | ASKED_BEFORE_WHO | PROJECT_PORTS | PARTS
 
 
 def test_every_call_that_takes_a_principal_has_a_case() -> None:
@@ -521,6 +524,7 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
         *TABLES,
         *CREDENTIAL_TABLES,
         *KNOWLEDGE_TABLES,
+        *PROJECT_TABLES,
         "retention_limit",
         "usage_total",
         "bundle",

@@ -137,6 +137,7 @@ def test_a_bad_file_is_refused_with_its_line(data: bytes, problem: str) -> None:
         ({"skills/refunds/skill.md": text()}, "skills/refunds/skill.md: the file must be named SKILL.md."),
         ({"skills/SKILL.md": text()}, "Move it to skills/<namespace>/<skill>/SKILL.md."),
         ({"skills/public/refunds/SKILL.md": text()}, "the namespace public is that of the platform's skills."),
+        ({"skills/project/refunds/SKILL.md": text()}, "the namespace project is that of skills that are uploaded"),
         ({"skills/a b/refunds/SKILL.md": text()}, "the namespace 'a b' must consist of a-z, 0-9, _ and -"),
         ({PATH: text(), f"{FOLDER}/big.bin": b"x" * 10_000_000}, "big.bin has 10000000 bytes; a file of a skill can"),
         ({PATH: text(), f"{FOLDER}/../../x.py": b""}, "must be relative, without empty parts, '.' and '..'."),

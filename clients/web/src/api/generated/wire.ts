@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas d25c9df35cf925abc43525b2080d5ff97705b85fb4c306620c28e4c646e15dc7
-// Types 29fc1f1a03d09ba968826c2ff09a6c9cc83149af00e992168e3ef7b5bf834490
+// Schemas c3e9ba5a743cdc764a66a49054e7716741215bc8af00c98648831000a477eb65
+// Types da527d452ff13a882d8fd8ec534240e0f97bb12eec57b8ac0c5df13ce1e1a480
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2202,6 +2202,65 @@ export interface components {
              * @description What the person wrote, or the text of the event.
              */
             readonly text: string;
+        };
+        /**
+         * SkillList
+         * @description The skills of the project.
+         */
+        readonly SkillList: {
+            /**
+             * Skills
+             * @description The skills, by name.
+             */
+            readonly skills: readonly components["schemas"]["SkillOut"][];
+        };
+        /**
+         * SkillOut
+         * @description A skill of the project.
+         */
+        readonly SkillOut: {
+            /**
+             * Added At
+             * @description When it was uploaded or replaced, in ISO 8601 and UTC.
+             * @example 2026-03-01T12:00:00.000Z
+             */
+            readonly added_at: string;
+            /**
+             * Description
+             * @description What it does, and when agents use it.
+             * @example Decides on refunds. Use it when a customer wants money back.
+             */
+            readonly description: string;
+            /**
+             * Files
+             * @description How many files it has.
+             * @example 3
+             */
+            readonly files: number;
+            /**
+             * Name
+             * @description Its name, which is that in its SKILL.md.
+             * @example refunds
+             */
+            readonly name: string;
+            /**
+             * Ref
+             * @description By what agents read it.
+             * @example sk:project.refunds
+             */
+            readonly ref: string;
+            /**
+             * Sha256
+             * @description The hash of the archive that `GET` returns, in hex.
+             * @example 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+             */
+            readonly sha256: string;
+            /**
+             * Size
+             * @description The size of its files together in bytes.
+             * @example 4096
+             */
+            readonly size: number;
         };
         /**
          * SourceView
@@ -4655,6 +4714,8 @@ export type SegmentOut = components['schemas']['SegmentOut'];
 export type SignalOut = components['schemas']['SignalOut'];
 export type SignalPatch = components['schemas']['SignalPatch'];
 export type SignalView = components['schemas']['SignalView'];
+export type SkillList = components['schemas']['SkillList'];
+export type SkillOut = components['schemas']['SkillOut'];
 export type SourceView = components['schemas']['SourceView'];
 export type StepDetail = components['schemas']['StepDetail'];
 export type StepRoundView = components['schemas']['StepRoundView'];

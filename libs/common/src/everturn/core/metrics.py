@@ -227,6 +227,10 @@ KNOWLEDGE_DOCUMENTS = Counter(
 COLLECTIONS_BUILT = Counter(
     "everturn_collections_built", "Builds of collections' indexes, by outcome: built or failed.", ["outcome"]
 )
+PROJECT_SKILLS_UNREADABLE = Counter(
+    "everturn_project_skills_unreadable",
+    "Skills of projects that turns have to do without, because this version of the worker can't read them.",
+)
 SANDBOXES_TAKEN = Counter(
     "everturn_sandboxes_taken", "Sandboxes taken for a run, by kind: cold, or warm (booted ahead).", ["kind"]
 )

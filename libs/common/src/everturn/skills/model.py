@@ -1,5 +1,5 @@
-"""Skills: instructions for one kind of work, with the files that belong to them. A skill belongs to an agent, is the
-same for all of its conversations, and never changes while a turn runs."""
+"""Skills: instructions for one kind of work, with the files that belong to them. A skill belongs to an agent, or to all
+agents of a project, and never changes while a turn runs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -124,6 +124,10 @@ class Skills:
     def lines(self) -> tuple[SkillLine, ...]:
         """What the prompt says of them."""
         return tuple(SkillLine(skill.id, skill.description) for skill in self)
+
+    def plus(self, others: "Skills") -> "Skills":
+        """All of these and of the others, whose ids differ."""
+        return Skills((*self, *others)) if others else self
 
     def find(self, ref: SkillRef) -> tuple[Skill, SkillFile]:
         """The file of a ref, and its skill. Raises NotFound with the names that exist."""

@@ -31,8 +31,15 @@ MAX_SOURCES: Final = 100
 MAX_SOURCE_CHARS: Final = 4_000
 """Characters of the text of one source."""
 PLATFORM_NAMESPACE: Final = "public"
+PROJECT_NAMESPACE: Final = "project"
+RESERVED_NAMESPACES: Final = {
+    PLATFORM_NAMESPACE: "the platform's skills",
+    PROJECT_NAMESPACE: "skills that are uploaded to a project",
+}
+"""Whose namespaces no bundle can use."""
 
-_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+NAME_PATTERN: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_NAME: Final = re.compile(NAME_PATTERN)
 NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FENCE: Final = "---"
 

@@ -43,6 +43,7 @@ class TurnHeaderBody(Body):
 
     `bundle_digest` is the version of the bundle, None if no registry stores it. `codec` is the reply format of the
     model; None is `channels`. `tools` are the selectable tools that were chosen for the turn; None if it offers all.
+    `skills_revision` is that of the project's skills; None if it has none.
     """
 
     ordinal: int
@@ -50,6 +51,7 @@ class TurnHeaderBody(Body):
     bundle_digest: str | None = None
     codec: str | None = None
     tools: tuple[str, ...] | None = None
+    skills_revision: int | None = None
 
 
 class PromptBody(TextBody):

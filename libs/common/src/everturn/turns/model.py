@@ -53,6 +53,8 @@ class TurnStart:
     """Whether turns have left files in the workspace, removed or not."""
     may_have_next: bool
     """Whether another turn of the tenant may be waiting for the place in the queue that this one has left."""
+    skills_revision: int = 0
+    """Of the skills that were uploaded to the project; 0 if there never were any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,7 @@ class PostgresTimelines:
             has_signals=row["has_signals"],
             has_files=row["has_files"],
             may_have_next=row["may_have_next"],
+            skills_revision=row["skills_revision"],
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

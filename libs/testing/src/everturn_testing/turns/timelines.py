@@ -55,6 +55,7 @@ class MemoryTimelines:
                 for artifact in self._platform.conversation(principal, conversation_id).artifacts
             ),
             may_have_next=True,
+            skills_revision=self._platform.skills_revision,
         )
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:

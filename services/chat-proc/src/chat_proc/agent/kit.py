@@ -31,7 +31,7 @@ from everturn.execution.messages import RunLimits
 from everturn.files.objects import Objects
 from everturn.models.port import LanguageModel, ModelTraits
 from everturn.models.tokens import LearnedRatios
-from everturn.skills.model import NO_SKILLS, Skills
+from everturn.skills.model import NO_SKILLS, SkillLine, Skills
 from everturn.timeline.progress import TurnProgress
 
 Synthesis = Literal["auto", "on", "off"]
@@ -129,6 +129,9 @@ class TurnKit:
     history: WorkspaceHistory | None = None
     """Knows the files of earlier turns; without it ANNOUNCE lists only this turn's."""
     skills: Skills = NO_SKILLS
+    """Those of the bundle; a turn can have more."""
+    project_skills: tuple[SkillLine, ...] = ()
+    """What the prompt says of those that were uploaded to the project of the turn."""
     hotset: Hotset | None = None
     """None if memories of persons are switched off."""
     collections: CollectionReader | None = None
@@ -171,10 +174,18 @@ class TurnKit:
         hinted = {role: kit.instruct(instructions) for role, kit in self.hinted.items()}
         return replace(self, instructions=instructions, hinted=hinted)._with_prompts()
 
+    def describe_skills(self, project: tuple[SkillLine, ...]) -> "TurnKit":
+        """The same kit with these skills of a project in its prompts."""
+        if project == self.project_skills:
+            return self
+        hinted = {role: kit.describe_skills(project) for role, kit in self.hinted.items()}
+        return replace(self, project_skills=project, hinted=hinted)._with_prompts()
+
     def _with_prompts(self) -> "TurnKit":
         tools, text = self.catalog.specs, self.instructions
-        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text, self.skills.lines)
-        native = None if self.native is None else build_codec("native", tools, 1, text, self.skills.lines)
+        skills = (*self.skills.lines, *self.project_skills)
+        codec = build_codec(self.codec.name, tools, self.decisions.max_actions, text, skills)
+        native = None if self.native is None else build_codec("native", tools, 1, text, skills)
         return replace(self, codec=codec, native=native)
 
     def synthesizes(self, codec: Codec) -> bool:
@@ -230,12 +241,15 @@ class BundleKit:
         """Those of the bundle."""
         return self._kit.skills
 
-    def for_turn(self, principal: Principal, chosen: tuple[str, ...] | None = None) -> TurnKit:
+    def for_turn(
+        self, principal: Principal, chosen: tuple[str, ...] | None = None, project_skills: tuple[SkillLine, ...] = ()
+    ) -> TurnKit:
         """The kit of a turn of this person. `chosen` are the turn's tools among the selectable ones; None for all."""
-        return self._adapt(self._texts.find(principal), chosen)
+        return self._adapt(self._texts.find(principal), chosen, project_skills)
 
-    def _build(self, text: str, chosen: tuple[str, ...] | None) -> TurnKit:
+    def _build(self, text: str, chosen: tuple[str, ...] | None, project_skills: tuple[SkillLine, ...]) -> TurnKit:
         kit = self._kit.instruct("\n\n".join(filter(None, (text, self._kit.instructions))))
+        kit = kit.describe_skills(project_skills)
         return kit if chosen is None else kit.offer(chosen)
 
 

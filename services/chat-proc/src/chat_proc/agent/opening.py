@@ -35,9 +35,10 @@ def draft_opening(
     codec: CodecName = "channels",
     tools: tuple[str, ...] | None = None,
     bundle: BundleKit | None = None,
+    skills_revision: int = 0,
 ) -> CommitContent:
     """All blocks before the first round: the request, then the events that the turn begins with. `tools` are those that
-    were chosen for the turn, `bundle` the version with which it begins."""
+    were chosen for the turn, `bundle` and `skills_revision` the versions with which it begins."""
     request = turn.request
     recorded = None if codec == "channels" else codec
     bundle_id, digest = (None, None) if bundle is None else (bundle.bundle_id, bundle.digest)
@@ -47,6 +48,7 @@ def draft_opening(
         bundle_digest=digest,
         codec=recorded,
         tools=tools,
+        skills_revision=skills_revision or None,
     )
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
     for n, item in enumerate(feedback):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from everturn.core.errors import Invalid
 from everturn.core.settings import explain_errors
 from everturn.skills.model import INSTRUCTIONS, SKILLS_FOLDER, Skill, Skills, render_catalog
-from everturn.skills.reader import NAMESPACE, PLATFORM_NAMESPACE, decode_text, read_skill
+from everturn.skills.reader import NAMESPACE, PLATFORM_NAMESPACE, RESERVED_NAMESPACES, decode_text, read_skill
 
 DESCRIPTOR: Final = "skills_descriptor.py"
 DESCRIPTOR_LIST: Final = "SKILLS_SPECS"
@@ -192,8 +192,8 @@ def _files_below(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
 def _read_bundle_skill(folder: str, files: Mapping[str, bytes]) -> Skill:
     """The namespace is the name of the folder around it."""
     namespace = folder.rpartition("/")[0].rpartition("/")[2]
-    if namespace == PLATFORM_NAMESPACE:
-        raise Invalid(f"{folder}: the namespace {namespace} is that of the platform's skills. Use another name.")
+    if (owner := RESERVED_NAMESPACES.get(namespace)) is not None:
+        raise Invalid(f"{folder}: the namespace {namespace} is that of {owner}. Use another name.")
     return read_skill(folder, files, namespace)
 
 

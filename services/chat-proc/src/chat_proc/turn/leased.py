@@ -274,8 +274,10 @@ class LeasedTurn:
         """Feedback that no block contained when the turn was loaded."""
         self.had_files = start.has_files
         """Whether there were files in the workspace when the turn was loaded."""
+        self.skills_revision = start.skills_revision
+        """Of the project's skills when the turn was loaded; 0 without any."""
         self.skills = NO_SKILLS
-        """Those of the version of the bundle with which the turn began."""
+        """Those of the bundle and of the project with which the turn began."""
         self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
         """Where the turn's calls are made, for the policy that reviews them."""
         self.inbox = inbox

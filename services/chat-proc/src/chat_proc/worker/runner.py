@@ -21,6 +21,7 @@ from chat_proc.agent.opening import add_prune_notice, draft_opening
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.tool_selection import select_tools
 from chat_proc.bundles.versions import BundleUnavailable
+from chat_proc.skills.projects import ProjectSkills
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox
@@ -44,6 +45,7 @@ from everturn.events.stream import EventWriter
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
+from everturn.skills.model import NO_SKILLS
 from everturn.timeline.blocks import TurnHeaderBody
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.model import Claim, Lease, TurnStart
@@ -150,6 +152,7 @@ class RunnerDependencies:
     preambles: StoredPreambles = field(default_factory=StoredPreambles)
     manifests: ManifestBuilder = field(default_factory=ManifestBuilder)
     timeline_cache: TimelineCache = field(default_factory=TimelineCache)
+    project_skills: ProjectSkills = field(default_factory=ProjectSkills)
 
 
 class _Result(Enum):
@@ -189,6 +192,7 @@ class TurnRunner:
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
         self._version: BundleKit = parts.kits.base
+        self._project_skills = NO_SKILLS
         self._began = False
         self._left_behind = False
         self._announced: EventCursor | None = None
@@ -457,7 +461,11 @@ class TurnRunner:
                     self._version = await stack.enter_async_context(kit)
             except BundleUnavailable as error:
                 return await self._end_unopened(turn, emitter, _without_bundle(error))
-            turn.skills = self._version.skills
+            revision = (known.skills_revision or 0) if turn.turn_blocks else turn.skills_revision
+            self._project_skills = await self._parts.retries.call(
+                lambda: self._parts.project_skills.load(turn.lease.principal, revision)
+            )
+            turn.skills = self._version.skills.plus(self._project_skills)
             return await self._run_opened(turn, emitter)
 
     async def _end_unopened(self, turn: LeasedTurn, emitter: Emitter, end: TurnEnd) -> TurnEnd:
@@ -504,7 +512,7 @@ class TurnRunner:
             return await self._close(turn, build_crash_end(turn, emitter.shown_answer(), limit))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
-        return self._version.for_turn(turn.lease.principal, turn.progress.chosen_tools)
+        return self._version.for_turn(turn.lease.principal, turn.progress.chosen_tools, self._project_skills.lines)
 
     async def _close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
         return await TurnBoundaries(self._kit(turn), self._parts.loop).close(turn, end)
@@ -582,6 +590,7 @@ class TurnRunner:
             codec=kit.codec.name,
             tools=tools,
             bundle=self._version,
+            skills_revision=turn.skills_revision,
         )
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
         self._parts.loop.failpoints.hit("turn.opened")

@@ -23,7 +23,7 @@ _UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io", "/widgets/"
 _STREAM: Final = "/events"
 """A stream lasts for hours, and its span would be reported only at its end."""
 _SCOPED: Final = re.compile(
-    r"/(?:bundles|collections|conversations|files|guests|limits|mcp|mcp-connections(?!/callback/)|memory)"
+    r"/(?:bundles|collections|conversations|files|guests|limits|mcp|mcp-connections(?!/callback/)|memory|skills)"
     r"/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?"
 )
 """Paths with a tenant and a project, and what follows. Others can contain a ticket, such as those of widgets."""

@@ -4,6 +4,7 @@ reason."""
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -165,13 +166,25 @@ class Intake:
         names = name_apart([file.filename for file in files])
         if not files:
             return ()
-        with self._messages.holding(principal):
+        with self.checking(principal):
             return tuple(
                 [
                     await self._check_file(principal.limited_as, name, file)
                     for name, file in zip(names, files, strict=True)
                 ]
             )
+
+    def checking(self, principal: Principal) -> AbstractContextManager[None]:
+        """Hold one of the places for uploads that are being checked. Raises a 429 or 503 problem if there is none."""
+        return self._messages.holding(principal)
+
+    async def scan(self, principal: Principal, name: str, data: bytes) -> None:
+        """Scan a checked upload, which is the body of its request. Raises a problem that names it: 422, or 503 without
+        an antivirus."""
+        try:
+            await self._antivirus.scan(data, principal.limited_as)
+        except (Infected, Unscannable, Unavailable) as error:
+            raise self._refuse(name, "body", len(data), error) from error
 
     async def _check_file(self, person: str, name: str, file: IncomingFile) -> CheckedFile:
         try:
@@ -183,7 +196,7 @@ class Intake:
             self._check_size(kind, data)
             verdict = await self._antivirus.scan(data, person)
         except REFUSED as error:
-            raise self._refuse(name, file, error) from error
+            raise self._refuse(name, file.field, len(file.data), error) from error
         sha256 = await asyncio.to_thread(_hash, data) if sound.content else file.sha256
         mime = f"{kind.mime}; charset={sound.charset}" if sound.charset else kind.mime
         if sound.change:
@@ -200,13 +213,13 @@ class Intake:
         if len(data) > (cap := self._caps.of(kind.family)):
             raise TooBig(f"it is larger than {cap} bytes")
 
-    def _refuse(self, name: str, file: IncomingFile, error: Refused) -> ProblemError:
-        refusal = build_refusal(name, file.field, error)
+    def _refuse(self, name: str, field: str, size: int, error: Refused) -> ProblemError:
+        refusal = build_refusal(name, field, error)
         self._metrics.refused_files.labels(reason=refusal.reason).inc()
         if isinstance(error, Infected):
-            _log.warning("Rejected an infected upload", signature=str(error), size=len(file.data))
+            _log.warning("Rejected an infected upload", signature=str(error), size=size)
         else:
-            _log.info("Rejected an upload", reason=refusal.reason, size=len(file.data), fault=str(error))
+            _log.info("Rejected an upload", reason=refusal.reason, size=size, fault=str(error))
         return refusal.problem
 
     async def save_files(

@@ -10,7 +10,7 @@ from ingress.errors import ProblemError, forbidden, problem_response
 _SCHEMES = ("http", "https")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
-METHODS = "GET, POST, PATCH, DELETE"
+METHODS = "GET, POST, PUT, PATCH, DELETE"
 REQUEST_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, If-Range, Last-Event-ID, Range"
 )
