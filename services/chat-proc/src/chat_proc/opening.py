@@ -302,12 +302,13 @@ def read_bundle_skills(bundle: Bundle, *, has_programs: bool) -> Skills:
 def build_host_options(settings: WorkerSettings) -> HostOptions:
     """How the processes of bundles run here."""
     uids = parse_uid_range(settings.bundle_uids)
+    numbers = range(uids.first, uids.last + 1)
     variables = settings.pip_variables
     hidden = Redactor((*settings.secrets, *find_url_secrets(variables.values())))
     return HostOptions(
-        Environments(settings.bundle_environments, pip_settings=variables, redactor=hidden),
+        Environments(settings.bundle_environments, pip_settings=variables, redactor=hidden, uids=numbers),
         memory_max_mib=settings.bundle_memory_max_mib,
-        uids=range(uids.first, uids.last + 1),
+        uids=numbers,
         variables=settings.bundle_variables,
     )
 

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import run_command
 
+UIDS = range(23_000, 24_000)
 CODE = 'import greeting\n\n@tool(effect="pure")\ndef greet() -> str:\n    """Greets."""\n    return greeting.TEXT\n'
 FILES = {
     "tools_descriptor.py": 'TOOLS_SPECS = [{"ref": "desk.py", "alias": "desk"}]',
@@ -22,6 +25,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
+    folder.chmod(0o755)
     for name, content in (("greeting", 'TEXT = "hello"\n'), ("large", "#" * 3 * 1024 * 1024)):
         with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{name}.py", content)
@@ -36,8 +40,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "environments"
 
 
-def open_environments(folder: Path, wheels: Path, **changes: object) -> Environments:
-    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+def open_environments(
+    folder: Path, wheels: Path, more: Mapping[str, str] | None = None, **changes: Any
+) -> Environments:
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), **(more or {})}
     return Environments(folder, pip_settings=pip, **changes)
 
 
@@ -94,6 +100,42 @@ async def test_an_installation_has_a_time_limit(folder, wheels):
         await open_environments(folder, wheels, timeout_s=0.05).prepare(b"greeting")
 
 
+async def test_pip_reads_only_what_its_settings_name(folder, wheels, tmp_path):
+    (tmp_path / "secret.txt").write_text("password\n")
+    (tmp_path / "limits.txt").write_text("-c secret.txt\n")
+
+    with pytest.raises(BadRequirements, match=r"secret\.txt") as refused:
+        await open_environments(folder, wheels, more={"PIP_CONSTRAINT": str(tmp_path / "limits.txt")}).prepare(
+            b"greeting"
+        )
+    assert "password" not in refused.value.detail
+
+
+@pytest.mark.parametrize("uids", [range(0), UIDS])
+async def test_pip_has_the_settings_of_its_configuration_files(folder, wheels, tmp_path, uids):
+    settings = tmp_path / "pip.conf"
+    settings.write_text(f"[global]\nno-index = true\n[install]\nfind-links =\n  {wheels}\n  /nowhere\n")
+    settings.chmod(0o600)
+    environments = Environments(folder, pip_settings={"PIP_CONFIG_FILE": str(settings)}, uids=uids)
+
+    python = await environments.prepare(b"greeting")
+
+    assert await imports(python, "greeting, everturn_sdk")
+    for path in (folder, *folder.rglob("*")):
+        about = path.lstat()
+        assert (about.st_uid, about.st_mode & 0o022 if not path.is_symlink() else 0) == (os.geteuid(), 0), path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
+async def test_pip_of_a_worker_of_root_has_another_user(folder, wheels, tmp_path):
+    closed = tmp_path / "limits.txt"
+    closed.touch(mode=0o600)
+    environments = open_environments(folder, wheels, more={"PIP_CONSTRAINT": str(closed)}, uids=UIDS)
+
+    with pytest.raises(BadRequirements, match=r"limits\.txt"):
+        await environments.prepare(b"greeting")
+
+
 async def test_a_folder_that_others_can_write_to_is_refused(folder, wheels):
     folder.mkdir()
     os.chmod(folder, 0o777)
@@ -116,22 +158,37 @@ async def test_a_folder_that_others_can_write_to_is_refused(folder, wheels):
         "name==1 --global-option=x",
         "name; extra\\\n--index-url x",
         "$(id)",
+        "name==${SECRET}",
+        "--hash=sha256:aa",
+        "# nothing \\\n/absolute.whl",
+        "# nothing \\\r\n--index-url=x",
+        "name \\\n# nothing \\\n-r other.txt",
+        "name\u2028-r other.txt",
+        "\\\n-e .\\",
     ],
 )
 def test_only_names_of_packages_are_allowed(line: str):
-    with pytest.raises(BadRequirements, match="line 2"):
+    with pytest.raises(BadRequirements, match=r"line [234]"):
         check_requirements(f"httpx>=0.28\n{line}\n".encode())
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "packages"),
     [
-        b"",
-        b"# nothing\n\n",
-        b"httpx>=0.28,<1\nnumpy\n",
-        b"httpx[http2, brotli]==0.28.1 ; python_version >= '3.11'  # why\n",
-        b"numpy==2.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n",
+        ("", []),
+        ("# nothing\n\n", []),
+        ("# nothing \\\nnumpy\r\n", ["numpy"]),
+        ("httpx>=0.28,<1\nnumpy\n", ["httpx>=0.28,<1", "numpy"]),
+        (
+            "httpx[http2, brotli]==0.28.1 ; python_version >= '3.11'\t# why\n",
+            ["httpx[http2, brotli]==0.28.1 ; python_version >= '3.11'"],
+        ),
+        (
+            "numpy==2.0 \\\r\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n",
+            ["numpy==2.0 --hash=sha256:aa --hash=sha256:bb"],
+        ),
+        ("numpy \\", ["numpy"]),
     ],
 )
-def test_usual_requirements_are_allowed(text: bytes):
-    check_requirements(text)
+def test_pip_gets_the_packages_that_were_checked(text: str, packages: list[str]):
+    assert check_requirements(text.encode()) == packages

@@ -1,26 +1,30 @@
 """The Python environments of bundles: one for each content of requirements.txt, installed once.
 
 An environment has what the bundle asks for, and of Everturn only the SDK with pydantic: code of a bundle can't import
-the platform. Only wheels are installed, so that no code of a package runs during the installation.
+the platform. Only wheels are installed, so that no code of a package runs during the installation. pip reads only what
+was checked, and is confined as an author's code is, in case a package finds a way nevertheless.
 """
 
+import ast
 import asyncio
 import fcntl
 import hashlib
 import importlib.util
 import os
 import re
-import shutil
+import stat
 import sys
 import venv
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import structlog
 
-from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits
+from chat_proc.bundles.host.keeper import TOO_LARGE, fits, remove_tree
+from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, choose_uid
 from chat_proc.bundles.host.section import MIB
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -34,7 +38,6 @@ MAX_ENVIRONMENTS: Final = 20
 """Environments that are kept; the ones not used for the longest time are removed before another one is installed."""
 MAX_REQUIREMENTS_BYTES: Final = 64 * 1024
 _SHOWN_LINES: Final = 15
-_SIZE_CHECK_S: Final = 1.0
 _LOCK_CHECK_S: Final = 0.2
 _DONE: Final = "installed"
 _SDK_MODULES: Final = (
@@ -45,8 +48,14 @@ _SDK_MODULES: Final = (
     "typing_extensions",
     "typing_inspection",
 )
-_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?(?: *[=<>!~;].*| *)")
-"""A name with extras, versions and a marker; without options, addresses or paths."""
+_REQUIREMENT: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?(?: *[=<>!~;][A-Za-z0-9._+!=<>~,;*'\"() -]*| *)"
+)
+"""A name with extras, versions and a marker; without options, addresses, paths or variables."""
+_HASH: Final = re.compile(r"--hash=[a-z0-9]+:[0-9a-f]+")
+_SETTING: Final = re.compile(r"(global|install|:env:)\.([a-z0-9-]+)=(.*)")
+_INDEXES: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+_MANY_PROCESSES: Final = 256
 
 
 class BadRequirements(Invalid):
@@ -55,7 +64,8 @@ class BadRequirements(Invalid):
 
 class Environments:
     """`folder` keeps the environments; processes of other users read them. `pip_settings` are variables that pip
-    reads, such as the address of its index; `redactor` hides their secrets in pip's output."""
+    reads, such as the address of its index; `redactor` hides their secrets in pip's output. `uids` are users for pip if
+    the worker is root."""
 
     def __init__(
         self,
@@ -63,32 +73,34 @@ class Environments:
         *,
         pip_settings: Mapping[str, str] | None = None,
         redactor: Redactor | None = None,
+        uids: range = range(0),
         timeout_s: float = INSTALL_TIMEOUT_S,
         max_mib: int = MAX_ENVIRONMENT_MIB,
     ) -> None:
         self._folder = folder
         self._pip_settings = dict(pip_settings or {})
         self._redactor = redactor or Redactor()
+        self._uids = uids
         self._timeout_s = timeout_s
         self._max_mib = max_mib
 
     async def prepare(self, requirements: bytes) -> Path:
         """The Python of the environment for this content of requirements.txt, installed if it is missing. Raises
         BadRequirements with the last lines that pip has written."""
-        check_requirements(requirements)
-        name = _name_environment(requirements)
+        packages = check_requirements(requirements)
+        name = _name_environment(packages)
         await asyncio.to_thread(self._open_folder)
         environment = self._folder / name
         python = environment / "bin" / "python"
         async with _lock(self._folder / f"{name}.lock"):
             if not (environment / _DONE).exists():
-                await self._install(environment, requirements)
+                await self._install(environment, packages)
             await asyncio.to_thread(os.utime, environment / _DONE)
         return python
 
     def has(self, requirements: bytes) -> bool:
-        """Whether they are installed."""
-        return (self._folder / _name_environment(requirements) / _DONE).exists()
+        """Whether they are installed. Raises BadRequirements."""
+        return (self._folder / _name_environment(check_requirements(requirements)) / _DONE).exists()
 
     def _open_folder(self) -> None:
         """Code of this folder is executed, so nobody else may have made it, nor write to it."""
@@ -97,14 +109,14 @@ class Environments:
         if about.st_uid != os.geteuid() or about.st_mode & 0o022:
             raise BadRequirements(f"The folder {self._folder} of their environments belongs to another user.")
 
-    async def _install(self, environment: Path, requirements: bytes) -> None:
+    async def _install(self, environment: Path, packages: Sequence[str]) -> None:
         await asyncio.to_thread(self._make_room)
         await asyncio.to_thread(_create, environment)
         try:
-            if requirements.strip():
-                await self._run_pip(environment, requirements)
+            if packages:
+                await self._run_pip(environment, packages)
         except BaseException:
-            await asyncio.to_thread(shutil.rmtree, environment, ignore_errors=True)
+            await asyncio.to_thread(remove_tree, str(environment))
             raise
         (environment / _DONE).touch()
 
@@ -113,64 +125,141 @@ class Environments:
         for done in kept[: max(0, len(kept) - MAX_ENVIRONMENTS + 1)]:
             # The marker first: an environment that is only partly removed is installed again.
             done.unlink(missing_ok=True)
-            shutil.rmtree(done.parent, ignore_errors=True)
+            remove_tree(str(done.parent))
 
-    async def _run_pip(self, environment: Path, requirements: bytes) -> None:
+    async def _run_pip(self, environment: Path, packages: Sequence[str]) -> None:
         listed = environment / REQUIREMENTS
-        await asyncio.to_thread(listed.write_bytes, requirements)
+        await asyncio.to_thread(listed.write_text, "".join(f"{package}\n" for package in packages))
+        settings = await self._read_settings(environment)
         options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --quiet"
-        pip = [sys.executable, "-I", "-m", "pip", "--python", str(environment / "bin" / "python"), "install"]
-        own = {"PATH": os.defpath, "HOME": str(environment), "TMPDIR": str(environment), "LANG": "C.UTF-8"}
-        lines: list[str] = []
+        problem, lines, uid = "", list[str](), choose_uid(self._uids)
+        if uid is not None:
+            await asyncio.to_thread(_hand_over, environment, uid)
+        # Its own variables last: it writes no log, and reads no files with settings, which other users may not read.
+        own = {"PIP_CONFIG_FILE": os.devnull, "PIP_LOG": "", **_build_variables(environment)}
+        needed = await asyncio.to_thread(_find_needed, environment, settings)
         process = KeptProcess(
-            [*pip, *options.split(), "-r", str(listed)],
+            [*_build_pip(environment), "install", *options.split(), "-r", str(listed)],
             folder=environment,
-            environment={**self._pip_settings, **own},
-            limits=ProcessLimits(memory_bytes=4096 * MIB, file_bytes=self._max_mib * MIB),
+            environment={**settings, **own},
+            limits=ProcessLimits(
+                memory_bytes=4096 * MIB,
+                file_bytes=self._max_mib * MIB,
+                processes=_MANY_PROCESSES,
+                disk_bytes=self._max_mib * MIB,
+                uid=uid,
+            ),
             on_line=lambda line: _keep_last(lines, line),
+            shown=needed,
+            readable=needed,
+            home=environment,
         )
-        problem = ""
         async with process:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    if not await self._wait(process, environment):
-                        problem = f"They take more than {self._max_mib} MiB."
-            except TimeoutError:
+            if not await process.wait(self._timeout_s):
                 problem = f"They were not installed within {self._timeout_s:g} s."
+        if process.status == TOO_LARGE or not await asyncio.to_thread(fits, str(environment), self._max_mib * MIB):
+            problem = f"They take more than {self._max_mib} MiB, or are too many files."
         if process.status != 0 or problem:
             said = self._redactor.redact("\n".join(lines))
             raise BadRequirements(f"{problem or f'pip ended with status {process.status}.'}\n{said}".strip())
+        if uid is not None:
+            await asyncio.to_thread(_hand_over, environment, os.geteuid())
 
-    async def _wait(self, process: KeptProcess, environment: Path) -> bool:
-        """Wait for the end; false as soon as the environment is too large."""
-        while True:
-            ended = await process.wait(_SIZE_CHECK_S)
-            if await asyncio.to_thread(_measure_bytes, environment) > self._max_mib * MIB:
-                return False
-            if ended:
-                return True
+    async def _read_settings(self, environment: Path) -> Mapping[str, str]:
+        """The variables for pip, with what its configuration files say, for a pip that can't read them."""
+        lines: list[str] = []
+        process = KeptProcess(
+            [*_build_pip(environment), "config", "list"],
+            folder=environment,
+            environment={**self._pip_settings, **_build_variables(environment)},
+            limits=ProcessLimits(memory_bytes=4096 * MIB),
+            on_line=lines.append,
+        )
+        async with process:
+            await process.wait(self._timeout_s)
+        if process.status != 0:
+            said = self._redactor.redact("\n".join(lines))
+            raise BadRequirements(f"The settings of pip can't be read.\n{said}".strip())
+        return {**self._pip_settings, **_parse_settings(lines)}
 
 
-def _name_environment(requirements: bytes) -> str:
-    return hashlib.sha256(f"{sys.version}\0{sys.prefix}\0".encode() + requirements).hexdigest()[:32]
+def _build_pip(environment: Path) -> list[str]:
+    return [sys.executable, "-I", "-m", "pip", "--python", str(environment / "bin" / "python")]
 
 
-def check_requirements(requirements: bytes) -> None:
-    """Raise BadRequirements unless each line names a package: options, addresses and paths are not allowed."""
+def _build_variables(environment: Path) -> dict[str, str]:
+    return {"PATH": os.defpath, "HOME": str(environment), "TMPDIR": str(environment), "LANG": "C.UTF-8"}
+
+
+def _parse_settings(lines: Sequence[str]) -> dict[str, str]:
+    """Variables from the output of `pip config list`. Raises BadRequirements."""
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for section, name, value in (match.groups() for match in map(_SETTING.fullmatch, lines) if match):
+        try:
+            found[section][f"PIP_{name.upper().replace('-', '_')}"] = str(ast.literal_eval(value))
+        except (SyntaxError, ValueError) as error:
+            raise BadRequirements(f"The setting {name} of pip can't be read.") from error
+    # Each overrides the ones before, as in pip.
+    return found["global"] | found["install"] | found[":env:"]
+
+
+def _find_needed(environment: Path, settings: Mapping[str, str]) -> list[Path]:
+    """What pip must be able to read: also the files and folders that settings name, such as one of certificates or a
+    folder of wheels. An index in a folder names files beside it."""
+    found = [environment, Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve()]
+    for name, value in settings.items():
+        for word in value.split():
+            path = Path(unquote(word.removeprefix("file://"))) if word.startswith(("/", "file:///")) else None
+            if path is not None and path.exists():
+                place = path.resolve()
+                found.append(place.parent if name in _INDEXES and place.parents[1:] else place)
+    return found
+
+
+def _hand_over(environment: Path, uid: int) -> None:
+    """Give all files of an environment to this user, readable for everybody."""
+    for folder, folders, files in os.walk(environment):
+        for path in (folder, *(os.path.join(folder, name) for name in (*folders, *files))):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chown(path, uid, uid, follow_symlinks=False)
+                os.chmod(path, 0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o644)
+
+
+def _name_environment(packages: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join((sys.version, sys.prefix, *packages)).encode()).hexdigest()[:32]
+
+
+def check_requirements(requirements: bytes) -> list[str]:
+    """The packages that it names, each with its versions, marker and hashes in one line. Raises BadRequirements for
+    anything else: options, addresses and paths are not allowed."""
     if len(requirements) > MAX_REQUIREMENTS_BYTES:
         raise BadRequirements(f"{REQUIREMENTS} has {len(requirements)} bytes; at most {MAX_REQUIREMENTS_BYTES}.")
     try:
-        text = requirements.decode()
+        lines = requirements.decode().splitlines()
     except UnicodeDecodeError as error:
         raise BadRequirements(f"{REQUIREMENTS} is not UTF-8.") from error
-    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
-        wanted = line.partition(" #")[0].strip()
-        named = " ".join(word for word in wanted.split() if not word.startswith("--hash="))
+    packages: list[str] = []
+    begun, first = "", 1
+    for number, line in enumerate((*lines, ""), 1):
+        first = first if begun else number
+        # As pip does it: a line that is a comment is not continued.
+        if line.endswith("\\") and not line.lstrip().startswith("#"):
+            begun += f"{line[:-1]} "
+            continue
+        words = re.split(r"\s#", f"{begun} {line}", maxsplit=1)[0].split()
+        begun = ""
+        hashes = [word for word in words if _HASH.fullmatch(word)]
+        named = " ".join(word for word in words if word not in hashes)
         is_option = any(word.startswith("-") for word in named.split())
-        if named and not named.startswith("#") and (is_option or not _REQUIREMENT.fullmatch(named)):
+        if words and (is_option or not _REQUIREMENT.fullmatch(named)):
             raise BadRequirements(
-                f"{REQUIREMENTS}, line {number}: {wanted[:200]!r} is not allowed. Name packages such as `httpx>=0.28`."
+                f"{REQUIREMENTS}, line {first}: {' '.join(words)[:200]!r} is not allowed. Name packages such as "
+                "`httpx>=0.28`."
             )
+        if words:
+            packages.append(" ".join([named, *hashes]))
+    return packages
 
 
 def find_shared_folders(python: Path) -> tuple[Path, ...]:
@@ -182,7 +271,7 @@ def find_shared_folders(python: Path) -> tuple[Path, ...]:
 
 
 def _create(environment: Path) -> None:
-    shutil.rmtree(environment, ignore_errors=True)
+    remove_tree(str(environment))
     venv.EnvBuilder(symlinks=True, with_pip=False).create(environment)
     shared = environment / "everturn"
     shared.mkdir()
@@ -196,18 +285,6 @@ def _create(environment: Path) -> None:
     # Behind the environment's own libraries, which may include another pydantic.
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (environment / "lib" / version / "site-packages" / "everturn.pth").write_text(f"{shared}\n")
-
-
-def _measure_bytes(folder: Path) -> int:
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(path, name)).st_size
-            except FileNotFoundError:
-                # pip removes temporary files meanwhile.
-                continue
-    return total
 
 
 def _keep_last(lines: list[str], line: str) -> None:

@@ -85,7 +85,7 @@ def main(plan: Mapping[str, Any]) -> int:
             os.read(woken, 4096)
             status = _reap(started)
         if status is None and plan["home"] and time.monotonic() - measured_s >= _MEASURE_EVERY_S:
-            status = None if _fits(plan["home"], plan["disk_bytes"]) else TOO_LARGE
+            status = None if fits(plan["home"], plan["disk_bytes"]) else TOO_LARGE
             measured_s = time.monotonic()
     _kill_all(keeper)
     if 0 in ready and not os.read(0, 1):
@@ -107,7 +107,7 @@ def remove_tree(folder: str) -> None:
             return
 
 
-def _fits(folder: str, limit_bytes: int) -> bool:
+def fits(folder: str, limit_bytes: int) -> bool:
     """Whether the files of a folder take no more than this, and are not too many or nested too deep to measure. Space
     of removed files that are still open is not counted."""
     left = [limit_bytes, _MAX_FILES]
@@ -188,8 +188,8 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
 
 
 def _open_ways(libc: ctypes.CDLL, shown: Sequence[str]) -> None:
-    """Make these folders reachable for other users if one above them is not, such as the home of root: in a view of the
-    file system of its own, which has nothing else of that folder."""
+    """Make these files and folders reachable for other users if one above them is not, such as the home of root: in a
+    view of the file system of its own, which has nothing else of that folder."""
     hidden: dict[str, list[str]] = {}
     for path in shown:
         above = [path[:end] for end, char in enumerate(path) if char == "/" and end > 0]
@@ -204,7 +204,11 @@ def _open_ways(libc: ctypes.CDLL, shown: Sequence[str]) -> None:
         opened = {path: os.open(path, os.O_PATH) for path in paths}
         _check(libc.mount(b"none", closed.encode(), b"tmpfs", 0, b"mode=0755,size=64k"))
         for path, descriptor in opened.items():
-            os.makedirs(path, mode=0o755, exist_ok=True)
+            if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+                os.makedirs(path, mode=0o755, exist_ok=True)
+            else:
+                os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+                _write(path, "")
             _check(libc.mount(f"/proc/self/fd/{descriptor}".encode(), path.encode(), None, _MS_BIND, None))
             os.close(descriptor)
 

@@ -26,6 +26,7 @@ _SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf"),
     *("/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/passwd", "/etc/group"),
+    *("/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/redhat-release", "/etc/alpine-release"),
     *("/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/fonts", "/etc/alternatives"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
@@ -75,7 +76,7 @@ class LineBudget:
 class KeptProcess:
     """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
     lines of its output, `descriptor` is a socket or pipe that it inherits; one that `speaks` has it as its input and
-    output, and `on_line` gets its error output. A process of another user can reach the folders that are `shown`. If
+    output, and `on_line` gets its error output. A process of another user can reach what is `shown`. If
     there are `readable` folders, it reads only those and the system's, opens only sockets of the internet, and writes
     only to its `home`. It is ended with the status TOO_LARGE once that takes too much space. If the worker is killed,
     the folder `root` is removed."""
