@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import everturn_sdk
 from chat_proc.bundles.host.environments import BadRequirements, Environments, check_requirements
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -26,9 +27,17 @@ FILES = {
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     folder.chmod(0o755)
-    for name, content in (("greeting", 'TEXT = "hello"\n'), ("large", "#" * 3 * 1024 * 1024)):
+    packages = {
+        "greeting": ("greeting.py", 'TEXT = "hello"\n'),
+        "large": ("large.py", "#" * 3 * 1024 * 1024),
+        "overwriting": ("overwriting-1.0.data/data/everturn/everturn_sdk/overwritten.py", ""),
+        "hooking": ("everturn.pth", "import os\n"),
+        "marking": ("marking-1.0.data/data/installed", ""),
+        "linking": ("linking-1.0.data/scripts/python", "#!python\n"),
+    }
+    for name, (path, content) in packages.items():
         with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{name}.py", content)
+            wheel.writestr(path, content)
             wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
             wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
@@ -92,6 +101,15 @@ async def test_libraries_that_are_too_large_are_refused(folder, wheels):
 
     with pytest.raises(BadRequirements, match=r"more than 2 MiB|status"):
         await environments.prepare(b"large")
+    assert not [path for path in folder.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("package", ["overwriting", "hooking", "marking", "linking"])
+async def test_a_wheel_changes_nothing_of_the_platform(folder, wheels, package):
+    with pytest.raises(BadRequirements, match=r"a name that Everturn uses|the links of the environment"):
+        await open_environments(folder, wheels).prepare(package.encode())
+
+    assert not (Path(everturn_sdk.__file__).parent / "overwritten.py").exists()
     assert not [path for path in folder.iterdir() if path.is_dir()]
 
 

@@ -114,11 +114,14 @@ class Environments:
         await asyncio.to_thread(_create, environment)
         try:
             if packages:
+                links = await asyncio.to_thread(_find_links, environment)
                 await self._run_pip(environment, packages)
+                if await asyncio.to_thread(_find_links, environment) != links:
+                    raise BadRequirements("A package has changed the links of the environment.")
+            await asyncio.to_thread(_add_sdk, environment)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(environment))
             raise
-        (environment / _DONE).touch()
 
     def _make_room(self) -> None:
         kept = sorted(self._folder.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime)
@@ -273,18 +276,35 @@ def find_shared_folders(python: Path) -> tuple[Path, ...]:
 def _create(environment: Path) -> None:
     remove_tree(str(environment))
     venv.EnvBuilder(symlinks=True, with_pip=False).create(environment)
+
+
+def _find_links(environment: Path) -> dict[str, str]:
+    """The links in an environment and where they lead. Wheels have none."""
+    paths = [os.path.join(top, name) for top, folders, files in os.walk(environment) for name in (*folders, *files)]
+    return {path: os.readlink(path) for path in paths if os.path.islink(path)}
+
+
+def _add_sdk(environment: Path) -> None:
+    """Link the SDK's modules into the environment, after pip: what a wheel installs through a link would change the
+    platform's own files. Raises BadRequirements if a wheel has taken one of the names."""
     shared = environment / "everturn"
-    shared.mkdir()
-    for name in _SDK_MODULES:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise Invalid(f"The module {name}, which bundles need, is not installed.")
-        origin = Path(spec.origin)
-        source = origin.parent if spec.submodule_search_locations is not None else origin
-        (shared / source.name).symlink_to(source)
     # Behind the environment's own libraries, which may include another pydantic.
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    (environment / "lib" / version / "site-packages" / "everturn.pth").write_text(f"{shared}\n")
+    listed = environment / "lib" / version / "site-packages" / "everturn.pth"
+    try:
+        shared.mkdir()
+        for name in _SDK_MODULES:
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.origin is None:
+                raise Invalid(f"The module {name}, which bundles need, is not installed.")
+            origin = Path(spec.origin)
+            source = origin.parent if spec.submodule_search_locations is not None else origin
+            (shared / source.name).symlink_to(source)
+        with listed.open("x") as file:
+            file.write(f"{shared}\n")
+        (environment / _DONE).touch(exist_ok=False)
+    except FileExistsError as error:
+        raise BadRequirements(f"A package installs {Path(error.filename).name}, a name that Everturn uses.") from error
 
 
 def _keep_last(lines: list[str], line: str) -> None:
