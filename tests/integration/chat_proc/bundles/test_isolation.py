@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 BASE_PYTHON = Path(sys.base_prefix).resolve()
 WORKER_UID = 23_600
 ATTACKS = r'''
-import ctypes, json, os, signal, socket, stat, struct, sys, threading
+import ctypes, json, os, resource, signal, socket, stat, struct, sys, threading
 from everturn_sdk import tool
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -89,6 +89,7 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
     """Tries everything."""
     shared = os.uname().machine == "x86_64"
     ring = ctypes.create_string_buffer(200)
+    attributes = ctypes.create_string_buffer(struct.pack("=IIQiIQQQ", 48, 5, 0, 0, 0, 0, 0, 0))
     attacks = {
         "socket": lambda: connect(socket_path),
         "socket by a datagram": lambda: connect(socket_path + ".dgram", socket.SOCK_DGRAM),
@@ -122,8 +123,19 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
         "user": lambda: os.setuid(0),
         "groups": lambda: os.setgroups([0]),
         "priority": lambda: os.nice(-5),
-        "limits": lambda: __import__("resource").setrlimit(__import__("resource").RLIMIT_NOFILE, (9999, 9999)),
+        "limits": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (9999, 9999)),
         "write proc": lambda: write("/proc/self/oom_score_adj"),
+        "limits of worker": lambda: resource.prlimit(worker, resource.RLIMIT_NOFILE, (32, 32)),
+        "limits of keeper": lambda: resource.prlimit(keeper, resource.RLIMIT_CPU, (1, 1)),
+        "processor of worker": lambda: os.sched_setaffinity(worker, {0}),
+        "scheduler of worker": lambda: os.sched_setscheduler(worker, os.SCHED_IDLE, os.sched_param(0)),
+        "parameter of worker": lambda: os.sched_setparam(worker, os.sched_param(0)),
+        "attributes of worker": lambda: call_kernel(314 if shared else 274, worker, ctypes.addressof(attributes), 0),
+        "priority of worker": lambda: os.setpriority(os.PRIO_PROCESS, worker, 19),
+        "priority of group": lambda: os.setpriority(os.PRIO_PGRP, 0, 19),
+        "priority of user": lambda: os.setpriority(os.PRIO_USER, 0, 19),
+        "disk of worker": lambda: call_kernel(251 if shared else 30, 1, worker, 3 << 13),
+        "disk of user": lambda: call_kernel(251 if shared else 30, 3, 0, 3 << 13),
     }
     reached = []
     for name, attack in attacks.items():
@@ -132,6 +144,13 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
         except (OSError, ValueError):
             continue
         reached.append(name)
+    # Its own process stays its own.
+    resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    call_kernel(314 if shared else 274, 0, ctypes.addressof(attributes), 0)
+    call_kernel(251 if shared else 30, 1, 0, 3 << 13)
+    os.nice(1)
     return {
         "reached": reached,
         "threads": start_threads(40),

@@ -31,6 +31,7 @@ _OF_FILES = 0b111 | 1 << 14
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _REFUSE = (_RETURN, 0, 0, 0x7FFF_0000), (_RETURN, 0, 0, 0x0005_0000 | errno.EACCES)
+_NOT_PERMITTED = (_RETURN, 0, 0, 0x0005_0000 | errno.EPERM)
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x4000_0000
 _SYSTEM_CALLS = {
@@ -38,6 +39,14 @@ _SYSTEM_CALLS = {
     "x86_64": (0xC000_003E, 41, 53, (29, 30, 64, 68, 240, 425)),
     "aarch64": (0xC000_00B7, 198, 199, (194, 196, 190, 186, 180, 425)),
 }
+_OF_PROCESSES = {
+    # sched_setparam, sched_setscheduler, sched_setaffinity, prlimit64, sched_setattr; setpriority, ioprio_set.
+    "x86_64": ((142, 144, 203, 302, 314), (141, 251)),
+    "aarch64": ((118, 119, 122, 261, 274), (140, 30)),
+}
+"""Calls that change any process of their user: by its number as their first argument, and by a kind and a number."""
+_KINDS_OF_ONE = (0, 1)
+"""The kinds of setpriority and ioprio_set for one process or thread. The others are groups and users."""
 _FAMILIES = (2, 10, 16)
 """IPv4, IPv6, and netlink, with which libraries read addresses of interfaces."""
 _PAIRS = (1, 5)
@@ -241,8 +250,8 @@ def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[s
 
 def _refuse_calls(libc: ctypes.CDLL) -> None:
     """From now on this process and its children open no sockets but those of the internet, and share no memory or
-    queues with other processes of their user. Permissions of files alone would let them reach the socket of a broker,
-    and Landlock does not look at connections."""
+    queues with other processes of their user, nor change their limits and priorities. Permissions of files alone would
+    let them reach the socket of a broker, and Landlock does not look at connections."""
     machine = os.uname().machine
     if machine not in _SYSTEM_CALLS:
         _warn(f"There is no filter of system calls for {machine}, so code of the bundle can reach Unix sockets.")
@@ -257,10 +266,21 @@ def _refuse_calls(libc: ctypes.CDLL) -> None:
         for value in allowed:
             checks += [(_EQUAL, 0, 1, value), _ALLOW]
         code += [(_EQUAL, 0, len(checks) + 1, number), *checks, _REFUSE]
+    by_number, by_kind = _OF_PROCESSES[machine]
+    for number in by_number:
+        code += [(_EQUAL, 0, 4, number), *_require(0, 0), _ALLOW]
+    for number, kind in zip(by_kind, _KINDS_OF_ONE, strict=True):
+        code += [(_EQUAL, 0, 7, number), *_require(0, kind), *_require(1, 0), _ALLOW]
     packed = b"".join(struct.pack("=HBBI", *each) for each in (*code, _ALLOW))
     buffer = ctypes.create_string_buffer(packed)
     program = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
     _check(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0))
+
+
+def _require(argument: int, value: int) -> list[tuple[int, int, int, int]]:
+    """Three instructions that refuse the call unless its argument has this value. 0 is the calling process or thread;
+    the kernel reads numbers of processes from the lower 32 bits."""
+    return [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument), (_EQUAL, 1, 0, value), _NOT_PERMITTED]
 
 
 def _warn(text: str) -> None:
