@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chat_proc.bundles.host import keeper as keepers
 from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits
 from chat_proc.bundles.host.section import MIB
 
@@ -20,8 +21,10 @@ pytestmark = pytest.mark.sandbox
 ROOT = Path(__file__).parents[4]
 BASE_PYTHON = Path(sys.base_prefix).resolve()
 WORKER_UID = 23_600
+KEEPER, ASKED = Path(keepers.__file__).read_text(), "    if version < 1:\n"
+assert KEEPER.count(ASKED) == 1
 ATTACKS = r'''
-import ctypes, json, os, resource, signal, socket, stat, struct, sys, threading
+import ctypes, fcntl, json, os, resource, signal, socket, subprocess, stat, struct, sys, threading
 from everturn_sdk import tool
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -72,6 +75,22 @@ def list_descriptors():
         except FileNotFoundError:
             continue  # that of the list
 
+def own_file(pid):
+    """The process gets signals about a file."""
+    with socket.socket() as file:
+        fcntl.fcntl(file, fcntl.F_SETOWN, pid)
+
+def own_socket(pid):
+    with socket.socket() as file:
+        fcntl.ioctl(file, 0x8901, struct.pack("i", pid))
+
+def signal_all():
+    try:
+        os.kill(-1, 0)
+    except PermissionError:
+        return False
+    return True
+
 def start_threads(count):
     """How many of so many threads can run at once."""
     end = threading.Event()
@@ -110,6 +129,12 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
         "vm": lambda: read_memory(worker),
         "signal": lambda: os.kill(worker, 0),
         "signal keeper": lambda: os.kill(keeper, 0),
+        "owner of a file": lambda: own_file(worker),
+        "owner of a socket": lambda: own_socket(worker),
+        "signal group of worker": lambda: os.killpg(os.getpgid(worker), 0),
+        "signal thread": lambda: call_kernel(234 if shared else 131, worker, worker, 0),
+        "queue signal": lambda: call_kernel(129 if shared else 138, worker, 10, ctypes.addressof(ring)),
+        "signal by a file": lambda: signal.pidfd_send_signal(os.pidfd_open(worker), 0),
         "descriptor of worker": lambda: call_kernel(438, os.pidfd_open(worker), 0, 0),
         "other bundle": lambda: os.listdir(other),
         "code of other bundle": lambda: read(other + "/code/other/tools.py"),
@@ -151,8 +176,14 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
     call_kernel(314 if shared else 274, 0, ctypes.addressof(attributes), 0)
     call_kernel(251 if shared else 30, 1, 0, 3 << 13)
     os.nice(1)
+    for ends in ({}, {"start_new_session": True}):
+        child = subprocess.Popen(["/bin/sleep", "60"], **ends)
+        os.killpg(child.pid, signal.SIGTERM) if ends else child.kill()
+        child.wait()
+    signal.raise_signal(signal.SIGCHLD)
     return {
         "reached": reached,
+        "signals_all": signal_all(),
         "threads": start_threads(40),
         "groups": os.getgroups(),
         "uid": os.getuid(),
@@ -192,10 +223,12 @@ WORKER = """
 import asyncio, json, os, socket, sys, uvloop
 from pathlib import Path
 from chat_proc.bundles.host.environments import Environments
+from chat_proc.bundles.host import processes
 from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
 from everturn_sdk.protocol import CallContext
 
 attacks, base, uids = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+processes._KEEPER = sys.argv[4]
 files = {"tools_descriptor.py": b'TOOLS_SPECS = [{"ref": "tools.py", "alias": "t"}]', "tools.py": attacks.read_bytes()}
 
 def open_socket(kind, address):
@@ -237,16 +270,17 @@ uvloop.run(main())
 """
 
 
-async def run_worker(folder: Path, *, as_root: bool) -> dict[str, Any]:
-    """What the attacks of a bundle report that a worker of its own runs."""
-    base, attacks = folder / "base", folder / "attacks.py"
+async def run_worker(folder: Path, *, as_root: bool, landlock: int = 99) -> dict[str, Any]:
+    """What the attacks of a bundle report that a worker of its own runs, on a kernel with no newer Landlock."""
+    base, attacks, keeper = folder / "base", folder / "attacks.py", folder / "keeper.py"
     base.mkdir()
     attacks.write_text(ATTACKS)
+    keeper.write_text(KEEPER.replace(ASKED, f"    version = min(version, {landlock})\n{ASKED}"))
     uid = None if as_root or os.geteuid() != 0 else WORKER_UID
     if uid is not None:
         os.chown(base, uid, uid)
     lines: list[str] = []
-    command = [sys.executable, "-c", WORKER, str(attacks), str(base), str(23_000 if as_root else 0)]
+    command = [sys.executable, "-c", WORKER, str(attacks), str(base), str(23_000 if as_root else 0), str(keeper)]
     async with KeptProcess(
         command,
         folder=base,
@@ -279,6 +313,12 @@ async def test_code_of_a_bundle_reaches_nothing_of_the_platform(open_folder: Pat
     assert (found["no_new_privs"], found["oom"]) == (1, "1000")
     assert found["open"].count("socket") == 3, "its own connection, and the pair of its event loop"
     assert set(found["open"]) == {"anon_inode", "socket"}
+
+
+async def test_an_older_kernel_passes_no_signals_to_what_started_before(open_folder: Path):
+    found = await run_worker(open_folder, as_root=False, landlock=5)
+
+    assert (found["reached"], found["signals_all"]) == ([], False)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")

@@ -40,13 +40,22 @@ _SYSTEM_CALLS = {
     "aarch64": (0xC000_00B7, 198, 199, (194, 196, 190, 186, 180, 425)),
 }
 _OF_PROCESSES = {
-    # sched_setparam, sched_setscheduler, sched_setaffinity, prlimit64, sched_setattr; setpriority, ioprio_set.
-    "x86_64": ((142, 144, 203, 302, 314), (141, 251)),
-    "aarch64": ((118, 119, 122, 261, 274), (140, 30)),
+    # sched_setparam, sched_setscheduler, sched_setaffinity, prlimit64, sched_setattr; setpriority, ioprio_set; fcntl,
+    # ioctl.
+    "x86_64": ((142, 144, 203, 302, 314), (141, 251), (72, 16)),
+    "aarch64": ((118, 119, 122, 261, 274), (140, 30), (25, 29)),
 }
-"""Calls that change any process of their user: by its number as their first argument, and by a kind and a number."""
+"""Calls that change any process of their user: by its number as their first argument, by a kind and a number, and by
+commands."""
 _KINDS_OF_ONE = (0, 1)
 """The kinds of setpriority and ioprio_set for one process or thread. The others are groups and users."""
+_SIGNALS = {
+    # pidfd_send_signal; kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo.
+    "x86_64": (424, (62, 200, 234, 129, 297)),
+    "aarch64": (424, (129, 130, 131, 138, 240)),
+}
+_OWNERS = ((8, 15), (0x8901, 0x8902))
+"""Commands of fcntl and ioctl that name a process, which gets any signal once a file is ready."""
 _FAMILIES = (2, 10, 16)
 """IPv4, IPv6, and netlink, with which libraries read addresses of interfaces."""
 _PAIRS = (1, 5)
@@ -188,8 +197,8 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
             # Other users run what is installed; a process with a user of its own shares nothing.
             os.umask(0o022 if plan["uid"] is None else 0o077)
             if plan["readable"]:
-                _hide_files(libc, plan["readable"], plan["writable"])
-                _refuse_calls(libc)
+                hides_signals = _hide_files(libc, plan["readable"], plan["writable"])
+                _refuse_calls(libc, limits_signals=plan["uid"] is None and not hides_signals)
             os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - the worker decides on it
     except (OSError, ValueError, KeyError) as error:
         _warn(f"The process can't be started: {error}")
@@ -222,13 +231,14 @@ def _open_ways(libc: ctypes.CDLL, shown: Sequence[str]) -> None:
             os.close(descriptor)
 
 
-def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str]) -> None:
-    """Landlock: from now on this process and its children reach no other files, and signal no other processes. It works
-    for every user and in containers; a kernel without it is reported."""
+def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str]) -> bool:
+    """Landlock: from now on this process and its children reach no other files, and signal no other processes; returns
+    whether the kernel is new enough for the latter. It works for every user and in containers; a kernel without it is
+    reported."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         _warn("This kernel has no Landlock, so code of the bundle can read the files of the worker's user.")
-        return
+        return False
     everything = (1 << 13) - 1 | (1 << 13 if version > 1 else 0) | (1 << 14 if version > 2 else 0)
     rules = struct.pack("QQQ", everything, 0, 3)[: 24 if version > 5 else 16 if version > 3 else 8]
     ruleset = libc.syscall(_LANDLOCK_CREATE, rules, ctypes.c_size_t(len(rules)), 0)
@@ -246,9 +256,10 @@ def _hide_files(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[s
             os.close(opened)
     _check(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
     os.close(ruleset)
+    return version > 5
 
 
-def _refuse_calls(libc: ctypes.CDLL) -> None:
+def _refuse_calls(libc: ctypes.CDLL, *, limits_signals: bool) -> None:
     """From now on this process and its children open no sockets but those of the internet, and share no memory or
     queues with other processes of their user, nor change their limits and priorities. Permissions of files alone would
     let them reach the socket of a broker, and Landlock does not look at connections."""
@@ -266,15 +277,34 @@ def _refuse_calls(libc: ctypes.CDLL) -> None:
         for value in allowed:
             checks += [(_EQUAL, 0, 1, value), _ALLOW]
         code += [(_EQUAL, 0, len(checks) + 1, number), *checks, _REFUSE]
-    by_number, by_kind = _OF_PROCESSES[machine]
+    by_number, by_kind, by_command = _OF_PROCESSES[machine]
     for number in by_number:
         code += [(_EQUAL, 0, 4, number), *_require(0, 0), _ALLOW]
     for number, kind in zip(by_kind, _KINDS_OF_ONE, strict=True):
         code += [(_EQUAL, 0, 7, number), *_require(0, kind), *_require(1, 0), _ALLOW]
+    for number, commands in zip(by_command, _OWNERS, strict=True):
+        checks = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8)]
+        for command in commands:
+            checks += [(_EQUAL, 0, 1, command), _NOT_PERMITTED]
+        code += [(_EQUAL, 0, len(checks) + 1, number), *checks, _ALLOW]
+    if limits_signals:
+        code += _build_signal_rules(*_SIGNALS[machine])
     packed = b"".join(struct.pack("=HBBI", *each) for each in (*code, _ALLOW))
     buffer = ctypes.create_string_buffer(packed)
     program = struct.pack("@HP", len(packed) // 8, ctypes.addressof(buffer))
     _check(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0))
+
+
+def _build_signal_rules(by_file: int, by_number: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Instructions that refuse signals to processes with lower numbers than this one's, to their groups, to its own
+    group and to all: to what has started before it, such as its keeper and the worker."""
+    own = os.getpid()
+    code = [(_EQUAL, 0, 1, by_file), _NOT_PERMITTED]
+    for number in by_number:
+        # Groups are negative numbers.
+        lowest, beyond = (_AT_LEAST, 0, 1, own), (_AT_LEAST, 0, 1, (1 << 32) - own + 1)
+        code += [(_EQUAL, 0, 5, number), (_LOAD, 0, 0, _ARGUMENTS_AT), lowest, beyond, _NOT_PERMITTED, _ALLOW]
+    return code
 
 
 def _require(argument: int, value: int) -> list[tuple[int, int, int, int]]:
