@@ -447,6 +447,33 @@ async def test_a_process_whose_files_take_too_much_space_is_replaced(open_host):
     assert (await desk.call("counted", name="fill")).value == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
+async def test_shared_memory_counts_as_space_and_goes_with_the_process(open_host):
+    source = """
+import multiprocessing
+
+@tool(effect="idempotent")
+async def share(mib: int) -> int:
+    \"\"\"Shares memory.\"\"\"
+    multiprocessing.get_context("spawn").Semaphore()
+    folder = f"/dev/shm/everturn-{os.getuid()}"
+    os.mkdir(folder)
+    for number in range(mib):
+        with open(f"{folder}/{number}", "wb") as file:
+            file.write(bytes(1 << 20))
+    await asyncio.sleep(8 if mib > 16 else 0)
+    return os.getuid()
+"""
+    async with AsyncExitStack() as stack:
+        desk = await open_host(source, stack=stack, section=HostSection(disk_mib=16))
+
+        outcome = await desk.call("share", mib=20)
+        uid = (await desk.call("share", mib=2)).value
+
+    assert "its files took more than 16 MiB" in outcome.text
+    assert f"everturn-{uid}" not in await asyncio.to_thread(os.listdir, "/dev/shm")
+
+
 async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host, tmp_path):
     async with AsyncExitStack() as stack:
         desk = await open_host(TOOLS, stack=stack, folder=tmp_path)

@@ -24,7 +24,8 @@ WORKER_UID = 23_600
 KEEPER, ASKED = Path(keepers.__file__).read_text(), "    if version < 1:\n"
 assert KEEPER.count(ASKED) == 1
 ATTACKS = r'''
-import ctypes, fcntl, json, os, resource, signal, socket, subprocess, stat, struct, sys, threading
+import ctypes, fcntl, json, os, resource, signal, socket, subprocess, stat, struct, sys, tempfile, threading
+from contextlib import suppress
 from everturn_sdk import tool
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -169,6 +170,7 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
         except (OSError, ValueError):
             continue
         reached.append(name)
+    shares_memory = False
     # Its own process stays its own.
     resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
     os.sched_setaffinity(0, os.sched_getaffinity(0))
@@ -181,8 +183,11 @@ def attack(socket_path: str, worker: int, keeper: int, other: str, secret: str, 
         os.killpg(child.pid, signal.SIGTERM) if ends else child.kill()
         child.wait()
     signal.raise_signal(signal.SIGCHLD)
+    with suppress(OSError), tempfile.NamedTemporaryFile(dir="/dev/shm"):
+        shares_memory = True
     return {
         "reached": reached,
+        "shares_memory": shares_memory,
         "signals_all": signal_all(),
         "threads": start_threads(40),
         "groups": os.getgroups(),
@@ -309,6 +314,8 @@ async def test_code_of_a_bundle_reaches_nothing_of_the_platform(open_folder: Pat
     found = await run_worker(open_folder, as_root=as_root)
 
     assert found["reached"] == []
+    memory = os.statvfs("/dev/shm")
+    assert found["shares_memory"] == (as_root or memory.f_blocks * memory.f_frsize <= 64 * MIB)
     assert found["groups"] == []
     assert (found["no_new_privs"], found["oom"]) == (1, "1000")
     assert found["open"].count("socket") == 3, "its own connection, and the pair of its event loop"

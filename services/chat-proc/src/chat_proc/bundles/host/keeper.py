@@ -74,6 +74,9 @@ TOO_LARGE = 125
 _MEASURE_EVERY_S = 2.0
 _MAX_FILES, _MAX_DEPTH = 50_000, 64
 _BLOCK_BYTES = 512
+_SHARED = "/dev/shm"  # noqa: S108 - semaphores of multiprocessing are there
+_SMALL_SHARED_BYTES = 64 << 20
+"""As container engines make it for each container."""
 
 
 def main(plan: Mapping[str, Any]) -> int:
@@ -103,9 +106,11 @@ def main(plan: Mapping[str, Any]) -> int:
             os.read(woken, 4096)
             status = _reap(started)
         if status is None and plan["home"] and time.monotonic() - measured_s >= _MEASURE_EVERY_S:
-            status = None if fits(plan["home"], plan["disk_bytes"]) else TOO_LARGE
+            status = None if fits(plan["home"], plan["disk_bytes"], plan["uid"]) else TOO_LARGE
             measured_s = time.monotonic()
     _kill_all(keeper)
+    if plan["uid"] is not None:
+        _remove_shared(plan["uid"])
     if 0 in ready and not os.read(0, 1):
         remove_tree(plan["root"])
     # A command that was killed by a signal ends as a shell would report it.
@@ -125,19 +130,21 @@ def remove_tree(folder: str) -> None:
             return
 
 
-def fits(folder: str, limit_bytes: int) -> bool:
-    """Whether the files of a folder take no more than this, and are not too many or nested too deep to measure. Space
-    of removed files that are still open is not counted."""
+def fits(folder: str, limit_bytes: int, uid: int | None = None) -> bool:
+    """Whether the files of a folder, and those of the user in shared memory, take no more than this, and are not too
+    many or nested too deep to measure. Space of removed files that are still open is not counted."""
     left = [limit_bytes, _MAX_FILES]
     try:
         _subtract(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), left, _MAX_DEPTH)
+        if uid is not None and os.path.isdir(_SHARED):
+            _subtract(os.open(_SHARED, os.O_RDONLY | os.O_DIRECTORY), left, _MAX_DEPTH, uid)
     except OSError:
         # It can't be listed: the author has closed it to itself.
         return False
     return min(left) >= 0
 
 
-def _subtract(opened: int, left: list[int], depth: int) -> None:
+def _subtract(opened: int, left: list[int], depth: int, uid: int | None = None) -> None:
     try:
         with os.scandir(opened) as entries:
             for entry in entries:
@@ -145,7 +152,10 @@ def _subtract(opened: int, left: list[int], depth: int) -> None:
                     return
                 # What is removed meanwhile takes no space.
                 with suppress(FileNotFoundError):
-                    left[0] -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+                    about = entry.stat(follow_symlinks=False)
+                    if uid not in {None, about.st_uid}:
+                        continue
+                    left[0] -= about.st_blocks * _BLOCK_BYTES
                     left[1] -= 1
                     if entry.is_dir(follow_symlinks=False):
                         if depth == 0:
@@ -155,6 +165,33 @@ def _subtract(opened: int, left: list[int], depth: int) -> None:
                         _subtract(os.open(entry.name, flags, dir_fd=opened), left, depth - 1)
     finally:
         os.close(opened)
+
+
+def _remove_shared(uid: int) -> None:
+    """Remove what this user has in shared memory, unless it has another process that may use it."""
+    if not any(_is_of(f"/proc/{name}", uid) for name in os.listdir("/proc") if name.isdigit()):
+        names = os.listdir(_SHARED) if os.path.isdir(_SHARED) else []
+        for path in (f"{_SHARED}/{name}" for name in names):
+            if _is_of(path, uid):
+                remove_tree(path)
+
+
+def _is_of(path: str, uid: int) -> bool:
+    try:
+        return os.lstat(path).st_uid == uid
+    except OSError:
+        # It is gone.
+        return False
+
+
+def _shares_memory(uid: int | None) -> bool:
+    """Whether it gets the folder of shared memory: with a user of its own, whose files are counted and removed. Without
+    one nothing distinguishes them from those of others, so only if little fits into it."""
+    try:
+        about = os.statvfs(_SHARED)
+    except OSError:
+        return False
+    return uid is not None or about.f_blocks * about.f_frsize <= _SMALL_SHARED_BYTES
 
 
 def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
@@ -197,7 +234,8 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], keeper: int) -> NoReturn:
             # Other users run what is installed; a process with a user of its own shares nothing.
             os.umask(0o022 if plan["uid"] is None else 0o077)
             if plan["readable"]:
-                hides_signals = _hide_files(libc, plan["readable"], plan["writable"])
+                writable = [*plan["writable"], *([_SHARED] if _shares_memory(plan["uid"]) else [])]
+                hides_signals = _hide_files(libc, plan["readable"], writable)
                 _refuse_calls(libc, limits_signals=plan["uid"] is None and not hides_signals)
             os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - the worker decides on it
     except (OSError, ValueError, KeyError) as error:

@@ -31,7 +31,6 @@ _SYSTEM: Final = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
 """What programs and libraries read of a system; nothing here is a secret of the platform."""
-_DEVICES: Final = ("/dev/null", "/dev/shm")  # noqa: S108 - semaphores of multiprocessing are there
 _READ_BYTES: Final = 64 * 1024
 _KEEPER: Final = str(Path(__file__).with_name("keeper.py"))
 _END_WITHIN_S: Final = 8.0
@@ -41,7 +40,7 @@ _END_WITHIN_S: Final = 8.0
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
     """For each process, apart from `processes`, the threads and processes of all together, and `disk_bytes`, what their
-    home takes. Without a `uid` they belong to the worker's user."""
+    home and their shared memory take. Without a `uid` they belong to the worker's user."""
 
     memory_bytes: int = 1024 * MIB
     file_bytes: int = 512 * MIB
@@ -110,7 +109,7 @@ class KeptProcess:
                 "uid": limits.uid,
                 "shown": [str(path) for path in shown],
                 "readable": [str(path) for path in (*_SYSTEM, *readable)] if readable else [],
-                "writable": [str(path) for path in (*_DEVICES, *filter(None, [home]))],
+                "writable": [str(path) for path in ("/dev/null", *filter(None, [home]))],
                 "home": str(home or ""),
                 "disk_bytes": limits.disk_bytes,
                 "root": str(root or ""),
