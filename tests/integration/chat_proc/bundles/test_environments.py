@@ -4,6 +4,7 @@ import asyncio
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,23 @@ async def test_a_wheel_changes_nothing_of_the_platform(folder, wheels, package):
 
     assert not (Path(everturn_sdk.__file__).parent / "overwritten.py").exists()
     assert not [path for path in folder.iterdir() if path.is_dir()]
+
+
+async def test_environments_in_use_stay_when_others_are_removed(open_host, folder, wheels):
+    environments = open_environments(folder, wheels, max_kept=1)
+    files = {**FILES, "requirements.txt": "greeting"}
+    async with AsyncExitStack() as stack:
+        await open_host(files=files, environments=environments, stack=stack)
+        used = await environments.prepare(b"greeting")
+        first = await environments.prepare(b"large")
+        second = await open_environments(folder, wheels, max_kept=1).prepare(b"large==1.0")
+        kept = [python.exists() for python in (used, first, second)]
+
+    third = await environments.prepare(b"")
+
+    assert kept == [True, False, True]
+    assert [path.name for path in folder.glob("*/installed")] == ["installed"]
+    assert third.exists()
 
 
 async def test_an_installation_has_a_time_limit(folder, wheels):

@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -85,7 +85,7 @@ class StdioProcess:
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             try:
-                async with await self._build_process(root, uid, theirs) as process:
+                async with AsyncExitStack() as used, await self._build_process(root, uid, theirs, used) as process:
                     theirs.close()
                     reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_MESSAGE_BYTES)
                     async with self._bridge(reader, CheckedWriter(writer)) as streams:
@@ -106,9 +106,11 @@ class StdioProcess:
         """Why the connection ended, with the last lines that the server wrote to its error output."""
         return f"{self._why}{f' It wrote: {self._errors}' if self._errors else ''}".strip()
 
-    async def _build_process(self, root: Path, uid: int | None, theirs: socket.socket) -> KeptProcess:
+    async def _build_process(
+        self, root: Path, uid: int | None, theirs: socket.socket, used: AsyncExitStack
+    ) -> KeptProcess:
         code, home, command = root / "bundle", root / "home", self._command
-        program, needed = await self._find_program(code)
+        program, needed = await self._find_program(code, used)
         environment = {
             **self._options.variables,
             "PATH": f"{program.parent}:{self._options.search_path}",
@@ -132,11 +134,12 @@ class StdioProcess:
             root=root,
         )
 
-    async def _find_program(self, code: Path) -> tuple[Path, tuple[Path, ...]]:
-        """The program, and what it needs to read besides the system's folders."""
+    async def _find_program(self, code: Path, used: AsyncExitStack) -> tuple[Path, tuple[Path, ...]]:
+        """The program, and what it needs to read besides the system's folders, which stays while it is `used`."""
         name, environments = self._command.command, self._options.environments
         if name in PYTHONS and self._command.files is not None and environments is not None:
-            python = await environments.prepare(self._command.files.get(REQUIREMENTS, b""))
+            requirements = self._command.files.get(REQUIREMENTS, b"")
+            python = await used.enter_async_context(environments.use(requirements))
             return python, find_shared_folders(python)
         if "/" in name and not name.startswith("/"):
             return code / PurePosixPath(name), ()

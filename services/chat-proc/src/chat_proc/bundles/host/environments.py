@@ -35,7 +35,8 @@ REQUIREMENTS: Final = "requirements.txt"
 INSTALL_TIMEOUT_S: Final = 300.0
 MAX_ENVIRONMENT_MIB: Final = 1024
 MAX_ENVIRONMENTS: Final = 20
-"""Environments that are kept; the ones not used for the longest time are removed before another one is installed."""
+"""Environments that are kept: before another one is installed, those not used for the longest time are removed, but
+none that is in use."""
 MAX_REQUIREMENTS_BYTES: Final = 64 * 1024
 _SHOWN_LINES: Final = 15
 _LOCK_CHECK_S: Final = 0.2
@@ -76,6 +77,7 @@ class Environments:
         uids: range = range(0),
         timeout_s: float = INSTALL_TIMEOUT_S,
         max_mib: int = MAX_ENVIRONMENT_MIB,
+        max_kept: int = MAX_ENVIRONMENTS,
     ) -> None:
         self._folder = folder
         self._pip_settings = dict(pip_settings or {})
@@ -83,20 +85,34 @@ class Environments:
         self._uids = uids
         self._timeout_s = timeout_s
         self._max_mib = max_mib
+        self._max_kept = max_kept
+
+    @asynccontextmanager
+    async def use(self, requirements: bytes) -> AsyncGenerator[Path]:
+        """The Python of the environment for this content of requirements.txt, installed if it is missing. No worker
+        removes it meanwhile. Raises BadRequirements with the last lines that pip has written."""
+        packages = check_requirements(requirements)
+        await asyncio.to_thread(self._open_folder)
+        environment = self._folder / _name_environment(packages)
+        done = environment / _DONE
+        descriptor = await asyncio.to_thread(_open_lock, environment)
+        try:
+            await _lock(descriptor, fcntl.LOCK_SH)
+            # A lock is lost when it changes its kind, so another worker may come between.
+            while not await asyncio.to_thread(done.exists):
+                await _lock(descriptor, fcntl.LOCK_EX)
+                if not await asyncio.to_thread(done.exists):
+                    await self._install(environment, packages)
+                await _lock(descriptor, fcntl.LOCK_SH)
+            await asyncio.to_thread(os.utime, done)
+            yield environment / "bin" / "python"
+        finally:
+            os.close(descriptor)
 
     async def prepare(self, requirements: bytes) -> Path:
-        """The Python of the environment for this content of requirements.txt, installed if it is missing. Raises
-        BadRequirements with the last lines that pip has written."""
-        packages = check_requirements(requirements)
-        name = _name_environment(packages)
-        await asyncio.to_thread(self._open_folder)
-        environment = self._folder / name
-        python = environment / "bin" / "python"
-        async with _lock(self._folder / f"{name}.lock"):
-            if not (environment / _DONE).exists():
-                await self._install(environment, packages)
-            await asyncio.to_thread(os.utime, environment / _DONE)
-        return python
+        """The same for an environment that is not in use yet, and may be removed again. Raises BadRequirements."""
+        async with self.use(requirements) as python:
+            return python
 
     def has(self, requirements: bytes) -> bool:
         """Whether they are installed. Raises BadRequirements."""
@@ -124,11 +140,21 @@ class Environments:
             raise
 
     def _make_room(self) -> None:
+        """Remove environments that nobody uses, until another one can be kept."""
         kept = sorted(self._folder.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime)
-        for done in kept[: max(0, len(kept) - MAX_ENVIRONMENTS + 1)]:
-            # The marker first: an environment that is only partly removed is installed again.
-            done.unlink(missing_ok=True)
-            remove_tree(str(done.parent))
+        excess = len(kept) - self._max_kept + 1
+        for done in kept:
+            if excess <= 0:
+                break
+            descriptor = _open_lock(done.parent)
+            try:
+                if _try_lock(descriptor, fcntl.LOCK_EX):
+                    # The marker first: an environment that is only partly removed is installed again.
+                    done.unlink(missing_ok=True)
+                    remove_tree(str(done.parent))
+                    excess -= 1
+            finally:
+                os.close(descriptor)
 
     async def _run_pip(self, environment: Path, packages: Sequence[str]) -> None:
         listed = environment / REQUIREMENTS
@@ -312,21 +338,19 @@ def _keep_last(lines: list[str], line: str) -> None:
     del lines[:-_SHOWN_LINES]
 
 
-@asynccontextmanager
-async def _lock(path: Path) -> AsyncGenerator[None]:
+def _open_lock(environment: Path) -> int:
     """Other workers of this machine share the folder."""
-    descriptor = await asyncio.to_thread(os.open, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while not _try_lock(descriptor):  # noqa: ASYNC110 - another process releases it
-            await asyncio.sleep(_LOCK_CHECK_S)
-        yield
-    finally:
-        os.close(descriptor)
+    return os.open(f"{environment}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _try_lock(descriptor: int) -> bool:
+async def _lock(descriptor: int, kind: int) -> None:
+    while not _try_lock(descriptor, kind):  # noqa: ASYNC110 - another process releases it
+        await asyncio.sleep(_LOCK_CHECK_S)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

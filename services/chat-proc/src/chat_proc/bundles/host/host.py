@@ -747,7 +747,13 @@ class BundleHost:
 async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGenerator[BundleHost]:
     """The host of a version of a bundle, which has described itself. Raises Invalid if its libraries can't be installed
     or its code can't be loaded, with the reason."""
-    python = await options.environments.prepare(code.files.get(REQUIREMENTS, b""))
+    requirements = code.files.get(REQUIREMENTS, b"")
+    async with options.environments.use(requirements) as python, _open_host(code, options, python) as host:
+        yield host
+
+
+@asynccontextmanager
+async def _open_host(code: BundleCode, options: HostOptions, python: Path) -> AsyncGenerator[BundleHost]:
     uid = choose_uid(options.uids)
     # Opened and removed in threads: a bundle has up to 16 MiB of files.
     root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
