@@ -70,11 +70,12 @@ class Guard:
 
 @contextmanager
 def guarded(
-    loop: str, *, passing: tuple[type[Exception], ...] = (), health: LoopHealth = LOOPS, **context: object
+    loop: str, *, passing: tuple[type[Exception], ...] = (), health: LoopHealth | None = LOOPS, **context: object
 ) -> Generator[Guard]:
     """Log and count an error of the block, and continue after it. `passing` are errors that the caller handles.
 
-    `loop` names the loop in the log and the metric, `context` is added to the log line only.
+    `loop` names the loop in the log and the metric, `context` is added to the log line only. `health` is None if
+    the block is about one of many things, so that its failing is no reason for the process not to be ready.
     """
     guard = Guard()
     try:
@@ -87,10 +88,12 @@ def guarded(
             raise asyncio.CancelledError from error
         guard.error = error
         LOOP_ERRORS.labels(loop).inc()
-        health.note_error(loop, error)
+        if health is not None:
+            health.note_error(loop, error)
         _log.exception("An iteration of a loop failed; the loop continues", loop=loop, **context)
     else:
-        health.note_success(loop)
+        if health is not None:
+            health.note_success(loop)
 
 
 async def run_guarded(

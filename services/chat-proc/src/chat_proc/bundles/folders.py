@@ -1,7 +1,8 @@
 """Finds the bundles that an operator provides: those in the folders of BUNDLES_DIR, those from git, and those that are
 tables of the configuration file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder
 from chat_proc.bundles.manifest import MANIFEST, BadBundle, BundleProps, Manifest
 from chat_proc.bundles.repositories import Fetched
 from everturn.bundles.registry import DEFAULT_BUNDLE
+from everturn.core.loops import guarded
 
 MAX_BUNDLES: Final = 200
 
@@ -50,7 +52,9 @@ class BundleFolders:
         self._folders: dict[Path, _Folder] = {}
 
     def look(self) -> dict[str, Found]:
-        """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read."""
+        """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read.
+
+        Whatever one folder, repository or table contains becomes the error of its bundle only."""
         paths, fetched = self._list_folders(), self._list_fetched()
         self._folders = {
             path: self._folders.get(path) or _Folder() for path in (*paths, *(each.folder for each in fetched.values()))
@@ -61,11 +65,13 @@ class BundleFolders:
             _refresh(folder, path)
             bundle = folder.found.bundle
             bundle_id = path.name if bundle is None else bundle.id
-            if bundle_id in found:
-                error = f"The folder {path.name} has the id {bundle_id} of another bundle. Change one of the two ids."
-                found[bundle_id] = replace(found[bundle_id], error=error)
+            earlier = found.get(bundle_id)
+            if earlier is None or (earlier.bundle is None and bundle_id not in fetched):
+                errors = (earlier.error if earlier else "", folder.found.error)
+                found[bundle_id] = replace(folder.found, error=" ".join(filter(None, errors)))
             else:
-                found[bundle_id] = folder.found
+                error = f"The folder {path.name} has the id {bundle_id} of another bundle. Change one of the two ids."
+                found[bundle_id] = replace(earlier, error=error)
         for bundle_id in (*self._props, self._default_bundle):
             found.setdefault(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
         if self._default_bundle != DEFAULT_BUNDLE and DEFAULT_BUNDLE in found:
@@ -99,7 +105,9 @@ class BundleFolders:
         props = self._props.get(bundle_id)
         if found.bundle is None or props is None:
             return found
-        return replace(found, bundle=found.bundle.override(props))
+        with _catching(bundle_id) as caught:
+            return replace(found, bundle=found.bundle.override(props))
+        return Found(error=" ".join(filter(None, (found.error, caught.error))))
 
     def _list_folders(self) -> list[Path]:
         if self._folder is None:
@@ -107,7 +115,7 @@ class BundleFolders:
         try:
             if (self._folder / MANIFEST).is_file():
                 raise BadBundle(f"BUNDLES_DIR={self._folder} is a bundle. Name the folder that contains it.")
-            found = sorted(path for path in self._folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+            found = sorted(path for path in self._folder.iterdir() if _is_shown(path))
         except OSError as error:
             raise BadBundle(f"BUNDLES_DIR={self._folder} can't be read: {error.strerror}.") from error
         if len(found) > MAX_BUNDLES:
@@ -115,9 +123,18 @@ class BundleFolders:
         return found
 
 
-def _refresh(folder: _Folder, path: Path) -> None:
+def _is_shown(path: Path) -> bool:
     try:
-        signature = sign_folder(path)
+        return path.is_dir() and not path.name.startswith(".")
+    except OSError:
+        # Such as a link that leads to a place that this worker may not see. The error of reading it says why.
+        return True
+
+
+def _refresh(folder: _Folder, path: Path) -> None:
+    read: object = None
+    with _catching(path.name) as caught:
+        read = signature = sign_folder(path)
         is_first, is_settled = folder.signature is None, folder.signature == signature
         folder.signature = signature
         if folder.read == signature or not (is_first or is_settled):
@@ -125,5 +142,25 @@ def _refresh(folder: _Folder, path: Path) -> None:
         bundle = read_folder(path)
         if sign_folder(path) == signature:
             folder.found, folder.read = Found(bundle), signature
-    except BadBundle as error:
-        folder.found, folder.read = replace(folder.found, error=error.detail), folder.signature
+    if caught.error:
+        folder.found, folder.read = replace(folder.found, error=caught.error), read
+
+
+class _Caught:
+    """The result of a block in `_catching`."""
+
+    error: str = ""
+
+
+@contextmanager
+def _catching(name: str) -> Generator[_Caught]:
+    """Continue after whatever the content of one bundle raises, and say why it can't be used."""
+    caught = _Caught()
+    with guarded("bundle_look", health=None, bundle=ascii(name)) as guard:
+        try:
+            yield caught
+        except BadBundle as error:
+            caught.error = error.detail
+    if guard.error is not None:
+        kind = type(guard.error).__name__
+        caught.error = f"It could not be read ({kind}). The log of the worker has the details."

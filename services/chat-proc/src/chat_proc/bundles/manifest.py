@@ -28,6 +28,12 @@ MAX_INSTRUCTIONS_CHARS: Final = 32_000
 """About 8,000 tokens: a third of the smallest context that a model may have."""
 MAX_MANIFEST_BYTES: Final = 256 * 1024
 MAX_SETTINGS_BYTES: Final = 64 * 1024
+MAX_SETTINGS_DEPTH: Final = 32
+"""Tables and lists within each other. The reader of stored versions has a limit of 200 for the whole manifest."""
+MAX_KEY_PARTS: Final = 64
+"""Of one key, such as the two of `react.codec`. The time for parsing a key grows with the square of its parts."""
+MAX_PROBLEMS: Final = 20
+"""How many problems of one manifest are explained: finding the line of each takes milliseconds."""
 MANIFEST: Final = "bundle.toml"
 INSTRUCTIONS: Final = "instructions.md"
 
@@ -36,6 +42,9 @@ CodecSetting = Literal["channels", "native", "json", "auto"]
 ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning"]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 
+_LONG_KEY: Final = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.){{0,99}}"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}"""
+)
 _TOML_LINE: Final = re.compile(r"at line (\d{1,9}), ")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -76,9 +85,20 @@ def _check_text(text: str) -> str:
 
 
 def _check_settings(settings: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    level: list[JsonValue] = [*settings.values()]
+    for _ in range(MAX_SETTINGS_DEPTH):
+        level = [each for value in level for each in _list_inner(value)]
+    if level:
+        raise ValueError(f"Tables and lists may be nested {MAX_SETTINGS_DEPTH} deep")
     if len(json.dumps(settings)) > MAX_SETTINGS_BYTES:
         raise ValueError(f"All settings together may have {MAX_SETTINGS_BYTES} bytes")
     return settings
+
+
+def _list_inner(value: JsonValue) -> Sequence[JsonValue]:
+    if isinstance(value, dict):
+        return [*value.values()]
+    return value if isinstance(value, list) else ()
 
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_check_line)]
@@ -169,10 +189,15 @@ class Manifest(BundleProps):
         return self.title or (BUILT_IN.title if self.id == BUILT_IN.id else self.id)
 
     def override(self, props: BundleProps) -> "Manifest":
-        """The manifest with what an operator has set; tables are merged key by key."""
+        """The manifest with what an operator has set; tables are merged key by key. Raises BadBundle if the result is
+        no manifest, because what is set contradicts what the author wrote."""
         chosen = props.model_dump(exclude_unset=True, include=set(BundleProps.model_fields))
         merged = _merge(self.model_dump(exclude_unset=True), chosen)
-        return Manifest.model_validate(merged)
+        try:
+            return Manifest.model_validate(merged)
+        except ValidationError as error:
+            problems = ", ".join(explain_errors(error)[:MAX_PROBLEMS])
+            raise BadBundle(f"With [bundles.{self.id}] of the configuration file: {problems}.") from error
 
     def write(self) -> str:
         """As JSON, the same for the same manifest."""
@@ -190,12 +215,20 @@ def merge_react(*sections: ReactConfig) -> ReactConfig:
 def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest:
     """The manifest, with the content of `instructions.md`. Raises BadBundle with all problems, each with its line."""
     text = _decode(MANIFEST, data, MAX_MANIFEST_BYTES)
+    if (found := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise BadBundle(Problem(f"A key may have {MAX_KEY_PARTS} parts", MANIFEST, line))
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = _TOML_LINE.search(str(error))
         line = int(place[1]) if place else None
         raise BadBundle(Problem(_TOML_LINE.sub("at ", str(error)), MANIFEST, line)) from error
+    except RecursionError as error:
+        raise BadBundle(Problem("Tables or lists are nested too deep", MANIFEST)) from error
+    except ValueError as error:
+        # Such as a number of more than 4,300 digits.
+        raise BadBundle(Problem(f"A value can't be read: {error}", MANIFEST)) from error
     if instructions is not None:
         if "instructions" in table:
             raise BadBundle(f"Write the instructions either in {INSTRUCTIONS} or in {MANIFEST}, not in both.")
@@ -222,12 +255,15 @@ def _decode(name: str, data: bytes, max_bytes: int) -> str:
 def _explain(text: str, error: ValidationError) -> list[Problem]:
     places = [problem["loc"] for problem in error.errors(include_input=False, include_url=False)]
     problems: list[Problem] = []
-    for place, explained in zip(places, explain_errors(error), strict=True):
+    for place, explained in zip(places[:MAX_PROBLEMS], explain_errors(error), strict=False):
         line = find_line(text, [part for part in place if isinstance(part, str)])
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
         problems.append(Problem(message, file, line, key))
-    return sorted(problems, key=lambda problem: problem.line or 0)
+    problems.sort(key=lambda problem: problem.line or 0)
+    if len(places) > MAX_PROBLEMS:
+        problems.append(Problem(f"There are {len(places) - MAX_PROBLEMS} more problems", MANIFEST))
+    return problems
 
 
 def find_line(text: str, place: Sequence[str]) -> int | None:
@@ -250,7 +286,7 @@ def _note(found: dict[tuple[str, ...], int], key: tuple[str, ...], number: int) 
 
 
 def _split_key(key: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip('"') for part in key.split("."))
+    return tuple(part.strip().strip('"') for part in key.split(".", MAX_KEY_PARTS))
 
 
 def _merge(old: Any, new: Any) -> Any:

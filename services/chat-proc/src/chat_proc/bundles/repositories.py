@@ -170,12 +170,12 @@ class _Keeper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        with guarded("bundle_fetch", bundle_id=self._bundle_id):
+        with guarded("bundle_fetch", health=None, bundle_id=self._bundle_id):
             await self._start()
         failures = 0
         while True:
             error = "It could not be fetched. The log of the worker has the details."
-            with guarded("bundle_fetch", bundle_id=self._bundle_id):
+            with guarded("bundle_fetch", health=None, bundle_id=self._bundle_id):
                 error = await self._try_update()
             failures = failures + 1 if error else 0
             self.fetched = replace(self.fetched, error=error)

@@ -198,7 +198,7 @@ class BundleLibrary(Generic[Kit]):
         self._report(bundle_id, found.error or (refusal.why if refusal and bundle else ""))
 
     async def _adopt(self, bundle: Bundle) -> None:
-        with guarded("bundle_open", bundle_id=bundle.id) as guard:
+        with guarded("bundle_open", health=None, bundle_id=bundle.id) as guard:
             try:
                 version, _ = await self._acquire(bundle)
                 await self._make_current(version)
@@ -321,6 +321,6 @@ class BundleLibrary(Generic[Kit]):
         for key, version in [*self._versions.items()]:
             if not version.users:
                 del self._versions[key]
-                with guarded("bundle_close"):
+                with guarded("bundle_close", health=None, bundle_id=version.bundle.id):
                     async with asyncio.timeout(CLOSE_S):
                         await version.resources.aclose()
