@@ -1,9 +1,12 @@
 """Bundles of workers over a real registry: reload under load, versions of running turns, removal, broken content."""
 
 import asyncio
+import json
+import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -17,9 +20,9 @@ from chat_proc.bundles import versions
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BadBundle
-from chat_proc.bundles.versions import RETRY_S, BundleLibrary, BundleUnavailable
+from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
 from everturn.bundles.postgres import PostgresBundles
-from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing
+from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing, OperationListing
 from everturn.core.errors import Invalid
 from everturn.postgres.pool import Database, open_database
 from everturn_local.servers.databases import DatabaseUrls
@@ -34,12 +37,14 @@ class Opened:
 
     def __init__(self) -> None:
         self.open: list[Bundle] = []
-        self.broken: set[str] = set()
+        self.broken: dict[str, str] = {}
         self.slow = asyncio.Event()
         """Until it is set, bundles with the instructions `slow` don't open. Those with `sticks` don't close."""
         self.tries = 0
         self.problems: tuple[str, ...] = ()
         """What does not work in the bundle `desk`."""
+        self.operations: Sequence[OperationListing] | None = ()
+        """Those of the bundle `desk`; None if listing them fails."""
 
     @asynccontextmanager
     async def open_kit(self, bundle: Bundle) -> AsyncGenerator[BundleKit]:
@@ -47,12 +52,19 @@ class Opened:
         if bundle.manifest.instructions == "slow":
             await self.slow.wait()
         if bundle.manifest.instructions in self.broken:
-            raise Invalid("Its tools can't be loaded.")
+            raise Invalid(self.broken[bundle.manifest.instructions])
         self.open.append(bundle)
         yield BundleKit(cast(TurnKit, None), bundle_id=bundle.id, digest=bundle.digest)
         self.open.remove(bundle)
         if bundle.manifest.instructions == "sticks":
             await asyncio.Event().wait()
+
+    def list_operations(self, kit: BundleKit) -> Sequence[OperationListing]:
+        if kit.bundle_id != "desk":
+            return ()
+        if self.operations is None:
+            raise RuntimeError("No operations")
+        return self.operations
 
     @property
     def texts(self) -> list[str]:
@@ -101,6 +113,7 @@ def make(registry: PostgresBundles, folder: Path, opened: Opened, clock: FixedCl
         opened.open_kit,
         BASE,
         list_problems=lambda kit: opened.problems if kit.bundle_id == "desk" else (),
+        list_operations=opened.list_operations,
         monotonic=clock.monotonic,
     )
 
@@ -215,7 +228,7 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
 ) -> None:
     write(tmp_path, "first")
     await library.refresh()
-    opened.broken.add("second")
+    opened.broken["second"] = "Its tools can't be loaded."
     write(tmp_path, "second")
 
     with capture_logs() as logs:
@@ -288,6 +301,59 @@ async def test_a_bundle_that_never_worked_is_listed_with_its_error(
     assert listing is not None and not listing.is_ready and "bundle.toml: Invalid value" in listing.error
 
 
+ODD_TEXT = "a\x00b\ud800\U0001f600" + "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("problems", "operations"),
+    [
+        ((ODD_TEXT,), [OperationListing("do", ODD_TEXT, {ODD_TEXT: [ODD_TEXT, float("nan")]}, ("paid",))]),
+        ((), [OperationListing("do", "It does.", {"default": 10**5_000})]),
+        ((), [OperationListing("do", "It does.", {"default": {1, 2}})]),
+        ((), None),
+    ],
+)
+async def test_what_cannot_be_stored_of_one_bundle_keeps_no_other_from_being_published(
+    library: Library,
+    registry: PostgresBundles,
+    tmp_path: Path,
+    opened: Opened,
+    problems: tuple[str, ...],
+    operations: Sequence[OperationListing] | None,
+) -> None:
+    write(tmp_path, "first", name="gone")
+    await library.refresh()
+    (tmp_path / "gone" / "bundle.toml").unlink()
+    (tmp_path / "gone").rmdir()
+    opened.problems, opened.operations = problems, operations
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "bundle.toml").write_text('id = "desk"\nroles = ["paid"]\n')
+    (tmp_path / os.fsdecode(b"\xff\xfe")).mkdir()
+    write(tmp_path, "first", name="other")
+
+    await library.refresh()
+
+    listed = {listing.id: listing for listing in await registry.load_listed()}
+    assert [*listed] == ["\\udcff\\udcfe", "default", "desk", "other"]
+    assert listed["\\udcff\\udcfe"].error.endswith("has no bundle.toml.") and not listed["other"].error
+    assert listed["desk"].is_ready and listed["desk"].roles == ("paid",)
+    assert listed["desk"].problems or "could not be described" in listed["desk"].error
+    json.dumps([asdict(listing) for listing in listed.values()], ensure_ascii=False, allow_nan=False).encode()
+
+
+async def test_a_long_error_with_odd_characters_is_published(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    opened.broken["second"] = ODD_TEXT
+    write(tmp_path, "second")
+    await library.refresh()
+
+    listing = await list_desk(registry)
+
+    assert listing is not None and listing.error.startswith("a\ufffdb\ufffd\U0001f600xx")
+    assert not listing.is_ready and len(listing.error) == MAX_ERROR_CHARS
+
+
 async def test_bundles_are_published_again_while_nothing_changes(
     library: Library, registry: PostgresBundles, tmp_path: Path, clock: FixedClock, worker: Database
 ) -> None:
@@ -312,7 +378,7 @@ async def test_a_default_bundle_that_cannot_be_used_prevents_the_start(
     library: Library, tmp_path: Path, opened: Opened
 ) -> None:
     await library.start()
-    opened.broken.add("no")
+    opened.broken["no"] = "Its tools can't be loaded."
     write(tmp_path, "no", name="default")
     with pytest.raises(Invalid, match="tools can't be loaded"):
         await library.start()

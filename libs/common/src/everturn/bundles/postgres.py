@@ -8,6 +8,7 @@ from everturn.bundles.registry import (
     LISTED_S,
     BundleListing,
     StoredBundle,
+    make_storable,
     read_listing,
     write_listing,
 )
@@ -85,15 +86,15 @@ class PostgresBundles:
 
     async def publish(self, listings: Sequence[BundleListing], *, withdrawn: Sequence[str] = ()) -> None:
         columns = (
-            [listing.id for listing in listings],
+            [make_storable(listing.id) for listing in listings],
             [listing.digest for listing in listings],
             [write_listing(listing) for listing in listings],
             [listing.is_default for listing in listings],
-            [listing.error for listing in listings],
+            [make_storable(listing.error) for listing in listings],
         )
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_PUBLISH, *columns)
-            await connection.execute(_WITHDRAW, [*withdrawn], LISTED_S)
+            await connection.execute(_WITHDRAW, make_storable(withdrawn), LISTED_S)
             await connection.execute(_REMOVE, KEPT_DAYS)
 
 

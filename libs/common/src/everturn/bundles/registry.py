@@ -2,10 +2,12 @@
 others."""
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from everturn.core.identity import Principal
 
@@ -20,6 +22,7 @@ When no worker runs, all stay listed, because their turns wait for one."""
 KEPT_DAYS: Final = 31
 """How long the content of a version is kept after its last publication: longer than the longest wait for an
 approval."""
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,24 @@ class BundleRegistry(Protocol):
     async def publish(self, listings: Sequence[BundleListing], *, withdrawn: Sequence[str] = ()) -> None:
         """Publish all bundles of a worker at once, and remove what nobody has published for KEPT_DAYS. A listing whose
         content is not stored can't run. The bundles with the ids `withdrawn` are listed only if another worker
-        publishes them again. Raises Unavailable."""
+        publishes them again. Characters that can't be stored are replaced. Raises Unavailable."""
         ...
+
+
+def make_storable(value: Any) -> Any:
+    """A text without the characters that Postgres refuses; of lists and tables each text, with null for a number that
+    JSON doesn't have."""
+    match value:
+        case str():
+            return _UNSTORABLE.sub("\ufffd", value)
+        case list() | tuple():
+            return [make_storable(each) for each in cast("Sequence[Any]", value)]
+        case dict():
+            return {make_storable(key): make_storable(each) for key, each in cast("dict[str, Any]", value).items()}
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def write_listing(listing: BundleListing) -> str:
@@ -133,7 +152,7 @@ def write_listing(listing: BundleListing) -> str:
         "operations": [asdict(each) for each in listing.operations],
         "widgets": [[widget.name, widget.title] for widget in listing.widgets],
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(make_storable(shown), ensure_ascii=False)
 
 
 @lru_cache(512)

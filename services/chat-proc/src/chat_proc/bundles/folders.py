@@ -64,14 +64,14 @@ class BundleFolders:
             folder = self._folders[path]
             _refresh(folder, path)
             bundle = folder.found.bundle
-            bundle_id = path.name if bundle is None else bundle.id
+            bundle_id = _show_name(path) if bundle is None else bundle.id
             earlier = found.get(bundle_id)
             if earlier is None or (earlier.bundle is None and bundle_id not in fetched):
                 errors = (earlier.error if earlier else "", folder.found.error)
                 found[bundle_id] = replace(folder.found, error=" ".join(filter(None, errors)))
             else:
-                error = f"The folder {path.name} has the id {bundle_id} of another bundle. Change one of the two ids."
-                found[bundle_id] = replace(earlier, error=error)
+                error = f"The folder {_show_name(path)} has the id {bundle_id} of another bundle."
+                found[bundle_id] = replace(earlier, error=f"{error} Change one of the two ids.")
         for bundle_id in (*self._props, self._default_bundle):
             found.setdefault(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
         if self._default_bundle != DEFAULT_BUNDLE and DEFAULT_BUNDLE in found:
@@ -121,6 +121,11 @@ class BundleFolders:
         if len(found) > MAX_BUNDLES:
             raise BadBundle(f"BUNDLES_DIR={self._folder} has {len(found)} folders; {MAX_BUNDLES} are allowed.")
         return found
+
+
+def _show_name(path: Path) -> str:
+    """The name of a folder, which can have bytes that are no text."""
+    return path.name if path.name.isprintable() else ascii(path.name)[1:-1]
 
 
 def _is_shown(path: Path) -> bool:

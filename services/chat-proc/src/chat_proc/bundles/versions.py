@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import structlog
@@ -30,6 +31,8 @@ CLOSE_S: Final = 10.0
 """Time limit for closing a version."""
 FIRST_PUBLISH_S: Final = 5.0
 """How long a worker that has just started is not ready because its bundles are not published yet."""
+MAX_ERROR_CHARS: Final = 4_000
+"""Of the error of one bundle, and of each of its problems, as operators see them."""
 FIRST_LOOK_S: Final = 60.0
 """How long a turn waits for the first look of a worker that has just started."""
 
@@ -57,6 +60,10 @@ class _Refusal:
     digest: str
     why: str
     at_s: float
+
+
+def _describe_failure(error: Exception | None) -> str:
+    return f"It could not be described ({type(error).__name__}). The log of the worker has the details."
 
 
 class BundleLibrary(Generic[Kit]):
@@ -229,6 +236,7 @@ class BundleLibrary(Generic[Kit]):
         _log.info("Loaded a bundle", bundle_id=bundle.id, digest=bundle.digest[:12], files=len(bundle.files))
 
     def _report(self, bundle_id: str, error: str) -> None:
+        error = error[:MAX_ERROR_CHARS]
         if error and self._errors.get(bundle_id) != error:
             BUNDLES_REFUSED.inc()
             _log.error("A bundle can't be used; its previous version continues", bundle_id=bundle_id, error=error)
@@ -253,21 +261,44 @@ class BundleLibrary(Generic[Kit]):
         now_s = self._monotonic()
         if listings != last or now_s - published_s >= RENEW_S:
             withdrawn = [listing.id for listing in last if listing.id not in self._found]
-            await self._registry.publish(listings, withdrawn=withdrawn)
+            with guarded("bundles_publish", health=None, passing=(Unavailable,)) as guard:
+                await self._registry.publish(listings, withdrawn=withdrawn)
+            if guard.error is not None:
+                await self._publish_each(listings, withdrawn)
             self._published = listings, now_s
             self._has_published.set()
+
+    async def _publish_each(self, listings: Sequence[BundleListing], withdrawn: Sequence[str]) -> None:
+        """Publish one by one, because one of them can't be stored: that one only with its id, its roles and an error.
+        Raises Unavailable."""
+        for listing in listings:
+            with guarded("bundle_publish", health=None, passing=(Unavailable,), bundle_id=listing.id) as guard:
+                await self._registry.publish([listing])
+            if guard.error is not None:
+                brief = BundleListing(
+                    listing.id,
+                    listing.digest,
+                    listing.id,
+                    roles=listing.roles,
+                    is_default=listing.is_default,
+                    is_ready=listing.is_ready,
+                    error=_describe_failure(guard.error),
+                )
+                with guarded("bundle_publish", health=None, passing=(Unavailable,), bundle_id=listing.id):
+                    await self._registry.publish([brief])
+        await self._registry.publish([], withdrawn=withdrawn)
 
     def _list(self, bundle_id: str) -> BundleListing:
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
         if current is None:
             return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
-        kit = current.kit
-        return current.bundle.list(
-            is_default=bundle_id == self._default,
-            error=error,
-            problems=() if kit is None else self._list_problems(kit),
-            operations=() if kit is None else self._list_operations(kit),
-        )
+        kit, list_bundle = current.kit, partial(current.bundle.list, is_default=bundle_id == self._default)
+        if kit is None:
+            return list_bundle(error=error)
+        with guarded("bundle_list", health=None, bundle_id=bundle_id) as guard:
+            problems = [problem[:MAX_ERROR_CHARS] for problem in self._list_problems(kit)]
+            return list_bundle(error=error, problems=problems, operations=self._list_operations(kit))
+        return list_bundle(error=f"{error} {_describe_failure(guard.error)}".lstrip())
 
     async def _find(self, bundle_id: str, digest: str | None) -> tuple[_Version[Kit], Kit]:
         current = self._current.get(bundle_id)
