@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,11 +19,12 @@ from chat_proc.agent.kit import BundleKit, TurnKit
 from chat_proc.bundles import versions
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.manifest import BadBundle
+from chat_proc.bundles.manifest import BadBundle, BundleProps
 from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing, OperationListing
 from everturn.core.errors import Invalid
+from everturn.core.identity import Role
 from everturn.postgres.pool import Database, open_database
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock
@@ -105,8 +106,14 @@ async def library(
     assert opened.open == []
 
 
-def make(registry: PostgresBundles, folder: Path, opened: Opened, clock: FixedClock) -> Library:
-    folders = BundleFolders(folder, {}, "default")
+def make(
+    registry: PostgresBundles,
+    folder: Path,
+    opened: Opened,
+    clock: FixedClock,
+    props: Mapping[str, BundleProps] | None = None,
+) -> Library:
+    folders = BundleFolders(folder, props or {}, "default")
     return BundleLibrary(
         registry,
         folders,
@@ -374,19 +381,107 @@ async def read_seen(worker: Database) -> object:
         return await connection.fetchval("SELECT max(seen_at) FROM bundle")
 
 
-async def test_a_default_bundle_that_cannot_be_used_prevents_the_start(
-    library: Library, tmp_path: Path, opened: Opened
+@pytest.fixture
+async def restart(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> AsyncIterator[Callable[..., Awaitable[Library]]]:
+    """Closes the library, and looks with another one."""
+    restarted: list[Library] = []
+
+    async def begin(props: Mapping[str, BundleProps] | None = None) -> Library:
+        await library.close()
+        restarted.append(make(registry, tmp_path, opened, clock, props))
+        await restarted[-1].start()
+        await restarted[-1].refresh()
+        return restarted[-1]
+
+    yield begin
+    for each in restarted:
+        await each.close()
+
+
+BROKEN = 'id = "desk"\ninstructions = "broken"\n'
+
+
+@pytest.mark.parametrize(
+    ("manifest", "error"),
+    [
+        (BROKEN + "titel = 'x'", "titel: Unknown key"),
+        (BROKEN + "[settings]\na = " + "[" * 900, "nested too deep"),
+        (BROKEN, "Its tools can't be loaded."),
+    ],
+)
+async def test_the_version_before_continues_also_after_a_restart(
+    library: Library,
+    registry: PostgresBundles,
+    tmp_path: Path,
+    opened: Opened,
+    restart: Callable[..., Awaitable[Library]],
+    manifest: str,
+    error: str,
 ) -> None:
-    await library.start()
+    write(tmp_path, "first")
+    (tmp_path / "desk").rename(tmp_path / "z-folder")
+    await library.refresh()
+    opened.broken["broken"] = "Its tools can't be loaded."
+    (tmp_path / "z-folder" / "bundle.toml").write_text(manifest)
+    await settle(library)
+    before = await list_desk(registry)
+
+    restarted = await restart({"desk": BundleProps(roles=(Role.PAID,))})
+
+    listing = await list_desk(registry)
+    assert before is not None and error in before.error and before.is_ready and before.roles == ()
+    assert listing is not None and listing.error == before.error and listing.is_ready and listing.roles == ("paid",)
+    assert restarted._folders.find_folder("desk") == tmp_path / "z-folder"
+    async with restarted.use("desk", None) as kit:
+        assert kit.digest == listing.digest and opened.texts == ["first"]
+
+    (tmp_path / "z-folder" / "bundle.toml").write_text('id = "desk"\ninstructions = "second"\n')
+    await settle(restarted)
+
+    assert opened.texts == ["second"] and not (await list_desk(registry) or BUILT_IN).error
+
+
+async def test_a_worker_starts_with_the_stored_version_of_its_default_bundle(
+    library: Library, tmp_path: Path, opened: Opened, restart: Callable[..., Awaitable[Library]]
+) -> None:
+    write(tmp_path, "first", name="default")
+    await library.refresh()
+    async with library.use(None, None) as first:
+        pass
+    (tmp_path / "default" / "bundle.toml").write_text('id = "default"\ntitel = "typo"\n')
+
+    restarted = await restart()
+
+    async with restarted.use(None, None) as kit:
+        assert kit.digest == first.digest
+
+
+async def test_a_bundle_that_was_removed_does_not_come_back_after_a_restart(
+    library: Library, tmp_path: Path, opened: Opened, restart: Callable[..., Awaitable[Library]]
+) -> None:
+    write(tmp_path, "first")
+    await library.refresh()
+    (tmp_path / "desk" / "bundle.toml").unlink()
+    (tmp_path / "desk").rmdir()
+
+    await restart()
+
+    assert opened.texts == []
+
+
+async def test_a_default_bundle_that_was_never_usable_prevents_the_start(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
     opened.broken["no"] = "Its tools can't be loaded."
     write(tmp_path, "no", name="default")
-    with pytest.raises(Invalid, match="tools can't be loaded"):
+    with pytest.raises(BadBundle, match="default bundle default can't be used: Its tools can't be loaded"):
         await library.start()
 
     (tmp_path / "default" / "bundle.toml").write_text("id = ")
-    library = BundleLibrary(cast(PostgresBundles, None), BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE)
-    with pytest.raises(BadBundle, match="default bundle default can't be used"):
-        await library.start()
+    with pytest.raises(BadBundle, match=r"default bundle default can't be used: bundle\.toml: Invalid value"):
+        await make(registry, tmp_path, opened, clock).start()
 
 
 async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Generator, Mapping, Sequence
@@ -10,7 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleProps, Manifest, read_manifest
+from chat_proc.bundles.manifest import (
+    INSTRUCTIONS,
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    BadBundle,
+    BundleProps,
+    Manifest,
+    read_manifest,
+)
 from chat_proc.bundles.widgets import find_widget_files, list_widgets
 from everturn.bundles.registry import BundleListing, OperationListing, StoredBundle, WidgetListing
 
@@ -26,6 +35,7 @@ SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv"})
 """Never part of a version, like everything whose name begins with a dot."""
 NO_CONTENT: Final = frozenset({"knowledge", "tests"})
 """Folders of a bundle that its versions don't contain."""
+_ID: Final = re.compile(rb"""^[ \t]*+id[ \t]*+=[ \t]*+["']([A-Za-z0-9][A-Za-z0-9._@-]{0,127})["']""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,16 @@ def read_folder(folder: Path) -> Bundle:
     if (manifest := files.pop(MANIFEST, None)) is None:
         raise BadBundle(f"The folder {folder.name} has no {MANIFEST}.")
     return Bundle(read_manifest(manifest, instructions=files.pop(INSTRUCTIONS, None)), files)
+
+
+def guess_id(folder: Path) -> str:
+    """The id in a manifest that can't be read otherwise; empty if there is none."""
+    try:
+        manifest = _read(folder, MANIFEST, MAX_MANIFEST_BYTES)
+    except BadBundle:
+        return ""
+    found = _ID.search(manifest.partition(b"\n[")[0])
+    return found[1].decode() if found else ""
 
 
 def _walk(folder: Path) -> list[tuple[str, os.stat_result]]:

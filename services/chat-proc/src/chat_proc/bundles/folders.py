@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder
+from chat_proc.bundles.bundle import Bundle, guess_id, read_folder, sign_folder
 from chat_proc.bundles.manifest import MANIFEST, BadBundle, BundleProps, Manifest
 from chat_proc.bundles.repositories import Fetched
 from everturn.bundles.registry import DEFAULT_BUNDLE
@@ -18,16 +18,21 @@ MAX_BUNDLES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is of one id: the newest content that can be read, and why there is newer content that can't."""
+    """What there is of one id: the newest content that can be read, and why there is newer content that can't. While
+    there is no bundle, the version before continues, also the stored one after a restart, unless `continues` is
+    False."""
 
     bundle: Bundle | None = None
     error: str = ""
+    continues: bool = True
 
 
 @dataclass(slots=True)
 class _Folder:
-    """One folder with what was last read from it. `signature` is that of the last look, `read` that of the content."""
+    """One folder with what was last read from it. `signature` is that of the last look, `read` that of the content.
+    `bundle_id` is a guess while no content could be read."""
 
+    bundle_id: str
     found: Found = field(default_factory=Found)
     signature: object = None
     read: object = None
@@ -57,14 +62,14 @@ class BundleFolders:
         Whatever one folder, repository or table contains becomes the error of its bundle only."""
         paths, fetched = self._list_folders(), self._list_fetched()
         self._folders = {
-            path: self._folders.get(path) or _Folder() for path in (*paths, *(each.folder for each in fetched.values()))
+            path: self._folders.get(path) or _Folder(_show_name(path))
+            for path in (*paths, *(each.folder for each in fetched.values()))
         }
         found = {bundle_id: self._find_fetched(each) for bundle_id, each in fetched.items()}
         for path in paths:
             folder = self._folders[path]
             _refresh(folder, path)
-            bundle = folder.found.bundle
-            bundle_id = _show_name(path) if bundle is None else bundle.id
+            bundle_id = folder.bundle_id
             earlier = found.get(bundle_id)
             if earlier is None or (earlier.bundle is None and bundle_id not in fetched):
                 errors = (earlier.error if earlier else "", folder.found.error)
@@ -78,7 +83,7 @@ class BundleFolders:
             error = (
                 f"The id {DEFAULT_BUNDLE} means the default bundle, which is {self._default_bundle}. Choose another id."
             )
-            found[DEFAULT_BUNDLE] = Found(error=error)
+            found[DEFAULT_BUNDLE] = Found(error=error, continues=False)
         return {bundle_id: self._override(bundle_id, each) for bundle_id, each in found.items()}
 
     def find_folder(self, bundle_id: str) -> Path | None:
@@ -86,9 +91,13 @@ class BundleFolders:
         if (fetched := self._list_fetched().get(bundle_id)) is not None:
             return fetched.folder
         for path, folder in self._folders.items():
-            if folder.found.bundle is not None and folder.found.bundle.id == bundle_id:
+            if folder.bundle_id == bundle_id:
                 return path
         return None
+
+    def override(self, bundle: Bundle) -> Bundle:
+        """The bundle with what the operator has set. Raises BadBundle."""
+        return bundle.override(self._props.get(bundle.id))
 
     def _find_fetched(self, fetched: Fetched) -> Found:
         """The newest content of a repository, otherwise the stored version."""
@@ -102,11 +111,10 @@ class BundleFolders:
         return Found(bundle, " ".join(errors))
 
     def _override(self, bundle_id: str, found: Found) -> Found:
-        props = self._props.get(bundle_id)
-        if found.bundle is None or props is None:
+        if found.bundle is None:
             return found
         with _catching(bundle_id) as caught:
-            return replace(found, bundle=found.bundle.override(props))
+            return replace(found, bundle=self.override(found.bundle))
         return Found(error=" ".join(filter(None, (found.error, caught.error))))
 
     def _list_folders(self) -> list[Path]:
@@ -146,8 +154,11 @@ def _refresh(folder: _Folder, path: Path) -> None:
             return
         bundle = read_folder(path)
         if sign_folder(path) == signature:
-            folder.found, folder.read = Found(bundle), signature
+            folder.found, folder.read, folder.bundle_id = Found(bundle), signature, bundle.id
     if caught.error:
+        if folder.found.bundle is None:
+            with _catching(path.name):
+                folder.bundle_id = guess_id(path) or _show_name(path)
         folder.found, folder.read = replace(folder.found, error=caught.error), read
 
 

@@ -107,12 +107,13 @@ class BundleLibrary(Generic[Kit]):
         self._has_published = asyncio.Event()
 
     async def start(self) -> None:
-        """Check that the bundles can be looked at, and that the default one can be used. Raises Invalid."""
-        found = (await asyncio.to_thread(self._folders.look))[self._default]
-        if found.bundle is None:
-            raise BadBundle(f"The default bundle {self._default} can't be used: {found.error}")
-        version, _ = await self._acquire(found.bundle)
-        version.users -= 1
+        """Check that the bundles can be looked at, and that the default one can be used, at least in the version that
+        is stored. Raises BadBundle."""
+        self._found = await asyncio.to_thread(self._folders.look)
+        await self._adopt(self._default, self._found[self._default])
+        refusal = self._refused.get(self._default)
+        if refusal is not None and self._default not in self._current:
+            raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why}")
 
     async def run(self) -> None:
         """Look and publish until cancelled. A version that opens slowly delays no other."""
@@ -189,39 +190,79 @@ class BundleLibrary(Generic[Kit]):
             self._report("", error.detail)
         for bundle_id in self._found.keys() - self._adopting.keys():
             self._begin_adoption(bundle_id, self._found[bundle_id])
-        for bundle_id in self._current.keys() - self._found.keys():
+        gone = [each for each, found in self._found.items() if found.bundle is None and not found.continues]
+        for bundle_id in self._current.keys() & gone | self._current.keys() - self._found.keys():
             self._current.pop(bundle_id).users -= 1
             _log.info("Removed a bundle", bundle_id=bundle_id)
         self._has_looked.set()
 
     def _begin_adoption(self, bundle_id: str, found: Found) -> None:
         """Begin to open the newest content if it is not the current version and was not refused a moment ago."""
-        bundle, current, refusal = found.bundle, self._current.get(bundle_id), self._refused.get(bundle_id)
-        if bundle is None or (current is not None and current.bundle.digest == bundle.digest):
+        current, refusal = self._current.get(bundle_id), self._refused.get(bundle_id)
+        digest = "" if found.bundle is None else found.bundle.digest
+        is_current = current is not None and digest in ("", current.bundle.digest)
+        if is_current or (found.bundle is None and not found.continues):
             self._refused.pop(bundle_id, None)
-        elif refusal is None or refusal.digest != bundle.digest or self._monotonic() - refusal.at_s > RETRY_S:
-            self._adopting[bundle_id] = asyncio.create_task(self._adopt(bundle), name="open bundle")
+            refusal = None
+        elif refusal is None or refusal.digest != digest or self._monotonic() - refusal.at_s > RETRY_S:
+            self._adopting[bundle_id] = asyncio.create_task(self._adopt(bundle_id, found), name="open bundle")
             return
-        self._report(bundle_id, found.error or (refusal.why if refusal and bundle else ""))
+        self._report(bundle_id, found.error or (refusal.why if refusal else ""))
 
-    async def _adopt(self, bundle: Bundle) -> None:
-        with guarded("bundle_open", health=None, bundle_id=bundle.id) as guard:
+    async def _adopt(self, bundle_id: str, found: Found) -> None:
+        """Open the newest content. If it can't be used and nothing serves yet, as after a restart, open the version
+        that is stored."""
+        bundle, why = found.bundle, found.error
+        try:
+            if bundle is not None:
+                why = await self._try_serve(bundle)
+            if why:
+                digest = "" if bundle is None else bundle.digest
+                self._refused[bundle_id] = _Refusal(digest, why, self._monotonic())
+                if bundle_id not in self._current:
+                    await self._try_restore(bundle_id, digest)
+            else:
+                self._refused.pop(bundle_id, None)
+        except Unavailable as error:
+            self._refused.pop(bundle_id, None)
+            _log.warning("Could not store or load a bundle", bundle_id=bundle_id, error=str(error))
+        self._adopting.pop(bundle_id, None)
+        # It can have been removed meanwhile.
+        if (newest := self._found.get(bundle_id)) is not None:
+            refusal = self._refused.get(bundle_id)
+            self._report(bundle_id, newest.error or (refusal.why if refusal else ""))
+
+    async def _try_serve(self, bundle: Bundle) -> str:
+        """Open a version, store it, and let it serve. Returns why it can't be used, empty if it can. Raises
+        Unavailable."""
+        with guarded("bundle_open", health=None, passing=(Unavailable,), bundle_id=bundle.id) as guard:
             try:
                 version, _ = await self._acquire(bundle)
                 await self._make_current(version)
-                self._refused.pop(bundle.id, None)
             except Invalid as error:
-                self._refused[bundle.id] = _Refusal(bundle.digest, error.detail or str(error), self._monotonic())
-            except Unavailable as error:
-                _log.warning("Could not store a bundle", bundle_id=bundle.id, error=str(error))
-        if guard.error is not None:
-            why = f"It could not be opened ({type(guard.error).__name__}). The log of the worker has the details."
-            self._refused[bundle.id] = _Refusal(bundle.digest, why, self._monotonic())
-        self._adopting.pop(bundle.id)
-        refusal = self._refused.get(bundle.id)
-        # It can have been removed meanwhile.
-        if (found := self._found.get(bundle.id)) is not None:
-            self._report(bundle.id, found.error or (refusal.why if refusal else ""))
+                return error.detail or str(error)
+            return ""
+        return f"It could not be opened ({type(guard.error).__name__}). The log of the worker has the details."
+
+    async def _try_restore(self, bundle_id: str, refused: str) -> None:
+        """Let the version serve that is stored, with what the operator sets now, unless it is the refused one. Raises
+        Unavailable."""
+        why = "It could not be read."
+        with guarded("bundle_restore", health=None, passing=(Unavailable,), bundle_id=bundle_id):
+            try:
+                stored = await self._load(bundle_id, None)
+                bundle = self._folders.override(stored)
+                if refused in (stored.digest, bundle.digest):
+                    return
+                why = await self._try_serve(bundle)
+            except NotFound:
+                return
+            except Invalid as error:
+                why = error.detail or str(error)
+        if why:
+            _log.warning("The stored version of a bundle can't be used", bundle_id=bundle_id, why=why)
+        else:
+            _log.warning("A bundle continues with its stored version", bundle_id=bundle_id)
 
     async def _make_current(self, version: _Version[Kit]) -> None:
         bundle = version.bundle
