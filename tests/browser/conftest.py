@@ -61,6 +61,7 @@ timeout_s = 300
 title = "Support"
 description = "Answers questions about orders and returns."
 icon = "🛟"
+instructions = "You answer questions about orders."
 starters = ["script:plain, where is my order?", "Write a reply to:"]
 
 [embed.bundles.support]

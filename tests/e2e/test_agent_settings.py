@@ -61,7 +61,7 @@ async def configured(tmp_path_factory: pytest.TempPathFactory, make_harness: Any
     titles.write_text(script("", "A title from the small model"))
     config.write_text(
         f'[models.roles]\ndecision = "scripted:{decisions}"\ntitle = "scripted:{titles}"\n'
-        '[bundles.short]\ntitle = "Short work"\nstarters = ["Begin"]\n'
+        '[bundles.short]\ntitle = "Short work"\ninstructions = "Be short."\nstarters = ["Begin"]\n'
         "[bundles.short.config.react]\nmax_iterations = 1\n"
     )
     env = {

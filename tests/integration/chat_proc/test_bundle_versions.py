@@ -471,6 +471,27 @@ async def test_a_bundle_that_was_removed_does_not_come_back_after_a_restart(
     assert opened.texts == []
 
 
+async def test_overrides_of_a_bundle_that_was_removed_do_not_keep_it(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    write(tmp_path, "first")
+    made = make(registry, tmp_path, opened, clock, {"desk": BundleProps(title="Our desk")})
+    await made.refresh()
+    (tmp_path / "desk" / "bundle.toml").unlink()
+    (tmp_path / "desk").rmdir()
+
+    await settle(made)
+    removed = await list_desk(registry)
+    assert opened.texts == [] and (removed is None or not removed.is_ready)
+    clock.advance(RENEW_S)
+    await made.refresh()
+
+    listing = await list_desk(registry)
+    assert listing is not None
+    assert not listing.is_ready and listing.error.startswith("No folder and no repository has the bundle desk")
+    await made.close()
+
+
 async def test_a_default_bundle_that_was_never_usable_prevents_the_start(
     library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
 ) -> None:

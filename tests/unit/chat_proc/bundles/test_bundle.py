@@ -10,7 +10,7 @@ import pytest
 
 from chat_proc.bundles import bundle as bundles
 from chat_proc.bundles.bundle import Bundle, read_folder, sign_folder, unpack
-from chat_proc.bundles.folders import BundleFolders
+from chat_proc.bundles.folders import BundleFolders, Found
 from chat_proc.bundles.manifest import (
     MAX_INSTRUCTIONS_CHARS,
     BadBundle,
@@ -22,6 +22,7 @@ from chat_proc.bundles.manifest import (
     read_manifest,
 )
 from chat_proc.settings import OperatorConfig
+from everturn.core.identity import Role
 
 DESK = """\
 # The agent of the support team.
@@ -296,7 +297,22 @@ def test_bundles_of_the_configuration_file_need_no_folder(tmp_path: Path) -> Non
     assert list(manifests) == ["desk", "mini", "default"]
     assert (manifests["desk"].title, manifests["desk"].icon) == ("Our desk", "🎫")
     assert manifests["mini"] == Manifest(id="mini", instructions="Be brief.")
-    assert list(BundleFolders(None, props, "desk").look()) == ["desk", "mini"]
+
+
+@pytest.mark.parametrize("default", ["default", "suport"])
+def test_a_table_without_a_folder_and_instructions_makes_no_agent(tmp_path: Path, default: str) -> None:
+    write(tmp_path / "support", bundle_toml='id = "support"')
+    props = {"suport": BundleProps(title="Support", roles=(Role.PAID,)), "default": BundleProps(icon="🎫")}
+
+    found = BundleFolders(tmp_path, props if default == "default" else {}, default).look()
+
+    assert found["suport"] == Found(
+        error="No folder and no repository has the bundle suport, which the configuration file names. Correct this id,"
+        " or set instructions in [bundles.suport] to make it a bundle.",
+        continues=default == "suport",
+    )
+    assert found["support"].bundle is not None
+    assert default != "default" or found["default"].bundle == Bundle(Manifest(id="default", icon="🎫"))
 
 
 def test_another_bundle_than_the_default_one_is_refused_the_id_default(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class BundleFolders:
                 error = f"The folder {_show_name(path)} has the id {bundle_id} of another bundle."
                 found[bundle_id] = replace(earlier, error=f"{error} Change one of the two ids.")
         for bundle_id in (*self._props, self._default_bundle):
-            found.setdefault(bundle_id, Found(Bundle(Manifest(id=bundle_id))))
+            found.setdefault(bundle_id, self._find_table(bundle_id))
         if self._default_bundle != DEFAULT_BUNDLE and DEFAULT_BUNDLE in found:
             error = (
                 f"The id {DEFAULT_BUNDLE} means the default bundle, which is {self._default_bundle}. Choose another id."
@@ -109,6 +109,18 @@ class BundleFolders:
         if bundle is None and not errors:
             errors = ["It is being fetched."]
         return Found(bundle, " ".join(errors))
+
+    def _find_table(self, bundle_id: str) -> Found:
+        """The bundle without a folder that a table of the configuration file makes. Instructions make it one; a table
+        with other keys only is meant for a bundle that exists, so its id is probably a typing mistake."""
+        props = self._props.get(bundle_id)
+        if bundle_id == DEFAULT_BUNDLE or (props is not None and props.instructions):
+            return Found(Bundle(Manifest(id=bundle_id)))
+        error = (
+            f"No folder and no repository has the bundle {bundle_id}, which the configuration file names. Correct this "
+            f"id, or set instructions in [bundles.{bundle_id}] to make it a bundle."
+        )
+        return Found(error=error, continues=bundle_id == self._default_bundle)
 
     def _override(self, bundle_id: str, found: Found) -> Found:
         if found.bundle is None:

@@ -301,7 +301,11 @@ class BundleLibrary(Generic[Kit]):
         BUNDLES.labels("refused").set(sum(bool(self._errors.get(bundle_id)) for bundle_id in self._found))
         now_s = self._monotonic()
         if listings != last or now_s - published_s >= RENEW_S:
-            withdrawn = [listing.id for listing in last if listing.id not in self._found]
+            withdrawn = [
+                listing.id
+                for listing in last
+                if listing.id not in self._found or (listing.digest and listing.id not in self._current)
+            ]
             with guarded("bundles_publish", health=None, passing=(Unavailable,)) as guard:
                 await self._registry.publish(listings, withdrawn=withdrawn)
             if guard.error is not None:
