@@ -72,6 +72,7 @@ async def test_only_those_with_the_right_judge_as_machines(
 ) -> None:
     body = {"reaction": "ok", "origin": "machine", "confidence": 1}
 
+    refused(await client.post(url, json=body), 403)
     refused(await client.post(url, json=body, headers=bearer("dev", "registered", "paid")), 403)
 
     assert await load_feedback(client, url) == []

@@ -2,7 +2,6 @@
 
 from starlette.datastructures import Headers
 
-from everturn.core.identity import Principal, Role
 from ingress.auth.callers import is_user_name
 from ingress.errors import forbidden, malformed
 
@@ -36,15 +35,14 @@ def check_own_host(headers: Headers) -> str:
     return hosts[0]
 
 
-def load_dev_principal(headers: Headers, tenant: str, project: str) -> Principal:
-    """Who sends a request without a token: `dev`, who administers this installation, or the registered user that
-    `X-Dev-User` names."""
+def load_dev_user(headers: Headers) -> str:
+    """The user of a request without a token; `X-Dev-User` names another than `dev`."""
     names = headers.getlist(DEV_USER_HEADER)
-    if len(names) > 1 or not all(map(is_user_name, names)):
+    if not names:
+        return DEV_USER
+    if len(names) > 1 or not is_user_name(names[0]):
         raise malformed("The header X-Dev-User must contain one user name.")
-    user = names[0] if names else DEV_USER
-    roles = {Role.REGISTERED} if names else {Role.REGISTERED, Role.ADMIN}
-    return Principal(tenant, project, user, frozenset(roles), person=f"local:{user}")
+    return names[0]
 
 
 def _host_name(host: str) -> str:

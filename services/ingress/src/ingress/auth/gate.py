@@ -11,7 +11,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from ingress.auth.api_keys import PREFIX as KEY_PREFIX
 from ingress.auth.callers import Caller, Proof, is_scope_name
-from ingress.auth.development import check_local_request, load_dev_principal
+from ingress.auth.development import check_local_request, load_dev_user
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import RevocationChecker
 from ingress.auth.signed_tokens import (
@@ -162,7 +162,8 @@ class AuthGate:
     async def _resolve(self, token: str | None, headers: Headers, tenant: str, project: str) -> Caller:
         if token is None:
             self._check_local(headers)
-            return Caller(load_dev_principal(headers, tenant, project), None, Proof("local"))
+            user = load_dev_user(headers)
+            return Caller(Principal(tenant, project, user, person=f"local:{user}"), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
             return await self._methods.revocation.load_key_caller(token)
         if token.startswith(SESSION_PREFIX):
