@@ -102,8 +102,18 @@ async def test_the_configuration_chooses_and_overrides() -> None:
         add, fail = (agent.kit().spec(tool_id) for tool_id in agent.tool_ids)
         assert (add.requires_approval, add.in_programs, add.timeout_s) == (True, False, 7)
         assert (fail.requires_approval, fail.effect) == (False, Effect.PURE)
+        assert agent.servers.list_problems() == ("mcp.s: tools names the tool 'gone', which the server does not have.",)
+
+
+async def test_an_approval_for_an_unknown_tool_protects_all_tools() -> None:
+    server = McpServer(command=sys.executable, args=(str(SAMPLE), "stdio"), requires_approval=("ad",))
+    async with open_agent(server) as agent:
+        specs = [agent.kit().spec(tool_id) for tool_id in agent.tool_ids]
+        assert specs
+        assert all(spec.requires_approval and not spec.in_programs for spec in specs)
         assert agent.servers.list_problems() == (
-            "mcp.s: the server has no tool 'gone', which the configuration names.",
+            "mcp.s: requires_approval names the tool 'ad', which the server does not have. Until this is corrected, "
+            "each call of its tools needs approval.",
         )
 
 

@@ -64,6 +64,11 @@ FILES = McpServer(command="files-server", tools=("read", "write"))
         ),
         ({"command": "x", "env": {"A=B": "1"}}, "is not the name of a variable"),
         ({"command": "x", "efects": {}}, "Extra inputs are not permitted"),
+        (
+            {"command": "x", "tools": ["add"], "requires_approval": ["ad"]},
+            "requires_approval: 'ad' is not one of tools",
+        ),
+        ({"command": "x", "tools": ["add"], "effects": {"ad": "pure"}}, "effects: 'ad' is not one of tools: add"),
         ({"command": "x", "effects": {"a": "harmless"}}, "'pure', 'idempotent' or 'irreversible'"),
     ],
 )
@@ -84,7 +89,7 @@ def test_secrets_are_filled_in_by_reference() -> None:
 def test_approval_and_effects_are_by_tool() -> None:
     server = McpServer(command="x", requires_approval=("send",), effects={"send": Effect.IDEMPOTENT}, tools=("send",))
     assert (server.asks_for("send"), server.asks_for("read")) == (True, False)
-    assert server.find_missing(["read"]) == ["send"]
+    assert server.find_missing(["read"]) == [("tools", "send"), ("requires_approval", "send"), ("effects", "send")]
     assert McpServer(command="x", requires_approval=True).asks_for("anything")
 
 

@@ -146,6 +146,7 @@ class McpServer(BaseModel):
 
     `tools` are the offered ones. A call counts as irreversible unless the tool's annotations or `effects` say
     otherwise. `requires_approval` names the tools each of whose calls a person approves, or is true for all of them.
+    If the server has no tool of such a name, all of them need approval.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -186,7 +187,16 @@ class McpServer(BaseModel):
                 raise ValueError("headers: Authorization is set by oauth")
         if bad := [name for name in self.env if not _ENVIRONMENT_NAME.fullmatch(name)]:
             raise ValueError(f"env: {bad[0][:80]!a} is not the name of a variable")
+        for key, names in self._named.items():
+            if bad := [name for name in names if not self.offers(name)]:
+                raise ValueError(f"{key}: {bad[0][:80]!a} is not one of tools: {', '.join(self.tools)[:1_000]}")
         return self
+
+    @property
+    def _named(self) -> Mapping[str, Sequence[str]]:
+        """The tools that keys other than `tools` name."""
+        asked = () if isinstance(self.requires_approval, bool) else self.requires_approval
+        return {"requires_approval": asked, "effects": tuple(self.effects)}
 
     def asks_for(self, tool: str) -> bool:
         """Whether a person has to approve each call of this tool of the server."""
@@ -196,11 +206,11 @@ class McpServer(BaseModel):
         """Whether this tool of the server may be offered."""
         return ALL in self.tools or tool in self.tools
 
-    def find_missing(self, listed: Sequence[str]) -> list[str]:
-        """The tools that the configuration names, and a server with these tools lacks."""
-        named = [*self.tools, *self.effects]
-        named += [] if isinstance(self.requires_approval, bool) else self.requires_approval
-        return sorted(set(named) - set(listed) - {ALL})
+    def find_missing(self, listed: Sequence[str]) -> list[tuple[str, str]]:
+        """The tools that the configuration names, and a server with these tools lacks, each after its key."""
+        known = {ALL, *listed}
+        named = {"tools": self.tools, **self._named}
+        return [(key, name) for key, names in named.items() for name in sorted(set(names) - known)]
 
 
 def _check_url(url: str, key: str) -> None:

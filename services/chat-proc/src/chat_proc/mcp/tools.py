@@ -52,6 +52,7 @@ MAX_GUIDE_CHARS: Final = 2_000
 """Limits of a tool's description; its parameters have their own."""
 CALL_GRACE_S: Final = 2.0
 """The SDK's time limit of a call is so much longer than the tool's, which is the one that decides."""
+ALL_ASK: Final = "Until this is corrected, each call of its tools needs approval."
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
@@ -192,7 +193,7 @@ class AgentServers:
         self._tools[offered.alias] = tools
         self._left_out[offered.alias] = left_out
         for line in left_out:
-            _log.warning("A tool of an MCP server is not offered", why=line)
+            _log.warning("A tool of an MCP server is not as configured", why=line)
         await self._announce()
 
     async def _announce(self) -> None:
@@ -208,9 +209,13 @@ def build_tools(
     objects: Objects,
     redactor: Redactor,
 ) -> tuple[tuple[McpTool, ...], tuple[str, ...]]:
-    """The offered tools of a server, and a line for each that is left out. Takes up to 50 ms for each tool."""
+    """The offered tools of a server, and a line for each that is not as configured. Takes up to 50 ms for each tool."""
     built: dict[str, McpTool] = {}
     left_out: list[str] = []
+    missing = offered.server.find_missing([tool.name for tool in listed])
+    # The name may be a mistake for that of any tool, so none is offered without the approval that it was to have.
+    must_ask = any(key == "requires_approval" for key, _ in missing)
+    server = offered.server.model_copy(update={"requires_approval": True}) if must_ask else offered.server
     for tool in listed:
         if not offered.server.offers(tool.name):
             continue
@@ -220,15 +225,14 @@ def build_tools(
                 raise Invalid("another tool of the server has the same id")
             if len(encode_name(tool_id)) > MAX_NAME_CHARS:
                 raise Invalid(f"its name is too long: {encode_name(tool_id)} may have {MAX_NAME_CHARS} characters")
-            spec = build_spec(tool_id, tool, offered.server)
+            spec = build_spec(tool_id, tool, server)
         except Invalid as error:
             left_out.append(f"mcp.{offered.alias}: the tool {tool.name[:100]!a} is not offered: {error.detail}.")
             continue
         built[tool_id] = McpTool(spec, tool.name, connection, objects, redactor)
-    left_out += [
-        f"mcp.{offered.alias}: the server has no tool {name!r}, which the configuration names."
-        for name in offered.server.find_missing([tool.name for tool in listed])
-    ]
+    for key, name in missing:
+        text = f"mcp.{offered.alias}: {key} names the tool {name[:100]!a}, which the server does not have."
+        left_out.append(f"{text} {ALL_ASK}" if key == "requires_approval" else text)
     return tuple(built.values()), tuple(left_out)
 
 
