@@ -246,6 +246,14 @@ def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsy
             '[mcp_answers."mcp.crm.find"].',
         ),
         (
+            {
+                "bundle.toml": 'id = "desk"\n[mcp.list]\ncommand = "npxx"\n',
+                "tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n',
+            },
+            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'mcp.list.add'. mcp.list: The command npxx "
+            "does not exist here. The agent has: ",
+        ),
+        (
             {"tests/talk.toml": f'[[turn]]\nuser = "Hi."\nmodel = [{{ calls = ["{CODE_TOOL}"] }}]\n'},
             f"tests/talk.toml, line 3: turn 1: model: The agent has no tool '{CODE_TOOL}'. Programs can't run here: "
             "SANDBOX_PYTHON is not set.",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.mcp_servers import SAMPLE, Agent, find_port, open_agent, run_sample
 from helpers.waiting import wait_until
+from structlog.testing import capture_logs
 
 from chat_proc.agent.prompt.system import build_system_prompt
 from chat_proc.catalog.mcp_servers import McpServer
@@ -157,6 +158,18 @@ async def test_a_command_that_does_not_exist_is_reported() -> None:
         (problem,) = agent.servers.list_problems()
         assert "The command no-such-command does not exist here" in problem
         assert agent.tool_ids == []
+
+
+async def test_why_a_command_ended_is_the_end_of_what_it_wrote() -> None:
+    code = "import sys, time; sys.stderr.write('line\\n' * 100 + 'ImportError: it was renamed'); sys.exit(1)"
+    with capture_logs() as lines:
+        async with open_agent(McpServer(command=sys.executable, args=("-c", code)), ready_within_s=4) as agent:
+            (problem,) = agent.servers.list_problems()
+    assert "It wrote: ..." in problem
+    assert problem.endswith("ImportError: it was renamed")
+    # It was started twice within 4 s.
+    failures = [line["log_level"] for line in lines if line["event"] == "Could not connect to an MCP server"]
+    assert (failures[0], set(failures[1:])) == ("warning", {"debug"})
 
 
 async def test_a_server_that_dies_in_a_call_leaves_it_uncertain_and_returns(sample_stdio: McpServer) -> None:

@@ -14,6 +14,12 @@ def test_a_loaded_bundle_is_shown():
     assert render_entries("w", [entry("info", "Loaded a bundle", bundle_id="desk")]) == ["w: Loaded a bundle: desk"]
 
 
+def test_what_an_author_has_to_correct_is_shown():
+    why = "The command npxx does not exist here."
+    line = entry("warning", "Could not connect to an MCP server", server="list", why=why)
+    assert render_entries("w", [line]) == [f"w: Could not connect to an MCP server: list: {why}"]
+
+
 def test_other_entries_than_errors_are_not_shown_and_errors_in_short():
     lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 500), entry("critical", "gone")]
 

@@ -9,8 +9,16 @@ MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_READ_BYTES = 256 * 1024
 MAX_LINE_CHARS = 200
 ERROR_LEVELS = frozenset({"error", "critical"})
-SHOWN_EVENTS = frozenset({"Loaded a bundle", "Removed a bundle"})
-"""What authors wait for after they have saved."""
+SHOWN_EVENTS = {
+    "Loaded a bundle": ("bundle_id",),
+    "Removed a bundle": ("bundle_id",),
+    "An MCP server can't be used": ("server", "why"),
+    "Could not connect to an MCP server": ("server", "why"),
+    "A tool of an MCP server is not as configured": ("why",),
+}
+"""What authors wait for after they have saved, and what they have to correct, with the values that are shown."""
+MAX_SHOWN_CHARS = 600
+"""Of such an entry. A reason ends with what a server wrote last."""
 
 
 def save_rotated(log: Path) -> None:
@@ -50,9 +58,9 @@ class LogWatch:
 
 
 def render_entries(name: str, lines: Sequence[str], max_lines: int = 3) -> list[str]:
-    """Short terminal lines for errors and for loaded bundles; the rest is counted."""
+    """Short terminal lines for errors and for SHOWN_EVENTS; the rest is counted."""
     entries = [text for line in lines if (text := _try_render(line))]
-    shown = [f"{name}: {text[:MAX_LINE_CHARS]}" for text in entries[:max_lines]]
+    shown = [f"{name}: {text}" for text in entries[:max_lines]]
     more = len(entries) - len(shown)
     return [*shown, f"{name}: {more} more, see its log"] if more else shown
 
@@ -67,8 +75,8 @@ def _try_render(line: str) -> str | None:
         return None
     event = str(entry.get("event", "error"))
     if event in SHOWN_EVENTS:
-        return f"{event}: {entry.get('bundle_id')}"
+        return ": ".join((event, *(str(entry.get(key)) for key in SHOWN_EVENTS[event])))[:MAX_SHOWN_CHARS]
     if str(entry.get("level", "")).lower() not in ERROR_LEVELS:
         return None
     cause = str(entry.get("exception") or entry.get("error") or "").strip().splitlines()
-    return event + (f" ({cause[-1]})" if cause else "")
+    return (event + (f" ({cause[-1]})" if cause else ""))[:MAX_LINE_CHARS]

@@ -111,7 +111,10 @@ def check_calls(talk: Talk, kit: BundleKit, principal: Principal) -> list[Proble
         missing = [call.tool for reply in turn.model for call in reply.calls if call.tool not in known]
         for tool_id in dict.fromkeys(missing):
             hint = f"The agent has: {', '.join(sorted(known))}"
-            if tool_id.startswith("mcp."):
+            server = tool_id.rpartition(".")[0]
+            if away := [line for line in kit.list_problems() if line.startswith(f"{server}: ")]:
+                hint = f"{away[0].rstrip('.')}. {hint}"
+            elif tool_id.startswith("mcp."):
                 hint = f'Write its answer as [mcp_answers."{tool_id}"]. {hint}'
             elif tool_id == CODE_TOOL:
                 hint = offered.code[:1].upper() + offered.code[1:]

@@ -134,6 +134,8 @@ class McpConnection:
         self._session: ClientSession | None = None
         self._transport: ServerTransport | None = None
         self._connected = asyncio.Event()
+        self._attempted = asyncio.Event()
+        self._logged = ""
         self._wake = asyncio.Event()
         self._closing = self._broken = self._must_list = self._is_explained = False
         self._waiting_calls = 0
@@ -146,6 +148,11 @@ class McpConnection:
     def connected(self) -> asyncio.Event:
         """Set while there is a connection."""
         return self._connected
+
+    @property
+    def attempted(self) -> asyncio.Event:
+        """Set once there was a connection, or the first attempt has failed."""
+        return self._attempted
 
     async def run(self, *, is_kept: bool = True) -> None:
         """Keep the connection until `close`; unless `is_kept`, until it ends by itself or can't be opened."""
@@ -258,7 +265,9 @@ class McpConnection:
         if session is None:
             self._connected.clear()
         else:
+            self._logged = ""
             self._connected.set()
+            self._attempted.set()
 
     async def _serve(self) -> None:
         """One connection, from its beginning to its end."""
@@ -382,7 +391,11 @@ class McpConnection:
         if not self._is_explained:
             self._note_problem(root.detail if isinstance(root, EverturnError) else _explain(root))
         MCP_CONNECTIONS.labels("failed").inc()
-        _log.warning("Could not connect to an MCP server", server=self._alias, why=self.problem)
+        self._attempted.set()
+        # A server that stays away is a line in the log for each reason, not for each attempt.
+        log = _log.debug if self.problem == self._logged else _log.warning
+        self._logged = self.problem
+        log("Could not connect to an MCP server", server=self._alias, why=self.problem)
 
 
 def _find_cause(error: BaseException) -> BaseException:

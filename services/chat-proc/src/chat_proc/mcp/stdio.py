@@ -30,8 +30,8 @@ from everturn.core.transports import CheckedWriter
 
 END_WITHIN_S: Final = 2.0
 """How long a server has to end by itself once its input is closed."""
-MAX_ERROR_CHARS: Final = 2_000
-"""The end of a server's error output that is kept; it explains why the server ended."""
+MAX_ERROR_CHARS: Final = 400
+"""The end of a server's error output that is kept; it explains why the server ended. It fits into a problem."""
 PYTHONS: Final = ("python", "python3")
 """As the command of a bundle: the Python with the libraries of its requirements.txt."""
 MEMORY_BYTES: Final = 2048 * MIB
@@ -104,7 +104,7 @@ class StdioProcess:
 
     def explain_end(self) -> str:
         """Why the connection ended, with the last lines that the server wrote to its error output."""
-        return f"{self._why}{f' It wrote: {self._errors}' if self._errors else ''}".strip()
+        return f"{self._why}{f' It wrote: {self._errors.strip()}' if self._errors else ''}".strip()
 
     async def _build_process(
         self, root: Path, uid: int | None, theirs: socket.socket, used: AsyncExitStack
@@ -146,7 +146,8 @@ class StdioProcess:
         return await asyncio.to_thread(_find_installed, name, self._options.search_path)
 
     def _note_line(self, line: str) -> None:
-        self._errors = f"{self._errors} {line}".strip()[-MAX_ERROR_CHARS:]
+        written = f"{self._errors} {line.strip()}"
+        self._errors = written if len(written) <= MAX_ERROR_CHARS else f"...{written[3 - MAX_ERROR_CHARS :]}"
 
     @asynccontextmanager
     async def _bridge(self, reader: asyncio.StreamReader, writer: CheckedWriter) -> AsyncGenerator[Streams]:
