@@ -193,11 +193,15 @@ class KitOpener:
             accounts = Accounts(self.connections, Sealer(key), callback_url, bundle.id)
         rules = HostRules(settings.mcp_hosts)
         dependencies = McpDependencies(self.objects, self.resolver.resolve, rules, children, accounts)
-        # By the names under which descriptions refer to them.
-        found = {**settings.mcp_secrets, **{f"b:{name}": value for name, value in secrets.items()}}
+        found = find_mcp_secrets(settings, secrets)
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
         async with opening as servers:
             yield servers.list_problems
+
+
+def find_mcp_secrets(settings: WorkerSettings, secrets: Mapping[str, str]) -> Mapping[str, str]:
+    """The secrets that MCP servers can have, by the names under which descriptions refer to them."""
+    return {**settings.mcp_secrets, **{f"b:{name}": value for name, value in secrets.items()}}
 
 
 def limit_fetching(tools: Sequence[Tool], hosts: Sequence[str]) -> Sequence[Tool]:

@@ -1,10 +1,12 @@
 """`everturn bundle check` loads the code of a bundle in a real process, and looks at everything beside it."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from helpers.mcp_servers import SAMPLE
 
 from chat_proc.bundle_commands.command import check_folder, parse_arguments, run_bundle
 
@@ -212,6 +214,33 @@ def test_what_an_operator_can_still_set_is_a_warning(
     assert (checked.problems, len(found)) == ((), len(warnings)), found
     assert all(each.startswith(expected) for each, expected in zip(found, warnings, strict=True)), found
     assert not any(each.endswith("..") for each in found)
+
+
+def test_servers_with_a_command_are_started(tmp_path: Path) -> None:
+    sample = f'command = "{sys.executable}"\nargs = ["server.py", "stdio"]\n'
+    folder = write(
+        tmp_path,
+        {
+            "bundle.toml": f'{MANIFEST}[mcp.list]\ncommand = "npxx"\n[mcp.good]\n{sample}tools = ["add", "gone"]\n'
+            f'[mcp.ended]\ncommand = "{sys.executable}"\nargs = ["gone.py"]\n',
+            "server.py": SAMPLE.read_text(),
+        },
+    )
+    checked = check_folder(folder)
+    ended = str(checked.warnings[1])
+    assert list(map(str, checked.warnings)) == [
+        "bundle.toml, line 4: mcp.list: The command npxx does not exist here.",
+        ended,
+        "bundle.toml, line 6: mcp.good: tools names the tool 'gone', which the server does not have.",
+    ]
+    assert ended.startswith("bundle.toml, line 10: mcp.ended: ")
+    assert "gone.py': [Errno 2] No such file or directory" in ended
+
+    write(tmp_path, {"bundle.toml": f'{MANIFEST}[mcp.good]\n{sample}requires_approval = ["ad"]\n'})
+    assert list(map(str, check_folder(folder).problems)) == [
+        "bundle.toml, line 7: mcp.good.requires_approval: names the tool 'ad', which the server does not have. Until "
+        "this is corrected, each call of its tools needs approval."
+    ]
 
 
 def test_what_a_bundle_has_is_counted(

@@ -1,5 +1,5 @@
-"""What is wrong with the code, knowledge and servers of a bundle. Its modules are loaded in their own process, as a
-worker does."""
+"""What is wrong with the code, knowledge and servers of a bundle. Its modules are loaded in their own process, and its
+servers that have a command are started, as a worker does."""
 
 import ast
 import asyncio
@@ -12,14 +12,21 @@ from typing import Final
 
 from chat_proc.bundle_commands.bootstrap import build_settings
 from chat_proc.bundle_commands.playing import collect_logs
+from chat_proc.bundle_commands.servers import try_servers
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
 from chat_proc.bundles.host.host import open_bundle_host
 from chat_proc.bundles.manifest import MANIFEST, Problem, find_line
-from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR, choose_servers, find_references, read_tool_specs
+from chat_proc.catalog.mcp_servers import (
+    TOOLS_DESCRIPTOR,
+    OfferedServer,
+    choose_servers,
+    find_references,
+    read_tool_specs,
+)
 from chat_proc.knowledge.passages import find_broken_links, find_folders
 from chat_proc.knowledge.trees import FolderTree, TreeLimits
-from chat_proc.opening import build_host_options
+from chat_proc.opening import build_host_options, find_mcp_secrets
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs, try_build_code
 from chat_proc.tools.offered import BUILTIN_TOOLS
@@ -63,10 +70,12 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
         if not config.tools:
             _check_names(bundle, report)
         _check_settings(bundle, trees, secrets, report)
-        _check_servers(bundle, config, settings, secrets, report)
+        usable = _check_servers(bundle, config, settings, secrets, report)
         _check_tokens(bundle, secrets, report)
         if not report.problems:
             asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
+        if usable and not report.problems:
+            asyncio.run(_start_servers(bundle, usable, settings, secrets, report, installs=installs))
         _check_skills(skills, report)
         asyncio.run(_check_knowledge(bundle, folder, report))
         if bundle.widgets:
@@ -145,7 +154,8 @@ def _has_setting(bundle: Bundle, path: str) -> bool:
 
 def _check_servers(
     bundle: Bundle, config: OperatorConfig, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport
-) -> None:
+) -> list[OfferedServer]:
+    """The servers whose secrets are all set."""
     try:
         specs = read_tool_specs(bundle.files.get(TOOLS_DESCRIPTOR, b""))
         chosen = choose_servers(bundle.manifest.mcp, config.mcp, specs, bundle.id)
@@ -154,8 +164,8 @@ def _check_servers(
         # A file with a mistake in its syntax is reported already.
         if not any((each.file, each.line) == (problem.file, problem.line) for each in report.problems):
             report.problems.append(problem)
-        return
-    known = {*settings.mcp_secrets, *(f"b:{name}" for name in secrets)}
+        return []
+    known, usable = find_mcp_secrets(settings, secrets), list(chosen)
     for offered in chosen:
         templates = {"headers": offered.server.headers, "env": offered.server.env}
         if offered.server.oauth is not None:
@@ -166,8 +176,31 @@ def _check_servers(
                     if secret not in known:
                         where = "mcp", offered.alias, section, key
                         report.warnings.append(_at_key(report, f"The secret {secret!a} is not set here", *where))
+                        usable = [each for each in usable if each is not offered]
     if chosen:
         report.parts.append(_count(len(chosen), "MCP server"))
+    return usable
+
+
+async def _start_servers(
+    bundle: Bundle,
+    usable: Sequence[OfferedServer],
+    settings: WorkerSettings,
+    secrets: Mapping[str, str],
+    report: CodeReport,
+    *,
+    installs: bool,
+) -> None:
+    """Start the servers that have a command. One that fails may work elsewhere, so it is a warning; an approval that
+    can't be kept as it is written is a problem."""
+    found, hosts = find_mcp_secrets(settings, secrets), build_host_options(settings)
+    tried = await try_servers(bundle, usable, found, settings, hosts, installs=installs)
+    for alias, why in tried.problems:
+        key = "requires_approval"
+        if why.startswith(f"{key} names "):
+            report.problems.append(_at_key(report, why.removeprefix(f"{key} "), "mcp", alias, key))
+        else:
+            report.warnings.append(_at_key(report, why, "mcp", alias))
 
 
 def _check_tokens(bundle: Bundle, secrets: Mapping[str, str], report: CodeReport) -> None:

@@ -162,6 +162,13 @@ class AgentServers:
         ]
         return (*self._unusable, *away, *(line for lines in self._left_out.values() for line in lines))
 
+    async def wait_for_attempts(self, within_s: float) -> None:
+        """Wait until each server was reached or has failed once, but no longer than this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for connection in self._connections.values():
+                    await connection.attempted.wait()
+
     def refuse(self, alias: str, why: str) -> None:
         """Note a server that can't be used as configured."""
         self._unusable.append(f"mcp.{alias}: {why}")

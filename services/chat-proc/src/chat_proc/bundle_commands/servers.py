@@ -1,0 +1,79 @@
+"""Starts the MCP servers of a bundle that have a command, as a worker does, and says what does not work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.host.environments import REQUIREMENTS
+from chat_proc.bundles.host.host import HostOptions
+from chat_proc.catalog.mcp_servers import OfferedServer
+from chat_proc.catalog.tool import ToolSpec
+from chat_proc.settings import WorkerSettings
+from chat_proc.tools.web.resolver import NameResolver
+from everturn.files.opening import open_objects
+
+START_WITHIN_S: Final = 60.0
+"""How long all servers together may take. A command may have to download its server first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedServers:
+    """`problems` are pairs of an alias and a reason; `unknown` are the aliases whose tools are not known."""
+
+    tools: tuple[ToolSpec, ...]
+    problems: tuple[tuple[str, str], ...]
+    unknown: frozenset[str]
+
+
+async def try_servers(
+    bundle: Bundle,
+    chosen: Sequence[OfferedServer],
+    found: Mapping[str, str],
+    settings: WorkerSettings,
+    hosts: HostOptions,
+    *,
+    installs: bool,
+) -> TriedServers:
+    """Start the commands, wait until each was reached or has failed, and end them. `found` are the values of secrets by
+    the names of their references. Servers with a url are not contacted."""
+    # Imported here, because the SDK takes 0.6 s.
+    from chat_proc.mcp.stdio import PYTHONS, ChildOptions
+    from chat_proc.mcp.tools import McpDependencies, open_servers
+
+    requirements, problems = bundle.files.get(REQUIREMENTS, b""), list[tuple[str, str]]()
+    is_installed = installs or not requirements.strip() or hosts.environments.has(requirements)
+    started: list[OfferedServer] = []
+    for each in chosen:
+        if each.server.command in PYTHONS and each.owner and not is_installed:
+            why = f"It was not started, because the libraries of {REQUIREMENTS} are not installed. Add --install"
+            problems.append((each.alias, why))
+        elif each.server.command is not None:
+            started.append(each)
+    if not started:
+        return TriedServers((), tuple(problems), frozenset(each.alias for each in chosen))
+
+    async def ignore(_: object) -> None: ...
+
+    children = ChildOptions(settings.search_path, hosts.environments, hosts.uids, hosts.variables)
+    names = NameResolver()
+    try:
+        with open_objects(settings.objects_url) as objects:
+            async with open_servers(
+                started,
+                McpDependencies(objects, names.resolve, children=children),
+                find_secret=found.get,
+                on_change=ignore,
+                files=bundle.files,
+                ready_within_s=0,
+            ) as servers:
+                await servers.wait_for_attempts(START_WITHIN_S)
+                lines = servers.list_problems()
+                tools = tuple(tool.spec for tool in servers.tools)
+    finally:
+        names.close()
+    for line in lines:
+        place, _, why = line.partition(": ")
+        problems.append((place.removeprefix("mcp."), why))
+    reached = {tool.tool_id.split(".")[1] for tool in tools}
+    return TriedServers(tools, tuple(problems), frozenset(each.alias for each in chosen) - reached)
