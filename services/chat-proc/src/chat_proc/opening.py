@@ -110,7 +110,8 @@ class KitOpener:
         skills = await asyncio.to_thread(read_bundle_skills, bundle, has_programs=self.profiles is not None)
         secrets = await asyncio.to_thread(load_bundle_secrets, self.settings.secrets_dir, bundle.id)
         secrets = without_git_tokens(secrets, manifest, self.config.bundles.get(bundle.id))
-        policy = self.policy.with_rules(BundlePolicy(manifest.policy, manifest.builtin_tools.ask))
+        rules = BundlePolicy(manifest.policy, manifest.builtin_tools.ask)
+        policy = self.policy.with_rules(rules)
         programs = replace(self.programs, policy=policy)
         folder = self.folders.find_folder(bundle.id)
         async with (
@@ -158,7 +159,11 @@ class KitOpener:
                 kit.replace(await asyncio.to_thread(build, found))
 
             async with self.open_mcp_servers(bundle, secrets, offer_mcp) as list_problems:
-                kit.list_problems = list_problems
+                named = BUILTIN_TOOLS.union(self.of_operator, (tool.spec.tool_id for tool in hosted.tools))
+                unused = tuple(f"policy: {why}" for why in rules.find_unused(named))
+                for why in unused:
+                    _log.warning("A rule of a bundle is for no tool", bundle_id=bundle.id, why=why)
+                kit.list_problems = lambda: (*unused, *list_problems())
                 yield kit
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:

@@ -116,6 +116,26 @@ def function(
             ["bundle.toml, line 4: builtin_tools: There is no tool 'web_tools.web_fech'."],
         ),
         (
+            with_tool(
+                TOOL,
+                **{
+                    "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "desk.*"\nwhen = "args.nme == 1"\nthen = "deny"\n'
+                    '[[policy]]\ntool = "desk.fnd"\nthen = "ask"\n'
+                },
+            ),
+            [
+                "bundle.toml, line 6: policy.0.when: desk.* has no parameter 'nme'. There are: name.",
+                "bundle.toml, line 9: policy.1.tool: The agent has no tool 'desk.fnd'. Perhaps you mean desk.find.",
+            ],
+        ),
+        (
+            {
+                "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "*"\nthen = "ask"\n'
+                '[[policy]]\ntool = "*"\nwhen = "amount > 1"\nthen = "ask"\n'
+            },
+            ["bundle.toml, line 9: policy.1.when: 'amount' is not allowed in a condition; it can use args, "],
+        ),
+        (
             {"tools_descriptor.py": 'MCP_TOOL_SPECS = [{"server_id": "crm", "alias": "c"}]\n'},
             ["MCP_TOOL_SPECS names the server 'crm', which is not defined. Define [mcp.crm] in bundle.toml; "],
         ),
@@ -201,6 +221,13 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
         (
             {"bundle.toml": f"{MANIFEST}[knowledge]\n", "knowledge/a.md": "# A\n[b](b.md)\n", "knowledge/x.bin": "\0"},
             ["knowledge/a.md, line 2: The link b.md leads nowhere."],
+        ),
+        (
+            {
+                "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "crm.find"\nthen = "ask"\n'
+                '[[policy]]\ntool = "mcp.away.find"\nthen = "ask"\n[[policy]]\ntool = "web_tools.*"\nthen = "ask"\n'
+            },
+            ["bundle.toml, line 5: policy.0.tool: The agent has no tool 'crm.find'. "],
         ),
         ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: Field required.", "tests/a.toml, line 1: x: Unknown key."]),
     ],

@@ -161,3 +161,12 @@ def test_a_rule_can_depend_on_untrusted_text():
 def test_tools_that_ask_are_asked_about_unless_a_rule_says_otherwise():
     assert judge(ask=("desk.pay",), amount=5) == NeedsApproval("")
     assert judge(PolicyRule(tool="*", then="allow"), ask=("desk.pay",), amount=5) is None
+
+
+def test_rules_for_tools_that_do_not_exist_are_found():
+    rules = [PolicyRule(tool=tool, then="ask") for tool in ("desk.pay", "desk.*", "*", "desk.pya", "shop.*", "mcp.a.b")]
+
+    assert BundlePolicy(rules).find_unused(["desk.pay"]) == [
+        "A rule is for desk.pya, but the agent has no such tool.",
+        "A rule is for shop.*, but the agent has no such tool.",
+    ]

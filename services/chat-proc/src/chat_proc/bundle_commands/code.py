@@ -7,16 +7,18 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from chat_proc.bundle_commands.bootstrap import build_settings
 from chat_proc.bundle_commands.playing import collect_logs
-from chat_proc.bundle_commands.servers import try_servers
+from chat_proc.bundle_commands.servers import TriedServers, try_servers
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
 from chat_proc.bundles.host.host import open_bundle_host
 from chat_proc.bundles.manifest import MANIFEST, Problem, find_line
+from chat_proc.bundles.policy import Condition
 from chat_proc.catalog.mcp_servers import (
     TOOLS_DESCRIPTOR,
     OfferedServer,
@@ -24,6 +26,7 @@ from chat_proc.catalog.mcp_servers import (
     find_references,
     read_tool_specs,
 )
+from chat_proc.catalog.tool import ToolSpec
 from chat_proc.knowledge.passages import find_broken_links, find_folders
 from chat_proc.knowledge.trees import FolderTree, TreeLimits
 from chat_proc.opening import build_host_options, find_mcp_secrets
@@ -72,10 +75,14 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
         _check_settings(bundle, trees, secrets, report)
         usable = _check_servers(bundle, config, settings, secrets, report)
         _check_tokens(bundle, secrets, report)
+        own: Sequence[ToolSpec] | None = None
+        started = TriedServers()
         if not report.problems:
-            asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
+            own = asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
         if usable and not report.problems:
-            asyncio.run(_start_servers(bundle, usable, settings, secrets, report, installs=installs))
+            started = asyncio.run(_start_servers(bundle, usable, settings, secrets, report, installs=installs))
+        if own is not None:
+            _check_policy(bundle, own, started.tools, config, report)
         _check_skills(skills, report)
         asyncio.run(_check_knowledge(bundle, folder, report))
         if bundle.widgets:
@@ -111,8 +118,8 @@ def _check_names(bundle: Bundle, report: CodeReport) -> None:
         report.problems.append(_at_key(report, error.detail.removeprefix("builtin_tools: "), "builtin_tools"))
 
 
-def _at_key(report: CodeReport, message: str, *place: str) -> Problem:
-    return Problem(message.rstrip("."), MANIFEST, find_line(report.manifest_text, place), ".".join(place))
+def _at_key(report: CodeReport, message: str, *place: str | int) -> Problem:
+    return Problem(message.rstrip("."), MANIFEST, find_line(report.manifest_text, place), ".".join(map(str, place)))
 
 
 def _check_settings(
@@ -190,7 +197,7 @@ async def _start_servers(
     report: CodeReport,
     *,
     installs: bool,
-) -> None:
+) -> TriedServers:
     """Start the servers that have a command. One that fails may work elsewhere, so it is a warning; an approval that
     can't be kept as it is written is a problem."""
     found, hosts = find_mcp_secrets(settings, secrets), build_host_options(settings)
@@ -201,6 +208,37 @@ async def _start_servers(
             report.problems.append(_at_key(report, why.removeprefix(f"{key} "), "mcp", alias, key))
         else:
             report.warnings.append(_at_key(report, why, "mcp", alias))
+    return tried
+
+
+def _check_policy(
+    bundle: Bundle, own: Sequence[ToolSpec], of_servers: Sequence[ToolSpec], config: OperatorConfig, report: CodeReport
+) -> None:
+    """Find rules for tools, and about parameters, that do not exist. It is a problem if only the bundle decides that; a
+    tool with another alias can be the operator's, and servers change."""
+    parameters = {
+        spec.tool_id: frozenset(spec.params.model_json_schema().get("properties", {})) for spec in (*own, *of_servers)
+    }
+    known = sorted(BUILTIN_TOOLS.union(parameters))
+    owned = {spec.tool_id for spec in own}
+    for number, rule in enumerate(bundle.manifest.policy):
+        if rule.tool == "*":
+            continue
+        meant = [tool_id for tool_id in known if rule.is_for(tool_id)]
+        alias = rule.tool.removesuffix(".*").rpartition(".")[0] or rule.tool.removesuffix(".*")
+        siblings = [tool_id for tool_id in known if tool_id.startswith(f"{alias}.")]
+        if not meant and (siblings or not (config.tools or alias.startswith("mcp"))):
+            like = get_close_matches(rule.tool, known, n=1)
+            hint = f"Perhaps you mean {like[0]}" if like else f"The tools are: {', '.join(siblings or known)}"
+            problem = _at_key(report, f"The agent has no tool {rule.tool!a}. {hint}", "policy", number, "tool")
+            (report.problems if siblings else report.warnings).append(problem)
+        if not meant or not parameters.keys() >= set(meant):
+            continue
+        for name in sorted(Condition(rule.when).parameters.difference(*(parameters[each] for each in meant))):
+            has = ", ".join(sorted(frozenset[str]().union(*(parameters[each] for each in meant)))) or "none"
+            why = f"{rule.tool} has no parameter {name!a}. There are: {has}"
+            problem = _at_key(report, why, "policy", number, "when")
+            (report.problems if owned.issuperset(meant) else report.warnings).append(problem)
 
 
 def _check_tokens(bundle: Bundle, secrets: Mapping[str, str], report: CodeReport) -> None:
@@ -213,21 +251,21 @@ def _check_tokens(bundle: Bundle, secrets: Mapping[str, str], report: CodeReport
 
 async def _check_process(
     bundle: Bundle, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport, *, installs: bool
-) -> None:
-    """Load the tools and the workflow in a process of their own."""
+) -> Sequence[ToolSpec] | None:
+    """Load the tools and the workflow in a process of their own. The tools; None if they can't be loaded here."""
     requirements = bundle.files.get(REQUIREMENTS, b"")
     try:
         check_requirements(requirements)
     except BadRequirements as error:
         report.problems.append(place_problem(error.detail))
-        return
+        return None
     if (code := try_build_code(bundle, secrets)) is None:
-        return
+        return ()
     options = build_host_options(settings)
     if requirements.strip() and not installs and not options.environments.has(requirements):
         why = "These libraries are not installed, so tools and workflow were not loaded. Add --install to do both"
         report.warnings.append(Problem(why, REQUIREMENTS))
-        return
+        return None
     try:
         async with open_bundle_host(code, options) as host:
             description = host.description
@@ -238,10 +276,12 @@ async def _check_process(
         # An operator may have set the secret where the bundle will run.
         (report.warnings if _UNSET in error.detail else report.problems).append(problem)
     else:
-        _check_description(bundle, description, report)
+        return _check_description(bundle, description, report)
+    return None
 
 
-def _check_description(bundle: Bundle, description: BundleDescription, report: CodeReport) -> None:
+def _check_description(bundle: Bundle, description: BundleDescription, report: CodeReport) -> Sequence[ToolSpec] | None:
+    specs: Sequence[ToolSpec] | None = None
     taken = set(BUILTIN_TOOLS)
     for tool in description.tools:
         try:
@@ -250,7 +290,7 @@ def _check_description(bundle: Bundle, description: BundleDescription, report: C
             report.problems.append(locate_failure(bundle, report.manifest_text, error.detail))
         taken.add(tool.tool_id)
     try:
-        read_specs(description, BUILTIN_TOOLS)
+        specs = read_specs(description, BUILTIN_TOOLS)
     except Invalid as error:
         if not report.problems:
             report.problems.append(locate_failure(bundle, report.manifest_text, error.detail))
@@ -266,6 +306,7 @@ def _check_description(bundle: Bundle, description: BundleDescription, report: C
         *(["a workflow"] if description.has_workflow else []),
         *([_count(len(description.operations), "operation")] if description.operations else []),
     ]
+    return specs
 
 
 def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
@@ -277,7 +318,7 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
             return Problem(text[: raised.start()].rstrip("."), paths[0], int(raised[2]))
     if entry := _ENTRY.match(text):
         if entry[1] == "tools":
-            line = _find_table(manifest_text, int(entry[2]))
+            line = find_line(manifest_text, ("tools", int(entry[2])))
             return Problem(text[entry.end() :], MANIFEST, line, f"tools {int(entry[2]) + 1}")
         line = _find_element(bundle, entry[1], int(entry[2]))
         return Problem(text[entry.end() :], DESCRIPTOR, line, f"{entry[1]}[{entry[2]}]")
@@ -294,11 +335,6 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
     if text.startswith(f"{WORKFLOW} ") or text.startswith(f"{WORKFLOW}: "):
         return Problem(text.removeprefix(f"{WORKFLOW}: "), WORKFLOW)
     return place_problem(text)
-
-
-def _find_table(text: str, index: int) -> int | None:
-    headers = [n for n, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith("[[tools]]")]
-    return headers[index] if index < len(headers) else find_line(text, ["tools"])
 
 
 def _find_element(bundle: Bundle, name: str, index: int) -> int | None:

@@ -19,11 +19,10 @@ START_WITHIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TriedServers:
-    """`problems` are pairs of an alias and a reason; `unknown` are the aliases whose tools are not known."""
+    """The tools of servers that were reached. `problems` are pairs of an alias and a reason."""
 
-    tools: tuple[ToolSpec, ...]
-    problems: tuple[tuple[str, str], ...]
-    unknown: frozenset[str]
+    tools: tuple[ToolSpec, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
 
 
 async def try_servers(
@@ -51,7 +50,7 @@ async def try_servers(
         elif each.server.command is not None:
             started.append(each)
     if not started:
-        return TriedServers((), tuple(problems), frozenset(each.alias for each in chosen))
+        return TriedServers((), tuple(problems))
 
     async def ignore(_: object) -> None: ...
 
@@ -75,5 +74,4 @@ async def try_servers(
     for line in lines:
         place, _, why = line.partition(": ")
         problems.append((place.removeprefix("mcp."), why))
-    reached = {tool.tool_id.split(".")[1] for tool in tools}
-    return TriedServers(tools, tuple(problems), frozenset(each.alias for each in chosen) - reached)
+    return TriedServers(tools, tuple(problems))

@@ -256,7 +256,7 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
     places = [problem["loc"] for problem in error.errors(include_input=False, include_url=False)]
     problems: list[Problem] = []
     for place, explained in zip(places[:MAX_PROBLEMS], explain_errors(error), strict=False):
-        line = find_line(text, [part for part in place if isinstance(part, str)])
+        line = find_line(text, place)
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
         problems.append(Problem(message, file, line, key))
@@ -266,23 +266,33 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
     return problems
 
 
-def find_line(text: str, place: Sequence[str]) -> int | None:
-    """The line of the longest beginning of this place that the text has as a table or a key."""
-    found: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
+def find_line(text: str, place: Sequence[str | int]) -> int | None:
+    """The line of the longest beginning of this place that the text has as a table or a key. A number in the place is
+    that of a table `[[...]]`; without one the first is meant."""
+    found: dict[tuple[str | int, ...], int] = {}
+    counts: dict[str, int] = {}
+    table: tuple[str | int, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("["):
-            table = _split_key(line.partition("#")[0].strip().strip("[]"))
+        if (header := line.lstrip()).startswith("["):
+            key = _split_key(line.partition("#")[0].strip().strip("[]"))
+            if header.startswith("[[") and len(key) == 1:
+                counts[key[0]] = counts.get(key[0], -1) + 1
+            table = (key[0], counts[key[0]], *key[1:]) if key[0] in counts else key
             _note(found, table, number)
         elif "=" in line:
             _note(found, (*table, *_split_key(line.partition("=")[0])), number)
+    if tuple(place[:2]) not in found:
+        # One table in place of several.
+        place = [part for part in place if isinstance(part, str)]
     wanted = (tuple(place[:length]) for length in range(len(place), 0, -1))
     return next((found[beginning] for beginning in wanted if beginning in found), None)
 
 
-def _note(found: dict[tuple[str, ...], int], key: tuple[str, ...], number: int) -> None:
+def _note(found: dict[tuple[str | int, ...], int], key: tuple[str | int, ...], number: int) -> None:
     for length in range(1, len(key) + 1):
         found.setdefault(key[:length], number)
+    if len(key) > 1 and isinstance(key[1], int):
+        _note(found, (key[0], *key[2:]), number)
 
 
 def _split_key(key: str) -> tuple[str, ...]:

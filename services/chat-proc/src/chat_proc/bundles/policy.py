@@ -9,8 +9,7 @@ repeats, so a condition takes microseconds.
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
 import structlog
@@ -62,6 +61,8 @@ class Condition:
         if sum(1 for _ in ast.walk(tree)) > MAX_CONDITION_NODES:
             raise ValueError(f"it has more than {MAX_CONDITION_NODES} parts")
         self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        self.parameters = frozenset(filter(None, map(_find_parameter, ast.walk(tree))))
+        """The arguments of the call that it reads."""
         _check(tree)
         self._tree = tree
 
@@ -71,6 +72,16 @@ class Condition:
             return bool(_evaluate(self._tree, values))
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise CantEvaluate(str(error)) from error
+
+
+def _find_parameter(node: ast.AST) -> str | None:
+    match node:
+        case ast.Attribute(value=ast.Name(id="args"), attr=name):
+            return name
+        case ast.Subscript(value=ast.Name(id="args"), slice=ast.Constant(value=str(name))):
+            return name
+        case _:
+            return None
 
 
 def _check(node: ast.AST) -> None:
@@ -178,6 +189,9 @@ class PolicyRule(BaseModel):
     then: Literal["allow", "ask", "deny"]
     because: str = Field(default="", max_length=500)
 
+    def is_for(self, tool_id: str) -> bool:
+        return self.tool in ("*", tool_id) or (self.tool.endswith(".*") and tool_id.startswith(self.tool[:-1]))
+
 
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*$", max_length=253)]
 
@@ -194,29 +208,24 @@ class BuiltinToolsSection(BaseModel):
     fetch_hosts: tuple[HostName, ...] = Field(default=(), max_length=100)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    tool: str
-    condition: Condition
-    then: Literal["allow", "ask", "deny"]
-    because: str
-
-    def is_for(self, tool_id: str) -> bool:
-        return self.tool in ("*", tool_id) or (self.tool.endswith(".*") and tool_id.startswith(self.tool[:-1]))
-
-
 class BundlePolicy:
     """The rules of one bundle. Implements CallRules of the catalog."""
 
     def __init__(self, rules: Sequence[PolicyRule], ask: Sequence[str] = ()) -> None:
         asked = [PolicyRule(tool=tool_id, then="ask") for tool_id in ask]
-        self._rules = tuple(
-            _Rule(rule.tool, Condition(rule.when), rule.then, rule.because) for rule in (*rules, *asked)
-        )
+        self._rules = tuple((rule, Condition(rule.when)) for rule in (*rules, *asked))
+
+    def find_unused(self, tool_ids: Collection[str]) -> list[str]:
+        """A sentence for each rule that is for none of these tools; those of MCP servers come and go."""
+        return [
+            f"A rule is for {rule.tool}, but the agent has no such tool."
+            for rule, _ in self._rules
+            if not rule.tool.startswith("mcp.") and not any(map(rule.is_for, tool_ids))
+        ]
 
     def needs_taint(self, spec: ToolSpec) -> bool:
         """Whether a rule for this tool depends on `untrusted`."""
-        return any("untrusted" in rule.condition.names for rule in self._rules if rule.is_for(spec.tool_id))
+        return any("untrusted" in condition.names for rule, condition in self._rules if rule.is_for(spec.tool_id))
 
     def judge(
         self, spec: ToolSpec, params: Mapping[str, object], principal: Principal, *, untrusted: bool
@@ -230,8 +239,8 @@ class BundlePolicy:
             "project": principal.project,
             "untrusted": untrusted,
         }
-        for rule in self._rules:
-            if rule.is_for(spec.tool_id) and _applies(rule, spec, values):
+        for rule, condition in self._rules:
+            if rule.is_for(spec.tool_id) and _applies(rule, condition, spec, values):
                 match rule.then:
                     case "allow":
                         return None
@@ -243,12 +252,12 @@ class BundlePolicy:
         return None
 
 
-def _applies(rule: _Rule, spec: ToolSpec, values: Mapping[str, object]) -> bool:
+def _applies(rule: PolicyRule, condition: Condition, spec: ToolSpec, values: Mapping[str, object]) -> bool:
     """A condition that can't be evaluated counts as met, unless it would allow the call."""
     try:
-        return rule.condition.holds(values)
+        return condition.holds(values)
     except CantEvaluate as error:
-        _log.warning("Could not evaluate a rule of a bundle", tool_id=spec.tool_id, rule=rule.tool, error=str(error))
+        _log.warning("Could not evaluate a rule of a bundle", tool_id=spec.tool_id, when=rule.when, error=str(error))
         return rule.then != "allow"
 
 
