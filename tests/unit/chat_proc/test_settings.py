@@ -120,12 +120,12 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ("[bundles.b.config.react]\nmax_iterations = 'x'", "config.react.max_iterations: It must be a whole number"),
         ("[models.roles]\ntitle = 1", "models.roles.title: Input should be a valid string"),
         ("[models.roles", "end of a table declaration"),
-        (f"[models.endpoints.local]\n{URL}", "models.endpoints.local.protocol: Field required"),
+        (f"[models.endpoints.local]\n{URL}", "models.endpoints.local.protocol: It is missing"),
         (
             f"[models.endpoints.local]\nprotocol = 'soap'\n{URL}",
             "protocol: Input should be 'openai', 'openai-responses' or 'anthropic'",
         ),
-        ("[models.endpoints.local]\nprotocol = 'openai'", "models.endpoints.local.base_url: Field required"),
+        ("[models.endpoints.local]\nprotocol = 'openai'", "models.endpoints.local.base_url: It is missing"),
         ("[models.endpoints.local]\nprotocol = 'openai'\nbase_url = 'host:80'", "Write it as https://host:port/path"),
         (
             f"[models.endpoints.local]\nprotocol = 'openai'\n{URL}\nkey_env = 'MINE'",
@@ -144,7 +144,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ),
         ("[models.cards.m]\nprice = 'free'", "models.cards.m.price: Write prices such as { input = 1.0"),
         ("[models.cards.m]\nprice = 3", "models.cards.m.price: Write prices such as { input = 1.0"),
-        ("[models.cards.m.price]\ninput = 1", "models.cards.m.price.output: Field required"),
+        ("[models.cards.m.price]\ninput = 1", "models.cards.m.price.output: It is missing"),
         ("[models.cards.m.price]\ninput = -1\noutput = 1", "price.input: Input should be greater than or equal to 0"),
         ("[models.cards.m.price]\ninput = 1\noutput = 1\nlong_above = 9", "Set both `long` and `long_above`"),
         ("[models.cards.m]\nabilities = 'tool_call'", "models.cards.m.abilities: It must be a list such as"),
@@ -154,7 +154,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ),
         ("[models.roles]\ndecisions = 'offline'", "models.roles.decisions: Input should be 'decision'"),
         ("[models]\nunpriced = 'never'", 'models.unpriced: Write "refuse", "allow" or prices'),
-        ("[models.unpriced]\ninput = 1", "models.unpriced.output: Field required"),
+        ("[models.unpriced]\ninput = 1", "models.unpriced.output: It is missing"),
         ("\udcff", "codec can't"),
     ],
 )

@@ -75,7 +75,7 @@ def test_mcp_servers_are_named(load: Load):
     ("descriptor", "why"),
     [
         ('TOOLS_SPECS = "desk"', "TOOLS_SPECS of tools_descriptor.py must be a list."),
-        ("TOOLS_SPECS = [{}]", "TOOLS_SPECS[0] of tools_descriptor.py: alias: Field required"),
+        ("TOOLS_SPECS = [{}]", "TOOLS_SPECS[0] of tools_descriptor.py: alias: it is missing"),
         (
             'TOOLS_SPECS = [{"ref": "desk.py", "alias": "desk", "use_sk": True}]',
             "TOOLS_SPECS[0] of tools_descriptor.py: use_sk: unknown key",
@@ -94,7 +94,7 @@ def test_mcp_servers_are_named(load: Load):
         ),
         (
             'TOOLS_SPECS = [{"ref": "desk.py", "alias": "a", "tools": {"find": {"effect": "none"}}}]',
-            "tools.find.effect: Input should be 'pure', 'idempotent' or 'irreversible'",
+            "tools.find.effect: it must be 'pure', 'idempotent' or 'irreversible'",
         ),
         (
             'TOOLS_SPECS = [{"ref": "desk.py", "alias": "a"}]\nTOOL_RUNTIME = {"a.lost": "local"}',
@@ -105,7 +105,7 @@ def test_mcp_servers_are_named(load: Load):
             "TOOL_RUNTIME['a.find'] is 'docker'; tools run in the process of their bundle, so write 'local'.",
         ),
         ("TOOL_RUNTIME = []", "TOOL_RUNTIME of tools_descriptor.py must be a dictionary."),
-        ('MCP_TOOL_SPECS = [{"alias": "a"}]', "MCP_TOOL_SPECS[0] of tools_descriptor.py: server_id: Field required"),
+        ('MCP_TOOL_SPECS = [{"alias": "a"}]', "MCP_TOOL_SPECS[0] of tools_descriptor.py: server_id: it is missing"),
     ],
 )
 def test_a_bad_descriptor_says_where_and_what(load: Load, descriptor: str, why: str):
@@ -123,8 +123,8 @@ def test_a_bad_descriptor_says_where_and_what(load: Load, descriptor: str, why: 
         ('def f(_x: int): """F."""', "a.f: '_x' can't be the name of a parameter. Choose another one."),
         ('def f(model_dump: int): """F."""', "a.f: 'model_dump' can't be the name of a parameter."),
         ('def f(x: "Lost"): """F."""', "a.f: can't read its annotations: name 'Lost' is not defined"),
-        ('def f(x: type(open)): """F."""', "a.f: can't describe its parameters: "),
-        ('import typing\ndef f(x: typing.Callable): """F."""', "a.f: can't describe its parameters: Cannot generate"),
+        ('def f(x: type(open)): """F."""', "a.f: the parameter 'x' has a type that can't be written as JSON: "),
+        ('import typing\ndef f(x: typing.Callable): """F."""', "a.f: the parameter 'x' has a type that can't"),
         ("def f(x: int): ...", "a.f: the function has no docstring"),
         ('def f(x: int): """F\\0."""', "a.f: the docstring has the character '\\x00', which no model can be given."),
         ('def f(x: int): """F\\ud800."""', "a.f: the docstring has the character '\\ud800', which no model"),
@@ -143,3 +143,20 @@ def test_a_mark_that_contradicts_itself_is_refused_where_it_is_written(load: Loa
 
     with pytest.raises(ValueError, match="a program can't wait for a person"):
         load('TOOLS_SPECS = [{"ref": "source.py", "alias": "a"}]', source=source)
+
+
+def test_a_wrong_option_is_refused_in_a_sentence(load: Load):
+    source = 'from everturn_sdk import tool\n@tool(effect="none", timeout_s=900)\ndef f(): """F."""'
+
+    with pytest.raises(ValueError) as refused:
+        load('TOOLS_SPECS = [{"ref": "source.py", "alias": "a"}]', source=source)
+    assert str(refused.value) == (
+        "@tool: effect: it must be 'pure', 'idempotent' or 'irreversible'; timeout_s: it must be less than or equal to "
+        "300"
+    )
+
+
+def test_a_mark_needs_no_parentheses(load: Load):
+    source = TOOL.replace('(effect="pure")', "")
+
+    assert [*load('TOOLS_SPECS = [{"ref": "source.py", "alias": "a"}]', source=source).functions] == ["a.find"]

@@ -13,7 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from everturn_sdk.protocol import BundleDescription, McpTools
-from everturn_sdk.tools import BadTool, ToolFunction, ToolOptions, find_options
+from everturn_sdk.tools import BadTool, ToolFunction, ToolOptions, explain_problems, find_options
 
 DESCRIPTOR = "tools_descriptor.py"
 _NAME = r"^[a-z][a-z0-9_]{0,39}$"
@@ -80,23 +80,14 @@ def _read_entry(place: str, value: object) -> ToolsEntry:
     try:
         return ToolsEntry.model_validate(value)
     except ValidationError as error:
-        raise BadTool(f"{place}: {_explain(error)}") from error
+        raise BadTool(f"{place}: {explain_problems(error)}") from error
 
 
 def _read_mcp(number: int, value: object) -> McpTools:
     try:
         return McpTools.model_validate(value)
     except ValidationError as error:
-        raise BadTool(f"MCP_TOOL_SPECS[{number}] of {DESCRIPTOR}: {_explain(error)}") from error
-
-
-def _explain(error: ValidationError) -> str:
-    found: list[str] = []
-    for each in error.errors(include_url=False, include_input=False):
-        place = ".".join(str(part)[:60] for part in each["loc"])
-        text = "unknown key" if each["type"] == "extra_forbidden" else each["msg"].removeprefix("Value error, ")
-        found.append(f"{place}: {text}" if place else text)
-    return "; ".join(found[:5])
+        raise BadTool(f"MCP_TOOL_SPECS[{number}] of {DESCRIPTOR}: {explain_problems(error)}") from error
 
 
 def _read_list(descriptor: ModuleType, name: str) -> list[object]:

@@ -540,6 +540,7 @@ def _describe_exception() -> str:
     if error is None:
         return "unknown error"
     text = "".join(traceback.format_exception_only(error)).strip()
+    text += ". Name its package in requirements.txt, or correct the name" if type(error) is ModuleNotFoundError else ""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
     return _clean(f"{text}{place}")[:MAX_ERROR_CHARS]

@@ -7,9 +7,9 @@ import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, model_validator
 from pydantic.errors import PydanticUserError
 
 from everturn_sdk.protocol import (
@@ -81,6 +81,11 @@ class ToolOptions(BaseModel):
         return self
 
 
+@overload
+def tool(function: _Function, /) -> _Function: ...
+
+
+@overload
 def tool(
     *,
     effect: Effect = "irreversible",
@@ -92,10 +97,27 @@ def tool(
     untrusted: bool = False,
     addresses: Sequence[str] = (),
     asks_after_untrusted: bool = False,
-) -> Callable[[_Function], _Function]:
+) -> Callable[[_Function], _Function]: ...
+
+
+def tool(
+    function: _Function | None = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    strategy: Strategy = "unknown",
+    requires_approval: bool = False,
+    in_programs: bool | None = None,
+    in_loop: bool = True,
+    timeout_s: float = 60.0,
+    untrusted: bool = False,
+    addresses: Sequence[str] = (),
+    asks_after_untrusted: bool = False,
+) -> _Function | Callable[[_Function], _Function]:
     """Mark a function as a tool. Its typed parameters are the tool's, and its docstring is the guide for the model; the
     first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext receives the context
-    of the call. A function that is not async runs in a thread, which keeps running if the call is given up.
+    of the call. A function that is not async runs in a thread, which keeps running if the call is given up. Without
+    options, `@tool` and `@tool()` are the same.
 
     - `effect`: what repeating a call would do. A call that a crash has interrupted is repeated if the tool is `pure` or
       `idempotent`; the model learns that an `irreversible` one is uncertain.
@@ -108,23 +130,38 @@ def tool(
     - `addresses`: the names of parameters with web addresses that the function requests.
     - `asks_after_untrusted`: a call needs approval once the conversation has read untrusted text.
     """
-    options = ToolOptions(
-        effect=effect,
-        strategy=strategy,
-        requires_approval=requires_approval,
-        in_loop=in_loop,
-        timeout_s=timeout_s,
-        untrusted=untrusted,
-        addresses=tuple(addresses),
-        asks_after_untrusted=asks_after_untrusted,
+    chosen = {
+        "effect": effect,
+        "strategy": strategy,
+        "requires_approval": requires_approval,
+        "in_loop": in_loop,
+        "timeout_s": timeout_s,
+        "untrusted": untrusted,
+        "addresses": addresses,
+        "asks_after_untrusted": asks_after_untrusted,
         **({} if in_programs is None else {"in_programs": in_programs}),
-    )
+    }
+    try:
+        options = ToolOptions.model_validate(chosen)
+    except ValidationError as error:
+        raise ValueError(f"@tool: {explain_problems(error)}") from None
 
     def mark(function: _Function) -> _Function:
         setattr(function, _MARK, options)
         return function
 
-    return mark
+    return mark if function is None else mark(function)
+
+
+def explain_problems(error: ValidationError) -> str:
+    """What is wrong with a description, for its author."""
+    found: list[str] = []
+    for each in error.errors(include_url=False, include_input=False):
+        place = ".".join(str(part)[:60] for part in each["loc"])
+        text = each["msg"].removeprefix("Value error, ").replace("Input should be", "it must be", 1)
+        text = {"extra_forbidden": "unknown key", "missing": "it is missing"}.get(each["type"], text)
+        found.append(f"{place}: {text}" if place else text)
+    return "; ".join(found[:5])
 
 
 def find_options(function: object) -> ToolOptions | None:
@@ -260,10 +297,24 @@ def build_params(
         config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
         model = create_model(f"{tool_id.replace('.', '_')}_params", __config__=config, **fields)
         model.model_json_schema()
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        why = str(error).partition("\n\nFor further information")[0]
-        raise BadTool(f"{tool_id}: can't describe its parameters: {why}") from error
+    except _UNSUITABLE as error:
+        raise BadTool(f"{tool_id}: {_explain_parameters(fields)}") from error
     return model
+
+
+_UNSUITABLE = (PydanticUserError, NameError, TypeError, ValueError)
+
+
+def _explain_parameters(fields: Mapping[str, tuple[Any, Any]]) -> str:
+    for name, (hint, _) in fields.items():
+        try:
+            TypeAdapter(hint).json_schema()
+        except _UNSUITABLE:
+            return (
+                f"the parameter {name!r} has a type that can't be written as JSON: {_describe_type(hint)}. Use str, "
+                "int, float, bool, list, dict, a dataclass or a pydantic model."
+            )
+    return "can't describe its parameters. Use simpler types and defaults."
 
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")

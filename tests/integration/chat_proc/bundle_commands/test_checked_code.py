@@ -52,18 +52,21 @@ def function(
     [
         (
             with_tool("import json\n\nimport nothing_there\n"),
-            ["tools/desk.py, line 3: ModuleNotFoundError: No module named 'nothing_there'."],
+            [
+                "tools/desk.py, line 3: ModuleNotFoundError: No module named 'nothing_there'. Name its package in "
+                "requirements.txt, or correct the name."
+            ],
         ),
         (with_tool("def f(:\n"), ["tools/desk.py, line 1: The code is not valid: invalid syntax."]),
         (
             with_tool(
                 TOOL, **{"tools_descriptor.py": "import os\nTOOLS_SPECS = [\n {'ref': 'a.py', 'alis': 'x'},\n]\n"}
             ),
-            ["tools_descriptor.py, line 3: TOOLS_SPECS[0]: alias: Field required; alis: unknown key."],
+            ["tools_descriptor.py, line 3: TOOLS_SPECS[0]: alias: it is missing; alis: unknown key."],
         ),
         (
             {"bundle.toml": f'{MANIFEST}[[tools]]\nref = "gone.py"\nalias = "desk"\n'},
-            ["desk: gone.py is not a Python file of the bundle."],
+            ["bundle.toml, line 5: tools 1: gone.py is not a Python file of the bundle."],
         ),
         (
             with_tool(
@@ -223,13 +226,17 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             ["knowledge/a.md, line 2: The link b.md leads nowhere."],
         ),
         (
+            {"tools/desk.py": TOOL.replace("tool()", "tool")},
+            ["tools/desk.py, line 4: find is marked with @tool, but no [[tools]] of bundle.toml names this file."],
+        ),
+        (
             {
                 "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "crm.find"\nthen = "ask"\n'
                 '[[policy]]\ntool = "mcp.away.find"\nthen = "ask"\n[[policy]]\ntool = "web_tools.*"\nthen = "ask"\n'
             },
             ["bundle.toml, line 5: policy.0.tool: The agent has no tool 'crm.find'. "],
         ),
-        ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: Field required.", "tests/a.toml, line 1: x: Unknown key."]),
+        ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: It is missing.", "tests/a.toml, line 1: x: Unknown key."]),
     ],
 )
 def test_what_an_operator_can_still_set_is_a_warning(

@@ -595,7 +595,8 @@ async def test_secrets_in_events_and_errors_are_hidden(desk):
         ("os._exit(4)", "it ended with status 4"),
         (
             "import nothing_of_this_name",
-            "ModuleNotFoundError: No module named 'nothing_of_this_name' (desk.py, line 4)",
+            "ModuleNotFoundError: No module named 'nothing_of_this_name'. Name its package in requirements.txt, or "
+            "correct the name (desk.py, line 4)",
         ),
         ("def f(:", "SyntaxError: invalid syntax"),
         ("print(get_secret('b:none'))", "This agent has no secret 'b:none'"),

@@ -121,7 +121,7 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
     [
         ("id = 'a'\nid = 'b'\n", "bundle.toml, line 2: Cannot overwrite a value (at column 9)."),
         ("id = ", "bundle.toml: Invalid value (at end of document)."),
-        ("", "bundle.toml: id: Field required."),
+        ("", "bundle.toml: id: It is missing."),
     ],
 )
 def test_a_manifest_that_is_no_table_is_a_problem(tmp_path: Path, manifest: str, shown: str) -> None:

@@ -74,7 +74,7 @@ def test_talks_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
             '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "a.b", arguments = {} }] }]\n',
             "tests/hello.toml, line 3: turn 1: model 1.calls 1.arguments: Unknown key. Remove it or correct its name.",
         ),
-        ('about = "x"\n', "tests/hello.toml: turn: Field required."),
+        ('about = "x"\n', "tests/hello.toml: turn: It is missing."),
         ("[[turn]\n", "tests/hello.toml, line 1: Expected ']]' at the end of an array declaration (at column 7)."),
         (f'roles = ["boss"]\n{HELLO}', "tests/hello.toml, line 1: roles 1: Input should be 'anonymous'"),
         (

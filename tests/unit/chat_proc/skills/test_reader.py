@@ -135,6 +135,7 @@ def test_a_bad_file_is_refused_with_its_line(data: bytes, problem: str) -> None:
     ("files", "problem"),
     [
         ({"skills/refunds/skill.md": text()}, "skills/refunds/skill.md: the file must be named SKILL.md."),
+        ({"skills/menu/SKILL.md": text()}, "skills/menu/SKILL.md: a skill is a folder in the folder of its namespace."),
         ({"skills/SKILL.md": text()}, "Move it to skills/<namespace>/<skill>/SKILL.md."),
         ({"skills/public/refunds/SKILL.md": text()}, "the namespace public is that of the platform's skills."),
         ({"skills/project/refunds/SKILL.md": text()}, "the namespace project is that of skills that are uploaded"),

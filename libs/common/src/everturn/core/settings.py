@@ -228,6 +228,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "frozen_set_type": 'It must be a list such as ["a", "b"]',
     "int_parsing": "It must be a whole number",
     "int_type": "It must be a whole number",
+    "missing": "It is missing",
     "tuple_type": 'It must be a list such as ["a", "b"]',
 }
 """Sentences in place of Pydantic's, which name Python's types, by the type of the problem."""

@@ -47,6 +47,7 @@ _RAISED_AT: Final = re.compile(r" \(([\w.-]{1,200}\.py), line (\d{1,7})\)$")
 _ENTRY: Final = re.compile(r"(TOOLS_SPECS|MCP_TOOL_SPECS|tools)\[(\d{1,4})\] of [\w.]{1,40}: ")
 _TOOL: Final = re.compile(r"([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59}): ")
 _TWICE: Final = re.compile(r"Two tools have the id '([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59})'")
+_REF: Final = re.compile(r"([a-z][a-z0-9_]{0,39}): (.{1,400}) (?:is not a Python file of|is not in) the bundle$")
 _SKILL_REF: Final = re.compile(r"sk:([a-z0-9_-]{1,64}\.[a-z0-9-]{1,64})/([\w./-]{1,200})")
 _UNSET: Final = "MissingSetting: This agent has no secret"
 
@@ -82,6 +83,7 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
         if usable and not report.problems:
             started = asyncio.run(_start_servers(bundle, usable, settings, secrets, report, installs=installs))
         if own is not None:
+            _check_marks(trees, own, report)
             _check_policy(bundle, own, started.tools, config, report)
         _check_skills(skills, report)
         asyncio.run(_check_knowledge(bundle, folder, report))
@@ -108,6 +110,21 @@ def _parse(bundle: Bundle, report: CodeReport) -> Iterator[tuple[str, ast.Module
             report.problems.append(Problem(f"The code is not valid: {error.msg}", name, error.lineno))
         except (ValueError, RecursionError, MemoryError) as error:
             report.problems.append(Problem(f"The code can't be read: {error}", name))
+
+
+def _check_marks(trees: Sequence[tuple[str, ast.Module]], own: Sequence[ToolSpec], report: CodeReport) -> None:
+    """Warn of functions that are marked as tools, and are none."""
+    offered = {spec.tool_id.rpartition(".")[2] for spec in own}
+    for name, tree in trees:
+        if not any(isinstance(node, ast.ImportFrom) and node.module == "everturn_sdk" for node in ast.walk(tree)):
+            continue
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name in offered:
+                continue
+            marks = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+            if any(isinstance(mark, ast.Name) and mark.id == "tool" for mark in marks):
+                why = f"{node.name} is marked with @tool, but no [[tools]] of {MANIFEST} names this file"
+                report.warnings.append(Problem(why, name, node.lineno))
 
 
 def _check_names(bundle: Bundle, report: CodeReport) -> None:
@@ -332,6 +349,11 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
         ]
         if len(found) == 1:
             return Problem(text, *found[0])
+    if place := _REF.match(text):
+        for number, entry in enumerate(bundle.manifest.tools):
+            if (entry.alias, entry.ref) == (place[1], place[2]):
+                line = find_line(manifest_text, ("tools", number, "ref"))
+                return Problem(text[place.start(2) :], MANIFEST, line, f"tools {number + 1}")
     if text.startswith(f"{WORKFLOW} ") or text.startswith(f"{WORKFLOW}: "):
         return Problem(text.removeprefix(f"{WORKFLOW}: "), WORKFLOW)
     return place_problem(text)

@@ -158,7 +158,7 @@ def _find_folders(files: Iterable[str]) -> list[str]:
             continue
         if name != INSTRUCTIONS:
             raise Invalid(f"{path}: the file must be named {INSTRUCTIONS}.")
-        if folder.count("/") < 1:
+        if folder.count("/") < (2 if folder.startswith(f"{SKILLS_FOLDER}/") else 1):
             raise Invalid(
                 f"{path}: a skill is a folder in the folder of its namespace. Move it to "
                 f"{SKILLS_FOLDER}/<namespace>/<skill>/{INSTRUCTIONS}."
