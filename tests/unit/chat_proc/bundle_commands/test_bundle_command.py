@@ -105,7 +105,7 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
 
     assert (status, also) == (1, 1)
     assert printed.splitlines() == [
-        "error: bundle.toml, line 2: icons: Unknown key. Remove it or correct its name.",
+        "error: bundle.toml, line 2: icons: Unknown key. Perhaps you mean icon.",
         "error: bundle.toml, line 4: limits.tokens: Input should be greater than or equal to 1.",
         f"{folder.name} can't be used: 2 errors.",
     ]

@@ -88,6 +88,7 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
     ("toml", "message"),
     [
         ('title = "x"', "bundle.toml: id: It is missing."),
+        ('id = "a"\ndescripton = "x"', "bundle.toml, line 2: descripton: Unknown key. Perhaps you mean description."),
         ('id = "a b"', "bundle.toml, line 1: id: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._@-]*$'."),
         ('id = "a"\n\n[react]\ncodec = "xml"', "bundle.toml, line 4: react.codec: Input should be"),
         ('id = "a"\n[react]\nmax_iteration = 3', "bundle.toml, line 3: react.max_iteration: Unknown key."),

@@ -7,6 +7,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
@@ -259,6 +260,9 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
         line = find_line(text, place)
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
+        if len(place) == 1 and message.startswith("Unknown key"):
+            like = get_close_matches(key, Manifest.model_fields, n=1)
+            message = f"Unknown key. Perhaps you mean {like[0]}" if like else message
         problems.append(Problem(message, file, line, key))
     problems.sort(key=lambda problem: problem.line or 0)
     if len(places) > MAX_PROBLEMS:
