@@ -533,6 +533,24 @@ async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(
     assert opened.open == []
 
 
+async def test_a_bundle_that_opens_slowly_after_a_start_does_not_hide_the_others(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chat_proc.bundles.versions.FIRST_PUBLISH_S", 0.05)
+    write(tmp_path, "slow")
+    write(tmp_path, "fast", name="other")
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    running = asyncio.create_task(library.run())
+
+    await until(lambda: list_ids(registry), ["default", "other"])
+    opened.slow.set()
+    await until(lambda: list_ids(registry), ["default", "desk", "other"])
+
+    running.cancel()
+    await asyncio.wait({running})
+    await library.close()
+
+
 async def test_a_new_bundle_is_not_listed_before_it_is_open(
     registry: PostgresBundles, tmp_path: Path, opened: Opened
 ) -> None:

@@ -338,6 +338,19 @@ def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
     assert found.error == "The folder b has the id desk of another bundle. Change one of the two ids."
 
 
+def test_no_other_folder_takes_the_id_of_one_with_its_name(tmp_path: Path) -> None:
+    write(tmp_path / "desk", bundle_toml=DESK)
+    folders = BundleFolders(tmp_path, {}, "default")
+    served = folders.look()["desk"].bundle
+    write(tmp_path / "a", bundle_toml=f'{DESK}\ndescription = "Takes the id."')
+
+    found = [folders.look()["desk"] for _ in range(3)][-1]
+
+    assert served is not None and found.bundle is not None and found.bundle.digest == served.digest
+    assert found.error == "The folder a has the id desk of another bundle. Change one of the two ids."
+    assert folders.find_folder("desk") == tmp_path / "desk"
+
+
 def test_a_folder_that_cannot_be_read_is_no_reason_to_forget_bundles(tmp_path: Path) -> None:
     with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/none can't be read: No such file or directory\."):
         BundleFolders(tmp_path / "none", {}, "default").look()

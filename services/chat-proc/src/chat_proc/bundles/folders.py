@@ -67,8 +67,10 @@ class BundleFolders:
         }
         found = {bundle_id: self._find_fetched(each) for bundle_id, each in fetched.items()}
         for path in paths:
+            _refresh(self._folders[path], path)
+        # The name of a folder is unique, so no other folder can take the id of a bundle that has its name.
+        for path in sorted(paths, key=lambda path: self._folders[path].bundle_id != path.name):
             folder = self._folders[path]
-            _refresh(folder, path)
             bundle_id = folder.bundle_id
             earlier = found.get(bundle_id)
             if earlier is None or (earlier.bundle is None and bundle_id not in fetched):
@@ -90,10 +92,8 @@ class BundleFolders:
         """Where the newest content of this bundle is read; None if it has no folder here."""
         if (fetched := self._list_fetched().get(bundle_id)) is not None:
             return fetched.folder
-        for path, folder in self._folders.items():
-            if folder.bundle_id == bundle_id:
-                return path
-        return None
+        paths = (path for path, folder in self._folders.items() if folder.bundle_id == bundle_id)
+        return min(paths, key=lambda path: (path.name != bundle_id, path), default=None)
 
     def override(self, bundle: Bundle) -> Bundle:
         """The bundle with what the operator has set. Raises BadBundle."""

@@ -30,7 +30,7 @@ OPEN_S: Final = 120.0
 CLOSE_S: Final = 10.0
 """Time limit for closing a version."""
 FIRST_PUBLISH_S: Final = 5.0
-"""How long a worker that has just started is not ready because its bundles are not published yet."""
+"""How long a worker that has just started waits for bundles that open, before it publishes the others and is ready."""
 MAX_ERROR_CHARS: Final = 4_000
 """Of the error of one bundle, and of each of its problems, as operators see them."""
 FIRST_LOOK_S: Final = 60.0
@@ -122,17 +122,17 @@ class BundleLibrary(Generic[Kit]):
             with guarded("bundles"):
                 await self._look()
                 if is_first and self._adopting:
-                    await asyncio.wait(self._adopting.values(), timeout=self._look_s)
+                    await asyncio.wait(self._adopting.values(), timeout=FIRST_PUBLISH_S)
                 await self._try_publish()
             is_first = False
             await asyncio.sleep(self._look_s)
             await self._close_unused()
 
     async def wait_published(self) -> None:
-        """Wait until `run` has published, at most FIRST_PUBLISH_S. So clients can name the bundles of a worker that is
-        ready."""
+        """Wait until `run` has published, at most twice FIRST_PUBLISH_S. So clients can name the bundles of a worker
+        that is ready."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_PUBLISH_S):
+            async with asyncio.timeout(2 * FIRST_PUBLISH_S):
                 await self._has_published.wait()
 
     async def refresh(self) -> None:
@@ -290,11 +290,8 @@ class BundleLibrary(Generic[Kit]):
             _log.warning("Could not publish the bundles", error=str(error))
 
     async def _publish(self) -> None:
-        """Publish what has changed, and all of it every RENEW_S. A worker that starts publishes nothing until it knows
-        which of its bundles can be used."""
+        """Publish what has changed, and all of it every RENEW_S."""
         last, published_s = self._published
-        if not last and self._adopting:
-            return
         opening = self._adopting.keys() - self._current.keys()
         listings = tuple(self._list(bundle_id) for bundle_id in sorted(self._found.keys() - opening))
         BUNDLES.labels("ready").set(len(self._current))
