@@ -226,6 +226,45 @@ def leak(where: str, context: ToolContext) -> str:
     return "key " + secret
 '''
 
+SLOW = {
+    "tools_descriptor.py": 'TOOLS_SPECS = [{"ref": "desk.py", "alias": "desk"}]',
+    "desk.py": '''
+import os
+from everturn_sdk import tool
+
+CHANGED = f"{os.environ['HOME']}/changed"
+
+@tool(effect="pure")
+def is_loaded() -> str:
+    """Whether the workflow was loaded."""
+    return os.environ.get("LOADED", "no")
+
+@tool()
+def crash(change: bool) -> None:
+    """Crashes."""
+    if change:
+        open(CHANGED, "w").close()
+    os._exit(7)
+
+if os.path.exists(CHANGED):
+    @tool(effect="pure")
+    def another() -> None:
+        """Another tool."""
+''',
+    "workflow.py": """
+import asyncio, os
+from everturn_sdk import BaseWorkflow
+
+class Slow(BaseWorkflow):
+    async def on_bundle_load(self):
+        await asyncio.sleep(1)
+        os.environ["LOADED"] = "yes"
+
+    async def run(self, payload):
+        return "done"
+""",
+}
+
 
 @pytest.fixture
 async def desk(open_host):
@@ -354,6 +393,22 @@ async def test_a_blocked_event_loop_is_replaced(open_host):
     assert time.monotonic() - began_s < 10
     assert (await desk.call("pid")).value != before
     assert not await is_alive(before)
+
+
+@pytest.mark.parametrize(("change", "text"), [(False, "yes"), (True, "it describes other tools than when it was")])
+async def test_a_process_serves_nobody_before_it_is_loaded(open_host, change, text):
+    desk = await open_host(files=SLOW)
+    with pytest.raises(HostLost):
+        await desk.call("crash", change=change)
+    first = asyncio.create_task(desk.call("is_loaded"))
+    await wait_until(lambda: desk.host._running)
+    first.cancel()
+
+    async with asyncio.timeout(30):
+        outcomes = await asyncio.gather(*(desk.call("is_loaded") for _ in range(3)))
+
+    assert first.cancelled()
+    assert all(text in outcome.text for outcome in outcomes)
 
 
 @pytest.mark.parametrize("name", ["spin", "refuse_to_end"])

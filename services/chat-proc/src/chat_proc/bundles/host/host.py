@@ -197,15 +197,24 @@ class _Running:
 class HostProcess:
     """One process, from its start to its end."""
 
-    def __init__(self, code: BundleCode, options: HostOptions, limits: ProcessLimits, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        code: BundleCode,
+        options: HostOptions,
+        limits: ProcessLimits,
+        redactor: Redactor,
+        expected: BundleDescription | None,
+    ) -> None:
+        """`expected` is what it must offer, because calls are made of what the first process of the bundle offered."""
         self._code = code
         self._options = options
         self._limits = limits
         self._redactor = redactor
+        self._expected = expected
         self._connection = Connection(TO_WORKER, self._receive, self._disconnect)
         loop = asyncio.get_running_loop()
         self.described: asyncio.Future[BundleDescription] = loop.create_future()
-        """What it offers; HostUnavailable if it could not be loaded."""
+        """What it offers; HostUnavailable if it could not be loaded. Until then it serves nobody."""
         self._budget = LineBudget(loop.time())
         self._heard = asyncio.Event()
         self._over = asyncio.Event()
@@ -446,9 +455,14 @@ class HostProcess:
         if self.described.done():
             return
         try:
-            self.described.set_result(BundleDescription.model_validate_json(content))
+            described = BundleDescription.model_validate_json(content)
         except ValidationError as error:
             self.end("protocol", f"its description is no description: {error.errors()[0]['msg']}")
+            return
+        if self._expected in (None, described):
+            self.described.set_result(described)
+        else:
+            self.end("start", "it describes other tools than when it was started for the first time")
 
     def _answer_later(self, number: int, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         running = self._find(number)
@@ -571,6 +585,7 @@ class BundleHost:
         )
         self.redactor = Redactor(code.secrets.values())
         self.description = BundleDescription()
+        self._expected: BundleDescription | None = None
         self._process: HostProcess | None = None
         self._running: dict[asyncio.Task[None], HostProcess] = {}
         self._starting = asyncio.Lock()
@@ -593,7 +608,7 @@ class BundleHost:
             process = await self._take()
         except HostUnavailable as error:
             raise Invalid(error.detail) from None
-        self.description = process.described.result()
+        self.description = self._expected = process.described.result()
 
     async def close(self) -> None:
         for process in self._running.values():
@@ -679,18 +694,13 @@ class BundleHost:
 
     async def _take(self) -> HostProcess:
         """The process that serves calls now, started if there is none. Raises HostUnavailable."""
-        if self._process is not None and self._process.is_serving and self._process.described.done():
-            return self._process
-        async with self._starting:
-            if self._process is not None and self._process.is_serving:
-                # The call that started it may have been cancelled.
-                return await self._wait_described(self._process)
-            # Until the one before has left, it is not known how it ended, and its memory is not free.
-            left = {task for task, process in self._running.items() if not process.is_replaced}
-            if left:
-                await asyncio.wait(left)
-            await self._pause()
-            return await self._start()
+        process = self._process
+        if process is None or not process.is_serving:
+            async with self._starting:
+                process = await self._start()
+        # The call that has started it may have been cancelled since.
+        await asyncio.shield(process.described)
+        return process
 
     async def _pause(self) -> None:
         pause_s = self._not_before_s - asyncio.get_running_loop().time()
@@ -703,21 +713,21 @@ class BundleHost:
             await asyncio.sleep(pause_s)
 
     async def _start(self) -> HostProcess:
-        process = HostProcess(self._code, self._options, self._limits, self.redactor)
+        """The process that another call has started meanwhile, otherwise a new one."""
+        if self._process is not None and self._process.is_serving:
+            return self._process
+        # Until the one before has left, it is not known how it ended, and its memory is not free.
+        left = {task for task, process in self._running.items() if not process.is_replaced}
+        if left:
+            await asyncio.wait(left)
+        await self._pause()
+        process = HostProcess(self._code, self._options, self._limits, self.redactor, self._expected)
         task = asyncio.create_task(process.run(*self._places), name=f"host of {self.bundle_id}")
         self._running[task] = process
         self._process = process
         BUNDLE_HOSTS_RUNNING.inc()
         began_s = asyncio.get_running_loop().time()
         task.add_done_callback(lambda done: self._note_end(done, began_s))
-        return await self._wait_described(process)
-
-    async def _wait_described(self, process: HostProcess) -> HostProcess:
-        await asyncio.wait({process.described})
-        described = process.described.result()
-        if self.description not in (BundleDescription(), described):
-            process.end("start", "it describes other tools than when it was started for the first time")
-            raise HostUnavailable(process.end_reason)
         return process
 
     def _note_end(self, task: asyncio.Task[None], began_s: float) -> None:
