@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -18,6 +19,7 @@ from everturn.core.subprocesses import run_command
 
 UIDS = range(23_000, 24_000)
 CODE = 'import greeting\n\n@tool(effect="pure")\ndef greet() -> str:\n    """Greets."""\n    return greeting.TEXT\n'
+IDLE = 'from everturn_sdk import tool\n\n@tool(effect="pure")\ndef greet() -> str:\n    """Greets."""\n'
 FILES = {
     "tools_descriptor.py": 'TOOLS_SPECS = [{"ref": "desk.py", "alias": "desk"}]',
     "desk.py": f"from everturn_sdk import tool\n{CODE}",
@@ -84,6 +86,16 @@ async def test_an_environment_is_installed_once_also_for_many_at_a_time(folder, 
     assert (again.parents[1] / "installed").stat().st_ino == changed
     assert await imports(again, "greeting, everturn_sdk, pydantic")
     assert not await imports(again, "everturn")
+
+
+async def test_a_process_without_its_environment_is_an_error_of_its_calls(open_host, folder, wheels):
+    environments = open_environments(folder, wheels)
+    desk = await open_host(files=FILES | {"desk.py": IDLE}, environments=environments)
+    shutil.rmtree((await environments.prepare(b"")).parents[1])
+    await desk.host.close()
+
+    async with asyncio.timeout(60):
+        assert "it could not be started: " in (await desk.call("greet")).text
 
 
 async def test_what_can_not_be_installed_is_refused_with_the_words_of_pip(open_host, folder, wheels):

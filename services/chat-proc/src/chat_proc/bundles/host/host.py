@@ -236,6 +236,22 @@ class HostProcess:
 
     async def run(self, python: Path, folder: Path, home: Path) -> None:
         """Run the process until it ends by itself or by `end`. `end_kind` and `end_reason` say why it has ended."""
+        try:
+            with guarded("bundle_host", bundle_id=self._code.bundle_id) as guard:
+                await self._run(python, folder, home)
+            if guard.error is not None:
+                self.end("start", "the log of the worker has the reason")
+        finally:
+            self._connection.close()
+            self.end("closed", "the worker stops")
+
+    async def _run(self, python: Path, folder: Path, home: Path) -> None:
+        try:
+            await self._serve(python, folder, home)
+        except OSError as error:
+            self.end("start", f"it could not be started: {error}")
+
+    async def _serve(self, python: Path, folder: Path, home: Path) -> None:
         environment = {
             **self._options.variables,
             "PATH": f"{python.parent}:{os.defpath}",
@@ -275,13 +291,10 @@ class HostProcess:
                 self.end("crashed", "it closed its connection")
             if self.end_kind == "disk":
                 await asyncio.to_thread(_make_home, home, self._limits.uid)
-        except OSError as error:
-            self.end("start", f"it could not be started: {error}")
         finally:
             theirs.close()
             self._connection.close()
             ours.close()
-            self.end("closed", "the worker stops")
 
     async def call(
         self, tool_id: str, turn_id: str, arguments: Mapping[str, Any], context: CallContext, handler: CallHandler
