@@ -26,14 +26,16 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from everturn_sdk.descriptors import LoadedTools, load_bundle_tools
+from everturn_sdk.json_size import has_more_values
 from everturn_sdk.operations import Operation, OperationError, load_operations
 from everturn_sdk.protocol import (
     BEAT_S,
     HOOK_S,
-    INLINE_BYTES,
     MAX_ASKS,
     MAX_CONTENT_BYTES,
+    MAX_CONTENT_VALUES,
     MAX_ERROR_CHARS,
+    MAX_FIELDS,
     MAX_OPERATION_RESULT_BYTES,
     MAX_REQUESTS,
     MAX_TEXT_CHARS,
@@ -76,8 +78,6 @@ THREADS = 32
 """Functions that are not async and run at once; more of them wait."""
 STACK_BYTES = 2 * 1024 * 1024
 """Of each thread: it counts as memory of the process."""
-MAX_FIELDS = 20
-"""Arguments of an operation that are named as wrong."""
 _ENDED = "The call has ended."
 
 
@@ -170,12 +170,13 @@ class Host:
         if len(value) > max_bytes:
             text = f"Its result has {len(value)} bytes as JSON; at most {max_bytes} are allowed."
             ended, value = Ended(number=ended.number, status="raised", error=text), b""
+        elif has_more_values(value, MAX_CONTENT_VALUES):
+            text = f"Its result has more than {MAX_CONTENT_VALUES} values."
+            ended, value = Ended(number=ended.number, status="raised", error=text), b""
         if ended.status == "raised":
             ended = ended.model_copy(update={"is_exhausted": is_exhausted()})
-        if len(value) > INLINE_BYTES:
+        if value:
             self.send_content(ended, value)
-        elif value:
-            self.connection.send(ended.model_copy(update={"value": from_json(value)}))
         else:
             self.connection.send(ended)
 

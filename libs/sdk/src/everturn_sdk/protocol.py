@@ -9,18 +9,25 @@ Both ends are of the same release, so an unknown message is an error.
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from everturn_sdk.json_size import has_more_values
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
-"""Size limit of one message: parsing it takes about 2 ms of an event loop."""
+MAX_VALUES: Final = 20_000
+"""Limits of one message: parsing it takes about 2 ms of an event loop."""
 PART_BYTES: Final = 256 * 1024
 MAX_CONTENT_BYTES: Final = 16 * 1024 * 1024
 """Size limit of one result, one file, or the arguments of one call."""
-INLINE_BYTES: Final = 64 * 1024
-"""Longer JSON is sent as content, which the receiver can parse in a thread."""
+MAX_CONTENT_VALUES: Final = 250_000
+"""Values of a content that is JSON: parsing so many takes 0.1 s of a thread, and 50 MB."""
+INLINE_BYTES: Final = 24 * 1024
+"""Longer JSON is sent as content, which the receiver can parse in a thread. So much of it has less than MAX_VALUES."""
 BEAT_S: Final = 0.5
 """Time between two beats of a host."""
 MAX_EVENTS: Final = 100
@@ -30,10 +37,14 @@ MAX_TEXT_CHARS: Final = 2_000
 MAX_DATA_BYTES: Final = 8_192
 """Size limit of the data of an event, as JSON."""
 MAX_ERROR_CHARS: Final = 4_000
+MAX_FIELDS: Final = 20
+"""Arguments of an operation that are named as wrong."""
 
-_SLICE_FRAMES: Final = 64
-_SLICE_PAUSE_S: Final = 0.01
-"""After so many frames the connection pauses: a host that floods its worker costs it a small part of a processor."""
+_SLICE_S: Final = 0.002
+_PAUSES: Final = 3
+"""After so much time of a processor a connection pauses for several times as long: whatever a host sends, reading it
+costs its worker no more than a quarter of a processor."""
+_MAX_SHOWN_ERRORS: Final = 20
 _PART_BIT: Final = 0x8000_0000
 _LENGTH: Final = struct.Struct(">I")
 
@@ -282,7 +293,7 @@ class Failed(Message):
     """The bundle can't be loaded."""
 
     kind: Literal["failed"] = "failed"
-    error: str
+    error: str = Field(max_length=MAX_ERROR_CHARS)
 
 
 class Beat(Message):
@@ -305,23 +316,22 @@ class FieldProblem(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    field: str
-    message: str
+    field: str = Field(max_length=1_000)
+    message: str = Field(max_length=300)
 
 
 class Ended(Message):
-    """A call ended. `ok` has a value: it is the content, as JSON, if it is too long, and the text of a rendered file.
-    A `notice` is the author's own text for the model, or for the caller of an operation. A call with `invalid`
-    arguments was not made; `fields` are those of an operation. With `raised` it is unknown what the call has done, and
-    `is_exhausted` says whether the process has too little memory, files or threads left to go on."""
+    """A call ended. With `ok` the content is its value, as JSON, such as the text of a rendered file. A `notice` is the
+    author's own text for the model, or for the caller of an operation. A call with `invalid` arguments was not made;
+    `fields` are those of an operation. With `raised` it is unknown what the call has done, and `is_exhausted` says
+    whether the process has too little memory, files or threads left to go on."""
 
     kind: Literal["ended"] = "ended"
     number: int
     status: Literal["ok", "notice", "invalid", "raised"]
-    value: Any = None
     rendered: RenderedFile | None = None
-    error: str = ""
-    fields: tuple[FieldProblem, ...] = ()
+    error: str = Field(default="", max_length=MAX_ERROR_CHARS)
+    fields: tuple[FieldProblem, ...] = Field(default=(), max_length=MAX_FIELDS)
     is_exhausted: bool = False
 
 
@@ -331,7 +341,7 @@ class Event(Message):
     kind: Literal["event"] = "event"
     number: int
     event: Literal["progress", "message", "data"]
-    text: str = ""
+    text: str = Field(default="", max_length=MAX_TEXT_CHARS)
     data: dict[str, Any] | None = None
 
 
@@ -340,7 +350,7 @@ class Log(Message):
 
     kind: Literal["log"] = "log"
     number: int
-    text: str
+    text: str = Field(max_length=MAX_TEXT_CHARS)
 
 
 class SourceRow(BaseModel):
@@ -386,13 +396,12 @@ class Ask(Message):
 
 
 class Invoked(Message):
-    """The text that an invoked function has returned, or why there is none. A long one is the content, as JSON."""
+    """What an invoked function has returned is the content, as JSON; `error` says why there is nothing."""
 
     kind: Literal["invoked"] = "invoked"
     number: int
     request: int
-    value: Any = None
-    error: str = ""
+    error: str = Field(default="", max_length=MAX_ERROR_CHARS)
 
 
 ToHost = Begin | Call | Operate | Run | Invoke | Cancel | Answer | Delta
@@ -414,7 +423,20 @@ def encode_message(message: Message) -> bytes:
         raise FrameError(f"a message can't be written as JSON: {error}") from error
     if len(body) > MAX_MESSAGE_BYTES:
         raise FrameError(f"a message has {len(body)} bytes; at most {MAX_MESSAGE_BYTES} are allowed")
+    _check_values(body)
     return _LENGTH.pack(len(body)) + body
+
+
+def read_content(content: bytes) -> Any:
+    """The value of a content that is JSON, None if there is none. Called in threads. Raises ValueError."""
+    if has_more_values(content, MAX_CONTENT_VALUES):
+        raise ValueError(f"it has more than {MAX_CONTENT_VALUES} values")
+    return from_json(content, allow_inf_nan=False) if content else None
+
+
+def _check_values(body: bytes) -> None:
+    if has_more_values(body, MAX_VALUES):
+        raise FrameError(f"a message has more than {MAX_VALUES} values")
 
 
 class Connection(asyncio.Protocol):
@@ -434,6 +456,8 @@ class Connection(asyncio.Protocol):
         self._unread = bytearray()
         self._content = bytearray()
         self._paused = False
+        self._spent_s = 0.0
+        """On reading, since the last pause."""
         self._is_closed = False
         self._room = asyncio.Event()
         self._room.set()
@@ -481,16 +505,19 @@ class Connection(asyncio.Protocol):
     def _read_some(self) -> None:
         self._paused = False
         try:
-            for _ in range(_SLICE_FRAMES):
+            while self._spent_s < _SLICE_S:
+                began_s = time.thread_time()
                 if self._is_closed or not self._read_frame():
                     return
+                self._spent_s += time.thread_time() - began_s
         except (FrameError, ValidationError) as error:
             self._end(f"what it sent is no message: {_shorten(error)}")
             return
         self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
-        asyncio.get_running_loop().call_later(_SLICE_PAUSE_S, self._continue)
+        asyncio.get_running_loop().call_later(_PAUSES * self._spent_s, self._continue)
+        self._spent_s = 0.0
 
     def _continue(self) -> None:
         if not self._is_closed and self._transport is not None:
@@ -512,6 +539,7 @@ class Connection(asyncio.Protocol):
         body = bytes(self._unread[_LENGTH.size : end])
         del self._unread[:end]
         if not is_part:
+            _check_values(body)
             message = self._messages.validate_json(body)
             self._receive(message, self._take_content(message.content_bytes))
         elif len(self._content) + size > MAX_CONTENT_BYTES:
@@ -545,6 +573,8 @@ class Connection(asyncio.Protocol):
 
 def _shorten(error: Exception) -> str:
     if isinstance(error, ValidationError):
+        if error.error_count() > _MAX_SHOWN_ERRORS:
+            return f"it has {error.error_count()} errors"
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part)[:40] for part in first["loc"][:4])
         return f"{place}: {first['msg'][:200]}" if place else first["msg"][:200]

@@ -3,13 +3,16 @@ next call is served."""
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 from helpers.event_loop import watch_loop
@@ -21,6 +24,7 @@ from chat_proc.bundles.host.host import HostLost
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.tools.hosted import ToolRaised
 from everturn.core.errors import Invalid
+from everturn_sdk.protocol import MAX_CONTENT_BYTES
 
 pytestmark = pytest.mark.sandbox
 
@@ -191,22 +195,32 @@ async def send(data: bytes) -> None:
             continue
     await asyncio.sleep(60)
 
-def pour_into(descriptor, data):
-    while True:
-        os.write(descriptor, data)
+@tool(effect="pure")
+def many(count: int) -> list[int]:
+    """Returns many values."""
+    return [0] * count
+
+def build_flood(kind: str) -> bytes:
+    from everturn_sdk.protocol import Claim, Event, encode_message
+    if kind == "progress":
+        return encode_message(Event(number=1, event="progress", text="again")) * 100
+    if kind == "values":
+        return encode_message(Event(number=1, event="data", data={"a": [[]] * 9_000}))
+    if kind == "lists":
+        body = b'{"kind":"event","number":1,"event":"data","data":{"a":[' + b"[]," * 80_000 + b"1]}}"
+        return len(body).to_bytes(4, "big") + body
+    rows = b'[' + b'{"url":""},' * 1_400_000 + b'{"url":""}]'
+    parts = [rows[start : start + (1 << 18)] for start in range(0, len(rows), 1 << 18)]
+    claim = encode_message(Claim(number=1, request=1, content_bytes=len(rows)))
+    return b"".join((0x80000000 | len(part)).to_bytes(4, "big") + part for part in parts) + claim
 
 @tool(effect="pure")
-async def flood() -> None:
+async def flood(kind: str) -> None:
     """Sends messages for ever."""
-    from everturn_sdk.protocol import Event, encode_message
-    frame = encode_message(Event(number=1, event="progress", text="again")) * 100
-    for descriptor in range(3, 64):
-        try:
-            os.set_blocking(descriptor, True)
-            threading.Thread(target=pour_into, args=(descriptor, frame), daemon=True).start()
-        except OSError:
-            continue
-    await asyncio.sleep(60)
+    descriptor, frame = int(sys.argv[1]), build_flood(kind)
+    os.set_blocking(descriptor, True)
+    while True:
+        os.write(descriptor, frame)
 
 @tool(effect="pure")
 def leak(where: str, context: ToolContext) -> str:
@@ -612,15 +626,38 @@ async def test_what_is_no_frame_ends_the_process(desk, data, why):
     assert (await desk.call("pid")).value != before
 
 
-async def test_a_flood_of_messages_leaves_the_worker_its_time(desk):
+@pytest.fixture
+def frozen() -> Iterator[None]:
+    """The collector of garbage skips what was there before, as in a worker: it does not search all tests."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+async def flood(desk, kind):
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await desk.call("flood", kind=kind)
+
+
+@pytest.mark.usefixtures("frozen")
+@pytest.mark.parametrize("kind", ["progress", "values", "lists", "claims"])
+async def test_a_flood_of_messages_leaves_the_worker_its_loop_and_memory(desk, kind):
+    used_kib = getrusage(RUSAGE_SELF).ru_maxrss
     async with watch_loop() as watch:
-        # The flood may break a beat of the process in two, which ends it before the time is over.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await desk.call("flood")
+        await flood(desk, kind)
 
     assert watch.longest_s < 0.05
+    assert (getrusage(RUSAGE_SELF).ru_maxrss - used_kib) * 1024 < 16 * MAX_CONTENT_BYTES
     assert len(desk.live.tool_events) <= 100
+
+
+async def test_a_result_of_too_many_values_is_an_error(desk):
+    with pytest.raises(ToolRaised, match="Its result has more than 250000 values"):
+        await desk.call("many", count=300_000)
+
+    assert (await desk.call("many", count=200_000)).value == [0] * 200_000
 
 
 @pytest.mark.parametrize("where", ["print", "log"])
@@ -689,7 +726,7 @@ def read_all(name: str) -> list[str]:
 
 IMPORTS = "import asyncio, os, sys, threading, time\nfrom everturn_sdk import *\n"
 WORKER = f"""
-import asyncio, sys
+import asyncio, json, sys
 from pathlib import Path
 from chat_proc.bundles.host.environments import Environments
 from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
@@ -705,8 +742,8 @@ async def main():
     async with open_bundle_host(BundleCode("desk", "1" * 64, FILES), options) as host:
         context = CallContext(call_id="c", tenant="t", project="p", user_id="u", roles=(), conversation_id="c",
                               turn_id="t", round=1, now="")
-        ended, _ = await host.call("desk.leave_behind", "t", {{}}, context, None, is_repeatable=False)
-        print(ended.value[0], flush=True)
+        ended, content = await host.call("desk.leave_behind", "t", {{}}, context, None, is_repeatable=False)
+        print(json.loads(content)[0], flush=True)
         await asyncio.sleep(60)
 
 asyncio.run(main())

@@ -248,8 +248,8 @@ def open_socket(kind, address):
 async def call(host, name, **arguments):
     context = CallContext(call_id="c", tenant="t", project="p", user_id="u", roles=(), conversation_id="c",
                           turn_id="t", round=1, now="")
-    ended, _ = await host.call(f"t.{name}", "t", arguments, context, None, is_repeatable=False)
-    return ended.value if ended.status == "ok" else ended.error
+    ended, content = await host.call(f"t.{name}", "t", arguments, context, None, is_repeatable=False)
+    return json.loads(content) if ended.status == "ok" else ended.error
 
 async def main():
     base.chmod(0o711)

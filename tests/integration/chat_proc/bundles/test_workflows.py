@@ -284,7 +284,9 @@ def send(data):
         "send(bytes([0x7f, 255, 255, 255]))",
         "send(b'\\x00\\x00\\x00\\x04oops')",
         "send(encode_message(Claim(number=1, request=1)))",
-        "send(encode_message(Ended(number=1, status='ok', value=42)))\nawait asyncio.sleep(60)",
+        "end = encode_message(Ended(number=1, status='ok', content_bytes=2))\n"
+        "send(b'\\x80\\x00\\x00\\x0242' + end)\nawait asyncio.sleep(60)",
+        "send(encode_message(Ended(number=1, status='ok', content_bytes=2)))\nawait asyncio.sleep(60)",
         "for n in range(99): send(encode_message(Ask(number=1, request=n, what='fetch_ctx', arguments={})))",
         "return 'x' * (100 << 20)",
         "return 'x' * (8 << 30)",

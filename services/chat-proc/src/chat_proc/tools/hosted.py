@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_core import from_json
+from pydantic_core import to_json
 
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.host import (
@@ -39,15 +39,20 @@ from everturn.files.objects import Objects
 from everturn.timeline.sources import SourceDraft
 from everturn.turns.model import Effect
 from everturn_sdk.descriptors import DESCRIPTOR
+from everturn_sdk.json_size import has_more_values
 from everturn_sdk.operations import MAX_TIMEOUT_S as MAX_OPERATION_TIMEOUT_S
 from everturn_sdk.protocol import (
+    MAX_DATA_BYTES,
+    MAX_VALUES,
     SOURCES,
     BundleDescription,
     CallContext,
     Ended,
     Event,
     PutArtifact,
+    SourceRow,
     ToolDescription,
+    read_content,
 )
 from everturn_sdk.tools import is_method_name
 from everturn_sdk.workflows import WORKFLOW
@@ -321,22 +326,29 @@ class HostedTool:
             case "invalid":
                 return ToolOutcome("error", f"The parameters of {tool_id} are invalid: {redactor.redact(ended.error)}.")
             case "ok":
-                # A long result is read and searched for secrets in a thread.
-                value = await asyncio.to_thread(self._read_value, content) if content else ended.value
-                value = value if content else redactor.redact_value(value)
+                return await asyncio.to_thread(self._read_value, ended, content)
+
+    def _read_value(self, ended: Ended, content: bytes) -> ToolOutcome:
+        try:
+            value = self._host.redactor.redact_value(read_content(content))
+        except ValueError as error:
+            raise ToolRaised(f"its result is not JSON: {error}") from error
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if ended.rendered is not None:
-            rendered = Rendered(ended.rendered.filename, str(value), ended.rendered.mime)
-            return ToolOutcome("ok", rendered.text, value=rendered)
-        if isinstance(value, str):
-            return ToolOutcome("ok", value, value=value)
-        text = json.dumps(value, ensure_ascii=False)
+            value = Rendered(ended.rendered.filename, text, ended.rendered.mime)
         return ToolOutcome("ok", text, value=value)
 
-    def _read_value(self, content: bytes) -> object:
-        try:
-            return self._host.redactor.redact_value(from_json(content))
-        except ValueError as error:
-            raise ToolRaised("its result is not JSON") from error
+
+def _read_sources(content: bytes) -> Sequence[SourceRow]:
+    if has_more_values(content, MAX_VALUES):
+        raise Invalid(f"The sources have more than {MAX_VALUES} values.")
+    try:
+        rows = SOURCES.validate_json(content)
+    except ValidationError as error:
+        raise Invalid(f"The sources can't be read: {error.errors()[0]['msg']}.") from error
+    if len(rows) > MAX_SOURCES:
+        raise Invalid(f"{len(rows)} sources; a claim can have at most {MAX_SOURCES}.")
+    return rows
 
 
 class ToolRaised(Exception):
@@ -351,34 +363,32 @@ class _RunningCall:
         self._call = call
         self._events = ToolEvents(call, tool_id)
         self._has_excess = False
-        """Whether events were left out."""
+        """Whether an event was left out, as are all after it."""
         self._objects = objects
         self.artifacts: dict[str, Artifact] = {}
         """The files that the call has stored, by path."""
 
     def show(self, event: Event) -> None:
-        text = self._redactor.redact(event.text)
+        if self._has_excess:
+            return
         try:
+            text = self._redactor.redact(event.text)
             match event.event:
                 case "progress":
                     self._events.progress(text)
                 case "message":
                     self._events.message(text)
                 case "data":
+                    if (size := len(to_json(event.data))) > MAX_DATA_BYTES:
+                        raise Invalid(f"The data of an event has {size} bytes; at most {MAX_DATA_BYTES} are allowed.")
                     self._events.data(cast("dict[str, Any]", self._redactor.redact_value(event.data or {})))
         except (Conflict, Invalid) as error:
             # The SDK keeps the limits, so this is code that goes round it, and can do so any number of times.
-            if not self._has_excess:
-                _log.warning("Left out events of a bundle's tool", call_id=self._call.call_id, error=str(error))
+            _log.warning("Left out events of a bundle's tool", call_id=self._call.call_id, error=str(error))
             self._has_excess = True
 
     async def claim(self, content: bytes) -> list[int]:
-        try:
-            rows = await asyncio.to_thread(SOURCES.validate_json, content)
-        except ValidationError as error:
-            raise Invalid(f"The sources can't be read: {error.errors()[0]['msg']}.") from error
-        if len(rows) > MAX_SOURCES:
-            raise Invalid(f"{len(rows)} sources; a claim can have at most {MAX_SOURCES}.")
+        rows = await asyncio.to_thread(_read_sources, content)
         drafts = [
             SourceDraft(url=row.url, title=row.title, text=row.text, published_time_iso=row.published_time_iso)
             for row in rows

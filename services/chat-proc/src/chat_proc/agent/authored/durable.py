@@ -203,7 +203,7 @@ class DurableRequests:
             raise Refused(f"The step {wanted.key!r} has not begun.")
         # After the answer of a task that ran meanwhile.
         await self.progress.commit_held()
-        value = self.parts.redactor.redact_value(wanted.value)
+        value = await asyncio.to_thread(self.parts.redactor.redact_value, wanted.value)
         error = self.parts.redactor.redact(wanted.error)[:MAX_ERROR_CHARS]
         if not error and len(to_json(value)) > MAX_STEP_BYTES:
             value, error = None, f"its result is longer than {MAX_STEP_BYTES} bytes"

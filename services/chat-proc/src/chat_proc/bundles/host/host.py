@@ -31,10 +31,11 @@ from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLE_HOSTS_ENDED, BUNDLE_HOSTS_RUNNING
-from everturn.core.threads import call_sized
+from everturn_sdk.json_size import has_more_values
 from everturn_sdk.protocol import (
     INLINE_BYTES,
     MAX_ASKS,
+    MAX_CONTENT_VALUES,
     MAX_REQUESTS,
     TO_WORKER,
     Answer,
@@ -64,6 +65,7 @@ from everturn_sdk.protocol import (
     Run,
     RunPayload,
     ToWorker,
+    read_content,
 )
 
 _log = structlog.get_logger(__name__)
@@ -91,6 +93,8 @@ OPEN_REQUESTS: Final = 2
 WORKFLOW: Final = "workflow"
 """What logs call the tool of a running workflow."""
 _EXIT_WAIT_S: Final = 1.0
+_MAX_VALUES_ON_LOOP: Final = 4_000
+"""Redacting so many values takes 2 ms."""
 _MAX_COUNTED: Final = 1_000
 """Pairs of turn and tool whose crashes are counted; older ones are forgotten."""
 _MODULE: Final = "everturn_sdk.host"
@@ -190,6 +194,7 @@ class _Running:
         default_factory=dict[int, "asyncio.Future[tuple[Invoked, bytes]]"]
     )
     """The functions of a workflow that are being called."""
+    redacting: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_workflow: bool = False
     is_given_up: bool = False
 
@@ -215,6 +220,8 @@ class HostProcess:
         loop = asyncio.get_running_loop()
         self.described: asyncio.Future[BundleDescription] = loop.create_future()
         """What it offers; HostUnavailable if it could not be loaded. Until then it serves nobody."""
+        self._loaded: asyncio.Future[bytes] = loop.create_future()
+        """How it describes itself."""
         self._budget = LineBudget(loop.time())
         self._heard = asyncio.Event()
         self._over = asyncio.Event()
@@ -415,7 +422,7 @@ class HostProcess:
         limit_s = self._options.start_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                await asyncio.wait({self.described})
+                await self._describe(await self._loaded)
         except TimeoutError:
             self.end("start", f"it was not ready within {limit_s:g} s")
             return
@@ -458,24 +465,23 @@ class HostProcess:
                 if waiting is not None and not waiting.done():
                     waiting.set_result((message, content))
             case Described():
-                self._describe(content)
+                if not self._loaded.done():
+                    self._loaded.set_result(content)
             case Failed():
                 self.end("start", self._redactor.redact(message.error))
             case _:
                 pass
 
-    def _describe(self, content: bytes) -> None:
-        if self.described.done():
-            return
+    async def _describe(self, content: bytes) -> None:
         try:
-            described = BundleDescription.model_validate_json(content)
-        except ValidationError as error:
-            self.end("protocol", f"its description is no description: {error.errors()[0]['msg']}")
+            described, is_expected = await asyncio.to_thread(_read_description, content, self._expected)
+        except ValueError as error:
+            self.end("protocol", f"its description is no description: {error}")
             return
-        if self._expected in (None, described):
-            self.described.set_result(described)
-        else:
+        if not is_expected:
             self.end("start", "it describes other tools than when it was started for the first time")
+        if not self.described.done():
+            self.described.set_result(described)
 
     def _answer_later(self, number: int, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         running = self._find(number)
@@ -500,7 +506,7 @@ class HostProcess:
             try:
                 if isinstance(request, Ask):
                     # What it records must not hold the bundle's secrets.
-                    arguments = cast("dict[str, Any]", self._redactor.redact_value(request.arguments))
+                    arguments = await self._redact_arguments(running, request.arguments)
                     send = partial(self._send_delta, request)
                     value = await cast("RunHandler", running.handler).ask(request.what, arguments, send, content)
                 elif isinstance(request, Claim):
@@ -518,6 +524,15 @@ class HostProcess:
             await self._connection.send_content(answer, encoded)
         else:
             self._connection.send(answer.model_copy(update={"value": value}))
+
+    async def _redact_arguments(self, running: _Running, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        # What is redacted in a thread is not overtaken by later requests.
+        async with running.redacting:
+            if has_more_values(to_json(arguments), _MAX_VALUES_ON_LOOP):
+                redacted = await asyncio.to_thread(self._redactor.redact_value, arguments)
+            else:
+                redacted = self._redactor.redact_value(arguments)
+        return cast("dict[str, Any]", redacted)
 
     async def _send_delta(self, ask: Ask, delta: Mapping[str, Any], is_field: bool) -> None:
         message = Delta(number=ask.number, request=ask.request, is_field=is_field)
@@ -681,7 +696,10 @@ class BundleHost:
         ended, content = await process.run_workflow(payload, context, handler)
         if ended.status != "ok":
             raise RunRaised(self.redactor.redact(ended.error))
-        value = await asyncio.to_thread(from_json, content) if content else ended.value
+        try:
+            value = await asyncio.to_thread(read_content, content)
+        except ValueError as error:
+            raise RunRaised(f"its answer is not JSON: {error}") from error
         if value is not None and not isinstance(value, str):
             raise RunRaised("its answer is not a text")
         return None if value is None else await asyncio.to_thread(self.redactor.redact, value)
@@ -694,13 +712,13 @@ class BundleHost:
                 invoked, content = await process.invoke(number, function, arguments)
                 if invoked.error:
                     raise Invalid(invoked.error)
-                return await call_sized(len(content), partial(self._read_text, invoked.value, content))
+                return await asyncio.to_thread(self._read_text, content)
         raise HostUnavailable("The workflow of this turn does not run any more.")
 
-    def _read_text(self, value: object, content: bytes) -> str:
+    def _read_text(self, content: bytes) -> str:
         """What a function of a workflow has returned, as a text without secrets. Raises Invalid."""
         try:
-            given = from_json(content) if content else value
+            given = read_content(content)
         except ValueError as error:
             raise Invalid(f"its result is not JSON: {error}") from error
         return self.redactor.redact(given if isinstance(given, str) else to_json(given).decode())
@@ -810,6 +828,17 @@ async def _repeat_once(
         return await attempt()
     except HostUnavailable as error:
         raise HostLost(f"{lost.detail} It was not repeated: {error.detail}") from error
+
+
+def _read_description(content: bytes, expected: BundleDescription | None) -> tuple[BundleDescription, bool]:
+    """What a process offers, and whether that was `expected`. Raises ValueError."""
+    if has_more_values(content, MAX_CONTENT_VALUES):
+        raise ValueError(f"it has more than {MAX_CONTENT_VALUES} values")
+    try:
+        described = BundleDescription.model_validate_json(content)
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"]) from error
+    return described, expected in (None, described)
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from chat_proc.bundles.host.host import BundleHost, HostLost, HostUnavailable
 from everturn.bundles.operations import OperationReply, OperationRequest
@@ -18,7 +18,7 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.logging import Redactor
 from everturn.core.loops import guarded
-from everturn_sdk.protocol import MAX_OPERATION_RESULT_BYTES, Ended, OperationContext
+from everturn_sdk.protocol import MAX_OPERATION_RESULT_BYTES, Ended, OperationContext, read_content
 
 IDLE_S: Final = 300.0
 """The process ends so long after the last request: it has about 40 MB."""
@@ -142,8 +142,7 @@ async def _read(ended: Ended, content: bytes, redactor: Redactor) -> OperationRe
         case "ok" if len(content) > MAX_OPERATION_RESULT_BYTES:
             return OperationReply("failed", detail=f"Its result has {len(content)} bytes.")
         case "ok":
-            # A long result is read and searched for secrets in a thread.
-            return await asyncio.to_thread(_encode, ended.value, content, redactor)
+            return await asyncio.to_thread(_encode, content, redactor)
         case "notice":
             return OperationReply("refused", detail=redactor.redact(ended.error))
         case "invalid" if ended.fields:
@@ -155,9 +154,9 @@ async def _read(ended: Ended, content: bytes, redactor: Redactor) -> OperationRe
             return OperationReply("failed", detail=redactor.redact(ended.error))
 
 
-def _encode(value: object, content: bytes, redactor: Redactor) -> OperationReply:
+def _encode(content: bytes, redactor: Redactor) -> OperationReply:
     try:
-        found = from_json(content) if content else value
-    except ValueError:
-        return OperationReply("failed", detail="Its result is not JSON.")
-    return OperationReply("ok", to_json(redactor.redact_value(found)))
+        value = read_content(content)
+    except ValueError as error:
+        return OperationReply("failed", detail=f"Its result is not JSON: {error}.")
+    return OperationReply("ok", to_json(redactor.redact_value(value)))
