@@ -574,6 +574,8 @@ class AsksWildly(Plain):
             ("step_begin", {"key": "", "effect": "pure"}),
             ("step_begin", {"key": "a", "effect": "wild"}),
             ("step_end", {"key": "a", "value": 1}),
+            ("step_begin", {"key": "b", "effect": "pure"}),
+            *[("step_end", {"key": "b", "value": number}) for number in range(3)],
             ("search", {"query": "x", "kind": "all", "limit": 5}),
         ]
         refused: list[str] = []
@@ -594,9 +596,12 @@ async def test_wild_requests_of_a_workflow_are_refused_with_a_reason():
         "text: String should have at most 32000 characters.",
         "key: String should have at least 1 character.",
         "effect: Input should be 'pure', 'idempotent' or 'irreversible'.",
-        "The step 'a' has not begun.",
+        "The step 'a' does not run.",
+        "The step 'b' does not run.",
+        "The step 'b' does not run.",
         "kind: Input should be 'user', 'assistant', 'attachment' or 'summary'.",
     ]
+    assert [(step.key, step.value) for step in recorded(bench)] == [("b", 0)]
 
 
 class Recovers(Plain):

@@ -127,6 +127,8 @@ class DurableRequests:
     models: WorkflowModels
     _effects: dict[str, _Effect] = field(default_factory=dict[str, _Effect], init=False)
     """Those of the steps that were asked for, by their keys."""
+    _running: set[str] = field(default_factory=set[str], init=False)
+    """The keys of those that run: the workflow calls their functions, and has not reported their ends."""
     _asked: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
     """What else was asked for, by function and key."""
 
@@ -194,13 +196,15 @@ class DurableRequests:
         if wanted.effect == "irreversible":
             begun = DurableStepBody(key=key, effect=wanted.effect, state="begun")
             await self._commit_step("step_begun", begun)
+        self._running.add(key)
         return {"state": "run"}
 
     async def _end_step(self, asked: Asked) -> None:
         """Record how a step has ended."""
         wanted = asked.read(_StepEnd)
-        if (effect := self._effects.get(wanted.key)) is None:
-            raise Refused(f"The step {wanted.key!r} has not begun.")
+        if wanted.key not in self._running:
+            raise Refused(f"The step {wanted.key!r} does not run.")
+        self._running.remove(wanted.key)
         # After the answer of a task that ran meanwhile.
         await self.progress.commit_held()
         value = await asyncio.to_thread(self.parts.redactor.redact_value, wanted.value)
@@ -208,7 +212,7 @@ class DurableRequests:
         if not error and len(to_json(value)) > MAX_STEP_BYTES:
             value, error = None, f"its result is longer than {MAX_STEP_BYTES} bytes"
         state = "failed" if error else "done"
-        body = DurableStepBody(key=wanted.key, effect=effect, state=state, value=value, error=error)
+        body = DurableStepBody(key=wanted.key, effect=self._effects[wanted.key], state=state, value=value, error=error)
         await self._commit_step("step_end", body)
 
     async def _commit_step(self, name: str, body: DurableStepBody) -> None:
