@@ -200,6 +200,14 @@ def many(count: int) -> list[int]:
     """Returns many values."""
     return [0] * count
 
+@tool(effect="pure")
+def odd(kind: str) -> object:
+    """Returns what can be written as JSON but not read."""
+    value: object = []
+    for _ in range(220):
+        value = [value]
+    return 10 ** 5_000 if kind == "number" else value
+
 def build_flood(kind: str) -> bytes:
     from everturn_sdk.protocol import Claim, Event, encode_message
     if kind == "progress":
@@ -651,6 +659,16 @@ async def test_a_flood_of_messages_leaves_the_worker_its_loop_and_memory(desk, k
     assert watch.longest_s < 0.05
     assert (getrusage(RUSAGE_SELF).ru_maxrss - used_kib) * 1024 < 16 * MAX_CONTENT_BYTES
     assert len(desk.live.tool_events) <= 100
+
+
+@pytest.mark.parametrize("kind", ["number", "lists"])
+async def test_a_result_that_can_not_be_read_ends_its_call(desk, kind):
+    async with asyncio.timeout(30):
+        before = (await desk.call("pid")).value
+        with pytest.raises(ToolRaised, match="its result is not JSON: "):
+            await desk.call("odd", kind=kind)
+
+        assert (await desk.call("pid")).value == before
 
 
 async def test_a_result_of_too_many_values_is_an_error(desk):
