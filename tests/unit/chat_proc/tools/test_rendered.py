@@ -12,9 +12,9 @@ from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import TimelineBuilder
 
 
-def report(name: str) -> Rendered:
+def report(name: str, mime: str = "text/html") -> Rendered:
     """Renders a report."""
-    return Rendered(name, "<h1>Sales</h1>", "text/html")
+    return Rendered(name, "<h1>Sales</h1>", mime)
 
 
 @pytest.fixture
@@ -50,3 +50,18 @@ async def test_a_file_that_can_not_be_stored_is_an_error(tool, timeline, play, n
     outcome = await play(tool, timeline, {"name": name})
 
     assert (outcome.status, outcome.artifacts) == ("error", ())
+
+
+@pytest.mark.parametrize("mime", ["text/html\r\nA: b", "text/html\n", "html", "text/é", f"text/{'x' * 100}", "a/b; c"])
+async def test_a_type_that_no_header_can_carry_is_an_error(tool, timeline, play, mime: str) -> None:
+    outcome = await play(tool, timeline, {"name": "a.html", "mime": mime})
+
+    assert (outcome.status, outcome.artifacts) == ("error", ())
+    assert "is not a type such as 'text/html'" in outcome.text
+
+
+@pytest.mark.parametrize("mime", ["image/svg+xml", "text/csv; charset=utf-8", "application/vnd.ms-excel"])
+async def test_usual_types_are_kept(tool, timeline, play, mime: str) -> None:
+    (artifact,) = (await play(tool, timeline, {"name": "a.bin", "mime": mime})).artifacts
+
+    assert artifact.mime == mime

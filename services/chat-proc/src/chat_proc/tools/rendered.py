@@ -1,6 +1,8 @@
 """Functions that return something for the person: the person gets a file, and the model one line about it."""
 
+import re
 from dataclasses import replace
+from typing import Final
 
 from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.stored_files import ProducedFile, check_room, read_destination, save_file
@@ -8,6 +10,8 @@ from chat_proc.workspace.local import fold_workspace
 from everturn.core.errors import Invalid
 from everturn.files.model import ArtifactKind
 from everturn.files.objects import Objects
+
+_MIME: Final = re.compile(r"(?=.{3,100}\Z)[\w.+-]++/[\w.+-]++(?:; ?charset=[\w-]++)?", re.ASCII)
 
 
 class RenderingTool:
@@ -31,6 +35,8 @@ class RenderingTool:
     async def _store(self, call: ToolCall, outcome: ToolOutcome, rendered: Rendered) -> ToolOutcome:
         data, context = rendered.text.encode("utf-8", errors="replace"), call.context
         try:
+            if rendered.mime and not _MIME.fullmatch(rendered.mime):
+                raise Invalid(f"{rendered.mime[:100]!a} is not a type such as 'text/html'.")
             destination = read_destination(f"outputs/{rendered.filename}", context, default=ArtifactKind.OUTPUT)
             check_room(fold_workspace(context.blocks, context.turn_id), destination, len(data))
         except Invalid as invalid:
