@@ -94,6 +94,24 @@ class Desk(BaseWorkflow):
         """Returns what is no JSON."""
         return object()
 
+    @operation()
+    def huge(self) -> int:
+        """Returns what can't be read."""
+        return 10 ** 5_000
+
+    @operation()
+    async def forge(self, what: str) -> None:
+        """Sends its own end."""
+        from everturn_sdk.protocol import Ended, encode_message
+        if what == "text":
+            frames = encode_message(Ended.model_construct(kind="ended", number=1, status="notice", error="x" * 200_000))
+        else:
+            content = what.encode()
+            frames = (0x80000000 | len(content)).to_bytes(4, "big") + content
+            frames += encode_message(Ended(number=1, status="ok", content_bytes=len(content)))
+        os.write(int(sys.argv[1]), frames)
+        await asyncio.sleep(60)
+
     @operation(timeout_s=0.5)
     async def sleep(self) -> None:
         """Waits."""
@@ -211,10 +229,26 @@ async def test_what_is_no_result_is_explained(open_desk: Open):
         ("fail", "KeyError: '[redacted]' (workflow.py, line"),
         ("answer", "everturn_sdk.workflows.WorkflowError: This works only while a turn runs"),
         ("strange", "TypeError: its result can't be sent as JSON"),
+        ("huge", "Its result is not JSON: "),
     ):
         reply = await desk.call(name)
         assert (reply.outcome, reply.detail[: len(why)]) == ("failed", why)
     assert (await desk.call("tell")).result == b'"[redacted]"'
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome", "why"),
+    [
+        ("NaN", "failed", "Its result is not JSON: "),
+        ("[1e999]", "ok", ""),
+        ("text", "lost", "The reason: what it sent is no message: ended.error: String should have at most 4000"),
+    ],
+)
+async def test_what_the_sdk_would_not_send_is_not_passed_on(open_desk: Open, what: str, outcome: str, why: str):
+    reply = await (await open_desk()).call("forge", what=what)
+
+    assert (reply.outcome, reply.detail[: len(why)]) == (outcome, why)
+    assert reply.result == (b"[null]" if outcome == "ok" else b"null")
 
 
 async def test_a_result_has_a_limit(open_desk: Open):

@@ -159,4 +159,4 @@ def _encode(content: bytes, redactor: Redactor) -> OperationReply:
         value = read_content(content)
     except ValueError as error:
         return OperationReply("failed", detail=f"Its result is not JSON: {error}.")
-    return OperationReply("ok", to_json(redactor.redact_value(value)))
+    return OperationReply("ok", to_json(redactor.redact_value(value), inf_nan_mode="null"))
