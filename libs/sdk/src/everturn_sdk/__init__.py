@@ -9,6 +9,7 @@ from everturn_sdk.channels import (
     ServiceError,
     StreamMeta,
 )
+from everturn_sdk.models import Models, stream_with_channels
 from everturn_sdk.operations import OperationError, operation
 from everturn_sdk.protocol import CallContext, OperationContext, RunFile, SourceRow
 from everturn_sdk.settings import MissingSetting, get_plain, get_secret, get_settings
@@ -18,7 +19,6 @@ from everturn_sdk.workflows import (
     ContextRAGClient,
     ConversationStore,
     HostingService,
-    Models,
     Payload,
     React,
     RunResult,
@@ -26,7 +26,6 @@ from everturn_sdk.workflows import (
     StepFailed,
     ToolUse,
     WorkflowError,
-    stream_with_channels,
 )
 
 __all__ = [

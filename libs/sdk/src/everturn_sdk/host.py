@@ -96,6 +96,8 @@ class Host:
         self._ended = asyncio.Event()
         self.requests = asyncio.Semaphore(MAX_REQUESTS)
         """Held by a call while it stores sources or a file."""
+        self.model_calls = asyncio.Semaphore(MAX_ASKS)
+        """Held by a call while it waits for a model."""
         self.connection = Connection(TO_HOST, self._receive, self._close)
 
     async def run(self) -> None:
@@ -128,8 +130,9 @@ class Host:
                 if (call := self._calls.get(number)) is not None:
                     call.cancel()
             case Delta(number=number):
-                if isinstance(running := self._calls.get(number), RunningWorkflow):
-                    running.receive_delta(message, content)
+                call = self._calls.get(number)
+                if isinstance(call, RunningCall | RunningWorkflow):
+                    call.receive_delta(message, content)
             case Answer(number=number):
                 call = self._calls.get(number)
                 if isinstance(call, RunningCall | RunningWorkflow):
@@ -241,15 +244,88 @@ def is_exhausted() -> bool:
     return False
 
 
-class RunningCall:
+class _Asking:
+    """What calls and workflows share: their requests to the worker, which raise `failure`, and of which those of `ask`
+    hold `free`."""
+
+    def __init__(
+        self, host: Host, number: int, free: asyncio.Semaphore, failure: type[ToolError] | type[WorkflowError]
+    ) -> None:
+        self._host = host
+        self._number = number
+        self._free = free
+        self._failure = failure
+        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._next_request = 0
+        self._deltas: dict[int, asyncio.Queue[tuple[Any, bool] | None]] = {}
+        self._has_ended = False
+
+    def receive(self, answer: Answer, content: bytes) -> None:
+        _settle(self._requests.pop(answer.request, None), answer, content, self._failure)
+
+    def receive_delta(self, delta: Delta, content: bytes) -> None:
+        if (deltas := self._deltas.get(delta.request)) is not None:
+            deltas.put_nowait((from_json(content), delta.is_field))
+
+    def log(self, text: str) -> None:
+        self._host.call_soon(Log(number=self._number, text=_clean(text)[:MAX_TEXT_CHARS]))
+
+    async def ask(
+        self,
+        what: Question,
+        arguments: Mapping[str, Any],
+        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+        content: bytes = b"",
+    ) -> Any:
+        async with self._free:
+            number = self._take_number()
+            try:
+                request = Ask(number=self._number, request=number, what=what, arguments=dict(arguments))
+            except ValidationError as error:
+                raise self._failure(str(error)) from error
+            return await self._request(request, content, deliver)
+
+    def _take_number(self) -> int:
+        self._next_request += 1
+        return self._next_request
+
+    async def _request(
+        self,
+        request: Claim | PutArtifact | Ask,
+        content: bytes,
+        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
+    ) -> Any:
+        if self._has_ended:
+            raise self._failure(_ENDED)
+        number = request.request
+        waiting = self._requests[number] = asyncio.get_running_loop().create_future()
+        try:
+            if deliver is None:
+                await self._host.connection.send_content(request, content)
+                return await waiting
+            # At most one reply of a model waits here.
+            deltas = self._deltas[number] = asyncio.Queue()
+            delivering = asyncio.create_task(_deliver_all(deltas, deliver))
+            try:
+                self._host.connection.send(request)
+                answer = await waiting
+                deltas.put_nowait(None)
+                await delivering
+                return answer
+            finally:
+                delivering.cancel()
+        except FrameError as error:
+            raise self._failure(str(error)) from error
+        finally:
+            self._requests.pop(number, None)
+            self._deltas.pop(number, None)
+
+
+class RunningCall(_Asking):
     """One call, and the port of its context. It ends with exactly one message."""
 
     def __init__(self, host: Host, call: Call, content: bytes) -> None:
-        self._host = host
-        self._number = call.number
-        self._requests: dict[int, asyncio.Future[Any]] = {}
-        self._next_request = 0
-        self._has_ended = False
+        super().__init__(host, call.number, host.model_calls, ToolError)
         self._context = ToolContext(call.context, self)
         self._task = asyncio.get_running_loop().create_task(self._run(call, content))
 
@@ -257,44 +333,31 @@ class RunningCall:
         self._context.is_cancelled = True
         self._task.cancel()
 
-    def receive(self, answer: Answer, content: bytes) -> None:
-        _settle(self._requests.pop(answer.request, None), answer, content, ToolError)
-
     def emit(self, event: Literal["progress", "message", "data"], text: str, data: dict[str, Any] | None) -> None:
         self._host.call_soon(Event(number=self._number, event=event, text=_clean(text), data=data))
 
-    def log(self, text: str) -> None:
-        self._host.call_soon(Log(number=self._number, text=_clean(text)))
-
     async def claim(self, sources: Sequence[SourceRow]) -> list[int]:
-        number = self._next_request = self._next_request + 1
-        return await self._ask(Claim(number=self._number, request=number), SOURCES.dump_json(tuple(sources)))
+        request = Claim(number=self._number, request=self._take_number())
+        return await self._store(request, SOURCES.dump_json(tuple(sources)))
 
     async def put_artifact(
         self, path: str, content: bytes, description: str, visibility: Literal["internal", "external"]
     ) -> str:
-        number = self._next_request = self._next_request + 1
         request = PutArtifact(
-            number=self._number, request=number, path=path, description=description, visibility=visibility
+            number=self._number,
+            request=self._take_number(),
+            path=path,
+            description=description,
+            visibility=visibility,
         )
-        return await self._ask(request, content)
+        return await self._store(request, content)
 
     def wait(self, made: Awaitable[Any]) -> Any:
         return self._host.wait(made)
 
-    async def _ask(self, request: Claim | PutArtifact, content: bytes) -> Any:
+    async def _store(self, request: Claim | PutArtifact, content: bytes) -> Any:
         async with self._host.requests:
-            if self._has_ended:
-                raise ToolError(_ENDED)
-            waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._requests[request.request] = waiting
-            try:
-                await self._host.connection.send_content(request, content)
-                return await waiting
-            except FrameError as error:
-                raise ToolError(str(error)) from error
-            finally:
-                self._requests.pop(request.request, None)
+            return await self._request(request, content)
 
     async def _run(self, call: Call, content: bytes) -> None:
         value = b""
@@ -373,16 +436,11 @@ class RunningOperation:
         return Ended(number=number, status="ok"), _encode(result)
 
 
-class RunningWorkflow:
+class RunningWorkflow(_Asking):
     """One execution of a workflow for a turn, and its port. It ends with exactly one message."""
 
     def __init__(self, host: Host, workflow: BaseWorkflow | None, run: Run, content: bytes) -> None:
-        self._host = host
-        self._number = run.number
-        self._requests: dict[int, asyncio.Future[Any]] = {}
-        self._next_request = 0
-        self._free = asyncio.Semaphore(MAX_ASKS)
-        self._deltas: dict[int, asyncio.Queue[tuple[Any, bool] | None]] = {}
+        super().__init__(host, run.number, asyncio.Semaphore(MAX_ASKS), WorkflowError)
         self._react: React | None = None
         self._mine: BaseWorkflow | None = None
         self._invoked: set[asyncio.Task[None]] = set()
@@ -391,48 +449,6 @@ class RunningWorkflow:
     def cancel(self) -> None:
         for task in (self._task, *self._invoked):
             task.cancel()
-
-    def receive(self, answer: Answer, content: bytes) -> None:
-        _settle(self._requests.pop(answer.request, None), answer, content, WorkflowError)
-
-    def receive_delta(self, delta: Delta, content: bytes) -> None:
-        if (deltas := self._deltas.get(delta.request)) is not None:
-            deltas.put_nowait((from_json(content), delta.is_field))
-
-    async def ask(
-        self,
-        what: Question,
-        arguments: Mapping[str, Any],
-        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
-        content: bytes = b"",
-    ) -> Any:
-        async with self._free:
-            number = self._next_request = self._next_request + 1
-            waiting = self._requests[number] = asyncio.get_running_loop().create_future()
-            try:
-                request = Ask(number=self._number, request=number, what=what, arguments=dict(arguments))
-                if deliver is None:
-                    await self._host.connection.send_content(request, content)
-                    return await waiting
-                # At most one reply of a model waits here.
-                deltas = self._deltas[number] = asyncio.Queue()
-                delivering = asyncio.create_task(_deliver_all(deltas, deliver))
-                try:
-                    self._host.connection.send(request)
-                    answer = await waiting
-                    deltas.put_nowait(None)
-                    await delivering
-                    return answer
-                finally:
-                    delivering.cancel()
-            except (FrameError, ValidationError) as error:
-                raise WorkflowError(str(error)) from error
-            finally:
-                self._requests.pop(number, None)
-                self._deltas.pop(number, None)
-
-    def log(self, text: str) -> None:
-        self._host.call_soon(Log(number=self._number, text=_clean(text)[:MAX_TEXT_CHARS]))
 
     async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         return await self._host.call(function, arguments)

@@ -53,7 +53,7 @@ MAX_OPERATION_RESULT_BYTES: Final = 1024 * 1024
 MAX_REQUESTS: Final = 16
 """Sources and files that the calls of one process store at once; more of them wait."""
 MAX_ASKS: Final = 32
-"""Requests of one running workflow that are open at once."""
+"""Requests of one running workflow, and calls of models by all tools of one process, that are open at once."""
 
 Question = Literal[
     "segment",
@@ -218,7 +218,7 @@ class Answer(Message):
 
 
 class Delta(Message):
-    """A piece of the reply that a request of a workflow waits for. The content are the fields of
+    """A piece of the reply that a request waits for. The content are the fields of
     `everturn_sdk.channels.EmitDelta`, as JSON. `is_field` marks a piece of a field of JSON."""
 
     kind: Literal["delta"] = "delta"
@@ -386,7 +386,8 @@ class PutArtifact(Message):
 
 
 class Ask(Message):
-    """What a running workflow asks of its worker. The content are the bytes of a file to store."""
+    """What a running workflow asks of its worker, or a call of a tool, which can ask for models only. The content are
+    the bytes of a file to store."""
 
     kind: Literal["ask"] = "ask"
     number: int

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast, overload
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, model_validator
 from pydantic.errors import PydanticUserError
 
+from everturn_sdk.models import ModelPort, Models
 from everturn_sdk.protocol import (
     MAX_CONTENT_BYTES,
     MAX_DATA_BYTES,
@@ -170,11 +171,10 @@ def find_options(function: object) -> ToolOptions | None:
     return options if isinstance(options, ToolOptions) else None
 
 
-class CallPort(Protocol):
+class CallPort(ModelPort, Protocol):
     """How the context of a call reaches the worker. Implemented by the host."""
 
     def emit(self, event: Literal["progress", "message", "data"], text: str, data: dict[str, Any] | None) -> None: ...
-    def log(self, text: str) -> None: ...
     async def claim(self, sources: Sequence[SourceRow]) -> list[int]: ...
     async def put_artifact(
         self, path: str, content: bytes, description: str, visibility: Literal["internal", "external"]
@@ -186,8 +186,9 @@ class CallPort(Protocol):
 class ToolContext:
     """The call that a function serves, and what it can do for the person meanwhile.
 
-    `progress`, `message`, `data` and `log` can be used everywhere. `claim` and `put_artifact` are awaited; a function
-    that is not async writes `context.wait(context.claim(...))`.
+    `progress`, `message`, `data` and `log` can be used everywhere. `claim`, `put_artifact` and the functions of
+    `models`, which are those of a workflow, are awaited; a function that is not async writes
+    `context.wait(context.claim(...))`.
     """
 
     call: CallContext
@@ -195,6 +196,11 @@ class ToolContext:
     _events_left: int = field(default=MAX_EVENTS, repr=False)
     is_cancelled: bool = False
     """Whether the call was given up. A long function that is not async should look at it from time to time."""
+
+    @property
+    def models(self) -> Models:
+        """The models of the bundle, as a workflow has them. All tools of a turn can make 20 calls of each kind."""
+        return Models(lambda: self._port, lambda _function, key: key or "tool", ToolError)
 
     def progress(self, text: str) -> None:
         """Report progress to the person; a long text is cut. Raises ToolError after too many events."""
@@ -239,7 +245,7 @@ class ToolContext:
         return await self._port.put_artifact(path, data, description, visibility)
 
     def wait(self, made: Coroutine[Any, Any, _Result]) -> _Result:
-        """The result of `claim` or `put_artifact`, for a function that is not async."""
+        """The result of `claim`, `put_artifact` or a call of `models`, for a function that is not async."""
         return cast("_Result", self._port.wait(made))
 
     def _emit(

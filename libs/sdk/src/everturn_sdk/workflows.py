@@ -9,26 +9,17 @@ import base64
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from everturn_sdk.channels import (
-    ChannelFormat,
-    ChannelResult,
-    ChannelSpec,
-    ChannelSubscribers,
-    DeltaDelivery,
-    StreamMeta,
-    read_result,
-)
-from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, Effect, Hook, Question, RunFile
+from everturn_sdk.channels import ChannelFormat
+from everturn_sdk.models import ModelPort, Models, check_outside, run_inside
+from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, Effect, Hook, RunFile
 from everturn_sdk.tools import BadTool
 
 WORKFLOW: Final = "workflow.py"
@@ -36,12 +27,9 @@ MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step, as JSON."""
 Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
 HOOKS: Final[tuple[Hook, ...]] = get_args(Hook)
-_Model = TypeVar("_Model", bound=BaseModel)
 
 _HOOKS: Final = {"on_bundle_load": 0, "pre_run_hook": 0, "on_turn_end": 0, "before_round": 1, "after_tool": 1}
 """The number of arguments that each gets."""
-_inside: ContextVar[str] = ContextVar("inside", default="")
-"""What runs now, if nothing durable can begin in it: the run would wait for itself."""
 
 
 class WorkflowError(Exception):
@@ -101,22 +89,8 @@ class ToolUse(BaseModel):
     round: int
 
 
-class RunPort(Protocol):
+class RunPort(ModelPort, Protocol):
     """How a running workflow reaches its worker. Implemented by the host."""
-
-    async def ask(
-        self,
-        what: Question,
-        arguments: Mapping[str, Any],
-        deliver: Callable[[Any, bool], Awaitable[None]] | None = None,
-        content: bytes = b"",
-    ) -> Any:
-        """The answer, after `deliver` has got each delta before it. Raises WorkflowError."""
-        ...
-
-    def log(self, text: str) -> None:
-        """For the operator."""
-        ...
 
     async def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of the author; one that is not async runs in a thread."""
@@ -150,7 +124,7 @@ class React:
         """Called by the platform: the result of one of its knowledge functions."""
         if (function := self._functions.get(name)) is None:
             raise WorkflowError(f"the workflow has no function for {name}")
-        with _run_inside("a knowledge function"):
+        with run_inside("a knowledge function"):
             return await port.call(function, tuple(arguments.values()))
 
     async def run(self, payload: Payload | str) -> RunResult:
@@ -180,119 +154,6 @@ class ContextRAGClient:
         """The contents behind up to 20 refs, such as `"ar:<turn_id>.assistant.completion"`, each after a line about it;
         all together up to 20,000 characters. One that can't be read has only the line."""
         return await self._port().ask("fetch_ctx", {"refs": list(refs)})
-
-
-class Models:
-    """The models of the bundle. Their calls belong to the turn: they are stored, and count for its limits."""
-
-    def __init__(self, port: Callable[[], RunPort], choose_key: Callable[[str, str | None], str]) -> None:
-        self._port = port
-        self._choose_key = choose_key
-
-    async def stream_with_channels(
-        self,
-        *,
-        messages: Sequence[Mapping[str, object]],
-        role: str = "",
-        channels: Sequence[ChannelSpec],
-        emit: Callable[..., Any] | None = None,
-        agent: str = "",
-        artifact_name: str | None = None,
-        sources_list: Iterable[Mapping[str, object]] | None = None,
-        subscribers: ChannelSubscribers | None = None,
-        return_full_raw: bool = False,
-        composite_cfg: Mapping[str, str] | None = None,
-        composite_channel: str | None = None,
-        composite_marker: str = "canvas",
-        max_output_tokens: int = 16_000,
-        key: str | None = None,
-    ) -> tuple[dict[str, ChannelResult], StreamMeta]:
-        """Call a model once, and show what it writes in each channel under the marker of the channel.
-
-        `messages` are `{"role": "system" | "user" | "assistant", "content": text}`. `role` names the model, such as
-        `fast`; any other name is the agent's own. `emit` gets each delta that is shown, `subscribers` those of their
-        channel, shown or not; neither can begin a step or another call. The fields of `composite_channel`, a JSON
-        object, are shown under `composite_marker`: those in `composite_cfg`, or all. `sources_list` are the sources for
-        citations, by default those of the conversation.
-
-        The reply is recorded by the key, by default the number of the call in `run`: if `run` is executed again, it is
-        returned, and nothing is shown twice. A failure of the model is `service_error` of the second value. Raises
-        WorkflowError if the call is not possible, and as `step` does.
-        """
-        _check_outside("stream_with_channels")
-        port = self._port()
-        delivery = None
-        if emit is not None or subscribers is not None:
-            delivery = DeltaDelivery(emit, subscribers, port.log)
-
-        async def deliver(delta: Any, is_field: bool) -> None:
-            with _run_inside("a function for deltas"):
-                await cast("DeltaDelivery", delivery).deliver(delta, is_field=is_field)
-
-        asked = {
-            "key": self._choose_key("models.stream_with_channels", key),
-            "messages": [dict(message) for message in messages],
-            "role": role,
-            "channels": [
-                {
-                    "name": spec.name,
-                    "format": spec.format,
-                    "replace_citations": spec.replace_citations,
-                    "emit_marker": spec.emit_marker,
-                    "has_value": spec.model is not None or spec.format == "json",
-                }
-                for spec in channels
-            ],
-            "agent": agent,
-            "artifact_name": artifact_name,
-            "sources_list": None if sources_list is None else [dict(row) for row in sources_list],
-            "return_full_raw": return_full_raw,
-            "composite_cfg": None if composite_cfg is None else dict(composite_cfg),
-            "composite_channel": composite_channel,
-            "composite_marker": composite_marker,
-            "max_output_tokens": max_output_tokens,
-            "sends_deltas": delivery is not None,
-        }
-        answer = await port.ask("stream", asked, None if delivery is None else deliver)
-        results = {name: read_result(given) for name, given in answer["results"].items()}
-        return {spec.name: results[spec.name].validate(spec) for spec in channels}, answer["meta"]
-
-    async def structured_call(
-        self,
-        messages: Sequence[Mapping[str, object]],
-        schema: type[_Model] | Mapping[str, Any],
-        *,
-        role: str = "",
-        max_output_tokens: int = 4_096,
-        key: str | None = None,
-    ) -> Any:
-        """Ask a model for a value: an instance of `schema` if it is a pydantic model, otherwise a dict that matches the
-        JSON schema of an object. Its patterns and formats are not checked while the model can still correct its reply.
-
-        The value is recorded by the key, as that of `stream_with_channels`. Raises WorkflowError if the model gives no
-        such value, and as `step` does.
-        """
-        _check_outside("structured_call")
-        is_model = isinstance(schema, type)
-        asked = {
-            "key": self._choose_key("models.structured_call", key),
-            "messages": [dict(message) for message in messages],
-            "schema": schema.model_json_schema() if is_model else dict(schema),
-            "role": role,
-            "max_output_tokens": max_output_tokens,
-        }
-        value = await self._port().ask("structured", asked)
-        try:
-            return schema.model_validate(value) if is_model else value
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise WorkflowError(f"The model's value is invalid: {place}: {first['msg']}") from error
-
-
-async def stream_with_channels(*, svc: Models, **arguments: Any) -> tuple[dict[str, ChannelResult], StreamMeta]:
-    """The same as `svc.stream_with_channels`; `svc` is `self.models`."""
-    return await svc.stream_with_channels(**arguments)
 
 
 class ConversationStore:
@@ -379,7 +240,7 @@ class BaseWorkflow:
         """For the workflow's own values during one execution of `run`; it is not kept."""
         self.ctx_client = ContextRAGClient(self._require_port)
         self.hosting_service = HostingService()
-        self.models = Models(self._require_port, self._choose_key)
+        self.models = Models(self._require_port, self._choose_key, WorkflowError)
         self.store = ConversationStore(self._require_port, self._choose_key)
 
     async def run(self, payload: Payload) -> RunResult | str | None:
@@ -450,7 +311,7 @@ class BaseWorkflow:
             case _:
                 pass
         try:
-            with _run_inside("a step"):
+            with run_inside("a step"):
                 value = _encode(await port.call(fn, args))
         except Exception as error:
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
@@ -510,7 +371,7 @@ class BaseWorkflow:
     async def observe(self, hook: Hook, arguments: Mapping[str, Any]) -> None:
         """Called by the platform: run a hook, at most for its time."""
         value = ToolUse.model_validate(arguments) if hook == "after_tool" else arguments["number"]
-        with _run_inside("a hook"):
+        with run_inside("a hook"):
             async with asyncio.timeout(HOOK_S):
                 await self._require_port().call(getattr(self, hook), (value,))
 
@@ -520,7 +381,7 @@ class BaseWorkflow:
         mine._port, mine._payload, mine._segments = port, payload, 0
         mine.scratchpad, mine._counts = {}, {}
         mine.ctx_client = ContextRAGClient(mine._require_port)
-        mine.models = Models(mine._require_port, mine._choose_key)
+        mine.models = Models(mine._require_port, mine._choose_key, WorkflowError)
         mine.store = ConversationStore(mine._require_port, mine._choose_key)
         mine.hosting_service = HostingService()
         mine.hosting_service.add(files)
@@ -601,18 +462,8 @@ def read_answer(returned: object) -> str | None:
             raise TypeError(f"run returned {type(returned).__name__}; return a text, a result of react.run, or None")
 
 
-@contextmanager
-def _run_inside(what: str) -> Generator[None]:
-    token = _inside.set(what)
-    try:
-        yield
-    finally:
-        _inside.reset(token)
-
-
 def _check_outside(what: str) -> None:
-    if place := _inside.get():
-        raise WorkflowError(f"{what} can't be called in {place}.")
+    check_outside(what, WorkflowError)
 
 
 def _encode(given: object) -> Any:

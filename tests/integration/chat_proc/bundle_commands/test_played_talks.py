@@ -31,6 +31,13 @@ async def report(context: ToolContext) -> str:
     """Writes a report."""
     return await context.put_artifact("outputs/report.txt", "All is well.")
 '''
+RATE = '''
+@tool(effect="pure")
+async def rate(context: ToolContext) -> int:
+    """Rates the order."""
+    schema = {"type": "object", "properties": {"stars": {"type": "integer"}}}
+    return (await context.models.structured_call([{"role": "user", "content": "Rate it."}], schema))["stars"]
+'''
 WORKFLOW = """
 from everturn_sdk import BaseWorkflow
 
@@ -222,6 +229,17 @@ def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest
     status, failures = play_one(tmp_path, capsys, talk.replace('"open_ticket"', '"noted"'))
     assert (status, len(failures)) == (1, 1)
     assert failures[0].endswith("expected the step noted to be done, found open_ticket.")
+
+
+def test_replies_answer_a_tool_that_calls_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = (
+        '[[turn]]\nuser = "Rate it."\nmodel = [{ calls = "desk.rate" }, \'{"stars": 4}\', "Four stars."]\n'
+        'expect = { answer = "Four stars.", calls = { tool = "desk.rate", result_contains = "4" } }\n'
+    )
+    write(tmp_path, {**BASE, "tools/desk.py": DESK + RATE, "tests/talk.toml": talk})
+
+    status, printed = play(tmp_path, capsys)
+    assert (status, printed.splitlines()[1:]) == (0, ["1 talk passed."]), printed
 
 
 def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

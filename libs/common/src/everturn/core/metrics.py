@@ -58,7 +58,7 @@ ROUND_SECONDS = Histogram(
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
     "Time from the request to the end of a reply, retries included, by model and kind: decision, planning, selection,"
-    " summary, synthesis, title or workflow.",
+    " summary, synthesis, title, tool or workflow.",
     ["model", "kind"],
     buckets=_WORK_S,
 )

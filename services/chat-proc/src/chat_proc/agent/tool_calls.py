@@ -8,11 +8,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 import structlog
 from pydantic import BaseModel
 
+from chat_proc.agent.authored.models import ToolModels
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
@@ -195,6 +197,7 @@ class ToolRunner:
     """The only place where a tool's exception becomes a result."""
 
     def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
+        self._build_models = partial(ToolModels, kit, parts)
         self._catalog = kit.catalog
         self._policy = kit.policy
         self._results = ResultStore(parts.objects)
@@ -296,6 +299,7 @@ class ToolRunner:
             live=LiveCall(turn, pending.block.round),
             earlier=turn.call_context.earlier,
             skills=turn.skills,
+            models=self._build_models(turn, pending.block.round),
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 

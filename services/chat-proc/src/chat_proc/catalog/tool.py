@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol
@@ -142,6 +142,17 @@ class LiveTurn(Protocol):
         ...
 
 
+class ModelCalls(Protocol):
+    """Models for the functions of bundles. The turn records what their calls cost."""
+
+    async def answer(
+        self, what: str, arguments: Mapping[str, Any], send: Callable[[Mapping[str, Any], bool], Awaitable[None]]
+    ) -> object:
+        """The answer to a request of `everturn_sdk.Models`; `send` gets the pieces of a reply before it. Raises Invalid
+        if there is none."""
+        ...
+
+
 class EarlierFacts:
     """What the blocks before the loaded ones say about the outside world, once the call policy has read them. Owned by
     one turn and shared by its calls: reading up to 16 MB again for each of them would take 0.2 s of CPU."""
@@ -166,6 +177,8 @@ class ToolContext:
     live: LiveTurn
     earlier: EarlierFacts = field(default_factory=EarlierFacts, repr=False)
     skills: Skills = NO_SKILLS
+    models: ModelCalls | None = field(default=None, repr=False)
+    """None where no tool of a bundle is called."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from chat_proc.bundles.host.host import (
     HostLost,
     HostOptions,
     HostUnavailable,
+    SendDelta,
     open_bundle_host,
 )
 from chat_proc.bundles.host.operations import BundleOperations
@@ -32,6 +33,7 @@ from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.stored_files import store_file
 from everturn.bundles.registry import OperationListing
+from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Role
 from everturn.files.model import Artifact
@@ -50,6 +52,7 @@ from everturn_sdk.protocol import (
     Ended,
     Event,
     PutArtifact,
+    Question,
     SourceRow,
     ToolDescription,
     read_content,
@@ -306,7 +309,7 @@ class HostedTool:
                 raise
             return ToolOutcome("error", f"{tool_id} failed: {self._host.redactor.redact(str(error))}")
         finally:
-            running.close()
+            await running.close()
         outcome = await self._read(ended, content)
         return ToolOutcome(
             outcome.status,
@@ -367,6 +370,7 @@ class _RunningCall:
         self._objects = objects
         self.artifacts: dict[str, Artifact] = {}
         """The files that the call has stored, by path."""
+        self._model_calls: set[asyncio.Task[Any]] = set()
 
     def show(self, event: Event) -> None:
         if self._has_excess:
@@ -408,8 +412,18 @@ class _RunningCall:
         self.artifacts[artifact.path] = artifact
         return artifact.ref
 
-    def close(self) -> None:
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta, content: bytes) -> object:
+        if (models := self._call.context.models) is None:
+            raise Invalid("This call can't use models.")
+        if (task := asyncio.current_task()) is not None:
+            self._model_calls.add(task)
+            task.add_done_callback(self._model_calls.discard)
+        return await models.answer(what, arguments, send)
+
+    async def close(self) -> None:
+        """The host has cancelled what it asked for. What that costs is recorded before the call ends."""
         self._events.close()
+        await end_tasks(*self._model_calls)
 
 
 def _describe(call: ToolCall) -> CallContext:

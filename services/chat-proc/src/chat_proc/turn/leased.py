@@ -4,6 +4,7 @@ It is the only owner of the positions in its conversation's timeline and event s
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -280,6 +281,8 @@ class LeasedTurn:
         """Those of the bundle and of the project with which the turn began."""
         self.call_context = CallContext(claim.lease.principal, claim.lease.conversation_id, self._blocks)
         """Where the turn's calls are made, for the policy that reviews them."""
+        self.tool_model_calls = Counter[str]()
+        """Calls of models that its tools have made on this worker, by function."""
         self.inbox = inbox
         self._approvals = approvals
         self.activity = activity

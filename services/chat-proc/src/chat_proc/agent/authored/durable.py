@@ -11,12 +11,18 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from chat_proc.agent.authored.context import build_tool_context, describe_files
-from chat_proc.agent.authored.ending import WorkflowEnding
+from chat_proc.agent.authored.ending import TurnStopped, WorkflowEnding
 from chat_proc.agent.authored.hooks import TurnHooks
-from chat_proc.agent.authored.models import StreamRequest, StructuredRequest, WorkflowModels, build_stream_answer
+from chat_proc.agent.authored.models import (
+    MAX_MODEL_CALLS,
+    StreamRequest,
+    StructuredRequest,
+    WorkflowModels,
+    build_stream_answer,
+)
 from chat_proc.agent.authored.port import Authored, KnowledgeFunction
 from chat_proc.agent.authored.progress import WorkflowProgress
-from chat_proc.agent.authored.requests import Asked, Key, Name, Refused, Request, TurnStopped
+from chat_proc.agent.authored.requests import Asked, Key, Name, Refused, Request
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.drafting import draft_missing_start
 from chat_proc.agent.kit import LoopDependencies, TurnKit
@@ -50,8 +56,6 @@ MAX_TASK_CHARS: Final = 32_000
 MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step, as JSON. The SDK keeps it, too."""
 MAX_ERROR_CHARS: Final = 4_000
-MAX_MODEL_CALLS: Final = 20
-"""Of each kind, in one turn."""
 MAX_EMITTED: Final = 100
 """Texts that one turn shows by `self.emit`."""
 MAX_EMITTED_CHARS: Final = 32_000

@@ -40,6 +40,14 @@ _FAILURES: Final[Mapping[FailureKind, str]] = {
 _FAULT: Final[CutReason] = "server_error"
 
 
+class TurnStopped(Exception):
+    """The turn stops in this way instead of answering a request."""
+
+    def __init__(self, result: LoopResult) -> None:
+        super().__init__(result)
+        self.result = result
+
+
 @dataclass(frozen=True, slots=True)
 class WorkflowEnding:
     """Ends one turn."""

@@ -17,12 +17,12 @@ import structlog
 
 from chat_proc.agent.authored.context import READS, ContextRequests, build_call_context, build_payload
 from chat_proc.agent.authored.durable import DurableRequests
-from chat_proc.agent.authored.ending import WorkflowEnding
+from chat_proc.agent.authored.ending import TurnStopped, WorkflowEnding
 from chat_proc.agent.authored.hooks import TurnHooks
 from chat_proc.agent.authored.models import WorkflowModels
 from chat_proc.agent.authored.port import Authored, KnowledgeFunction
 from chat_proc.agent.authored.progress import WorkflowProgress
-from chat_proc.agent.authored.requests import Asked, Refused, TurnStopped
+from chat_proc.agent.authored.requests import Asked, Refused
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult

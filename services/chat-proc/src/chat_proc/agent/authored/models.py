@@ -1,26 +1,28 @@
-"""Model calls that the workflow of an author asks for: replies in channels, which clients see while they are written,
-and values. The turn records what they cost."""
+"""Model calls that the workflow or a tool of an author asks for: values, and replies in channels, which clients see
+while they are written if a workflow asks. The turn records what they cost."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from chat_proc.agent.authored.requests import Key, Name, Request
-from chat_proc.agent.generation import RoundTexts, WaitingNotice
+from chat_proc.agent.authored.requests import Key, Name, Request, explain_request
+from chat_proc.agent.generation import Emit, RoundTexts, WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
+from chat_proc.agent.limits import reached_cap
 from chat_proc.bundles.host.host import SendDelta
 from chat_proc.catalog.schemas import Keywords, read_author_schema
 from chat_proc.channels.streaming import build_request, build_result, stream_with_channels
-from chat_proc.models.calls import CallTracker, describe_turn
+from chat_proc.models.calls import CallTracker, ModelRole, describe_turn
 from chat_proc.models.structured import StructuredCallFailed, StructuredLimits, structured_call
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.errors import Invalid
 from everturn.core.threads import call_sized
-from everturn.events.model import ChatPhase
+from everturn.events.model import AnyEvent, ChatPhase
 from everturn.models.port import LanguageModel, ModelFailed, ModelPiece, ModelRequest, ModelTraits
 from everturn.timeline.blocks import ChannelsBody, ChannelTextRecord
 from everturn_sdk.channels import ChannelFormat, ChannelInstance, ChannelSpec
@@ -29,6 +31,8 @@ KNOWN_MARKERS: Final = frozenset({"answer", "canvas", "thinking", "timeline_text
 """Markers that every client shows. A bundle declares others."""
 FOLLOWUPS: Final = "followup"
 """The marker of a JSON channel with suggestions for the next message."""
+MAX_MODEL_CALLS: Final = 20
+"""Of each kind, by the workflow of one turn, and as many by its tools."""
 MAX_CHANNELS: Final = 20
 MAX_MESSAGES: Final = 100
 MAX_REPLY_CHARS: Final = 100_000
@@ -82,11 +86,14 @@ class StructuredRequest(Request):
 
 
 class WorkflowModels:
-    """Makes the calls of turns of one kit. `markers` are those that the bundle declares."""
+    """Makes the calls of turns of one kit, for this `purpose`. `markers` are those that the bundle declares."""
 
-    def __init__(self, kit: TurnKit, parts: LoopDependencies, markers: frozenset[str]) -> None:
+    def __init__(
+        self, kit: TurnKit, parts: LoopDependencies, markers: frozenset[str], purpose: ModelRole = "workflow"
+    ) -> None:
         self._kit = kit
         self._parts = parts
+        self._purpose: ModelRole = purpose
         self._markers = KNOWN_MARKERS | markers
 
     def check_marker(self, marker: str) -> None:
@@ -97,16 +104,19 @@ class WorkflowModels:
                 f"The marker {marker!r} is not known. Add it to `markers` in bundle.toml, or use one of {known}."
             )
 
-    async def stream(self, turn: LeasedTurn, wanted: StreamRequest, number: int, send: SendDelta) -> ChannelsBody:
-        """Call a model and stream its reply in this round. Raises Invalid if the request is wrong; a failure of the
-        model is in `meta` of the result."""
-        for marker in (each.emit_marker for each in wanted.channels):
-            if marker is not None and marker != FOLLOWUPS:
-                self.check_marker(marker)
+    async def stream(
+        self, turn: LeasedTurn, wanted: StreamRequest, number: int, send: SendDelta, *, is_shown: bool = True
+    ) -> ChannelsBody:
+        """Call a model and stream its reply in this round, to clients if it `is_shown`. Raises Invalid if the request
+        is wrong; a failure of the model is in `meta` of the result."""
+        markers = [each.emit_marker for each in wanted.channels]
         if wanted.composite_channel is not None:
-            self.check_marker(wanted.composite_marker)
-        reply = _StreamedReply(turn, wanted, number, send)
-        svc = _Service(self._kit, self._parts, turn, number)
+            markers.append(wanted.composite_marker)
+        for marker in markers:
+            if is_shown and marker not in (None, FOLLOWUPS):
+                self.check_marker(marker)
+        reply = _StreamedReply(turn, wanted, number, send, turn.emit if is_shown else _show_nobody)
+        svc = _Service(self._kit, self._parts, turn, number, self._purpose)
         try:
             with turn.activity.open_call("model call"):
                 results, meta = await stream_with_channels(
@@ -149,10 +159,10 @@ class WorkflowModels:
         )
         messages = build_request(wanted.messages, max_output_tokens=1).messages
         tokens = min(wanted.max_output_tokens, self._kit.limits.max_output_tokens)
-        model = _Service(self._kit, self._parts, turn, turn.progress.sealed_round).choose(wanted.role)
+        model = _Service(self._kit, self._parts, turn, turn.progress.sealed_round, self._purpose).choose(wanted.role)
         tracker = CallTracker(
             model.traits,
-            "workflow",
+            self._purpose,
             tracing=self._parts.tracing,
             turn=describe_turn(turn.lease.conversation_id, turn.turn_id),
         )
@@ -193,11 +203,56 @@ async def build_stream_answer(wanted: StreamRequest, body: ChannelsBody) -> dict
     return await call_sized(sum(len(text.raw) for text in body.texts), build)
 
 
+@dataclass(frozen=True, slots=True)
+class ToolModels:
+    """Answers requests of tools in a round of one turn. Nothing of it is recorded but what it costs."""
+
+    kit: TurnKit
+    parts: LoopDependencies
+    turn: LeasedTurn
+    number: int
+
+    async def answer(self, what: str, arguments: Mapping[str, Any], send: SendDelta) -> object:
+        """Raises Invalid, also if the turn has no room for another call."""
+        limits, turn = self.kit.limits, self.turn
+        if (cap := reached_cap(limits, turn.spent)) is not None:
+            raise Invalid(f"The turn has reached {cap}.")
+        models, calls = WorkflowModels(self.kit, self.parts, frozenset(), "tool"), turn.tool_model_calls
+        limit = asyncio.timeout(limits.wall_time_s - turn.spent.leased_s)
+        try:
+            async with limit:
+                match what:
+                    case "stream":
+                        wanted = StreamRequest.model_validate(arguments)
+                        _count(calls, "stream_with_channels")
+                        body = await models.stream(turn, wanted, self.number, send, is_shown=False)
+                        given = await build_stream_answer(wanted, body)
+                    case "structured":
+                        wanted = StructuredRequest.model_validate(arguments)
+                        _count(calls, "structured_call")
+                        given = await models.call(turn, wanted)
+                    case _:
+                        raise Invalid("Only a workflow can ask for that.")
+        except ValidationError as error:
+            raise Invalid(explain_request(error)) from error
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Invalid(f"The turn has reached the time limit of {limits.wall_time_s:.0f} s.") from error
+        return await asyncio.to_thread(self.parts.redactor.redact_value, given)
+
+
+def _count(calls: Counter[str], function: str) -> None:
+    if calls[function] >= MAX_MODEL_CALLS:
+        raise Invalid(f"The tools of a turn can make at most {MAX_MODEL_CALLS} calls of models.{function}.")
+    calls[function] += 1
+
+
 class _StreamedReply:
     """Shows the deltas of one reply to clients and to the workflow, and keeps what it has shown."""
 
-    def __init__(self, turn: LeasedTurn, wanted: StreamRequest, number: int, send: SendDelta) -> None:
-        self.texts = RoundTexts(turn.emit, number, turn.now)
+    def __init__(self, turn: LeasedTurn, wanted: StreamRequest, number: int, send: SendDelta, emit: Emit) -> None:
+        self.texts = RoundTexts(emit, number, turn.now)
         self.texts.begin()
         self._channels = {each.name: each for each in wanted.channels}
         self._artifact = wanted.artifact_name
@@ -266,6 +321,7 @@ class _Service:
     parts: LoopDependencies
     turn: LeasedTurn
     number: int
+    purpose: ModelRole
 
     def choose(self, role: str) -> LanguageModel:
         """The model of a role for which the operator has configured one, otherwise the agent's."""
@@ -279,7 +335,7 @@ class _Service:
         """What the model writes. What it costs is recorded in any case."""
         turn = self.turn
         about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": self.number}
-        tracker = CallTracker(model.traits, "workflow", tracing=self.parts.tracing, turn=about)
+        tracker = CallTracker(model.traits, self.purpose, tracing=self.parts.tracing, turn=about)
         ratio = self.kit.ratios.of(model.traits.ledger_name)
         try:
             with tracker.open_call(request, ratio) as call, WaitingNotice(turn, self.number) as notice:
@@ -316,6 +372,10 @@ class _RecordedModel:
                 if failure.partial or model is self.models[-1]:
                     raise
                 self.service.turn.emit(ChatPhase(phase="model_fallback", reason=failure.kind), self.service.number)
+
+
+def _show_nobody(_data: AnyEvent, _round: int | None) -> None:
+    """For replies that only their tool reads."""
 
 
 def _leave_to_sdk(fields: Keywords) -> Keywords:

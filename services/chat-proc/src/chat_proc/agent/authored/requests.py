@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from chat_proc.agent.loop import LoopResult
 from chat_proc.bundles.host.host import SendDelta
 from everturn.core.errors import Invalid
 from everturn_sdk.protocol import Question
@@ -27,14 +26,6 @@ _Wanted = TypeVar("_Wanted", bound=Request)
 
 class Refused(Exception):
     """A request is not fulfilled; the text is the reason for the author. The workflow goes on."""
-
-
-class TurnStopped(Exception):
-    """The turn stops in this way instead of answering a request."""
-
-    def __init__(self, result: LoopResult) -> None:
-        super().__init__(result)
-        self.result = result
 
 
 @dataclass(frozen=True, slots=True)

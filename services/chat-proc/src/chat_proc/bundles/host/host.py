@@ -158,8 +158,17 @@ SendDelta = Callable[[Mapping[str, Any], bool], Awaitable[None]]
 """Sends a piece of a reply, and whether it belongs to a field of JSON. It waits while the process does not read."""
 
 
-class CallHandler(Protocol):
-    """What a running call asks of the worker."""
+class RunHandler(Protocol):
+    """What a running workflow asks of the worker."""
+
+    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta, content: bytes) -> object:
+        """The answer, plain JSON values. `send` shows the workflow what comes before it; `content` are the bytes of a
+        file. Raises EverturnError: the workflow gets its text."""
+        ...
+
+
+class CallHandler(RunHandler, Protocol):
+    """What a running call asks of the worker. It can `ask` for models only, and gets ToolError."""
 
     def show(self, event: Event) -> None: ...
     async def claim(self, content: bytes) -> list[int]:
@@ -168,15 +177,6 @@ class CallHandler(Protocol):
 
     async def put_artifact(self, request: PutArtifact, content: bytes) -> str:
         """Raises Invalid, Unavailable."""
-        ...
-
-
-class RunHandler(Protocol):
-    """What a running workflow asks of the worker."""
-
-    async def ask(self, what: Question, arguments: Mapping[str, Any], send: SendDelta, content: bytes) -> object:
-        """The answer, plain JSON values. `send` shows the workflow what comes before it; `content` are the bytes of a
-        file. Raises EverturnError: the workflow gets its text."""
         ...
 
 
@@ -189,7 +189,8 @@ class _Running:
     tool_id: str
     turn_id: str
     result: asyncio.Future[tuple[Ended, bytes]]
-    requests: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    requests: dict[asyncio.Task[None], bool] = field(default_factory=dict[asyncio.Task[None], bool])
+    """Those that are being answered, and whether each is an Ask."""
     invoked: dict[int, asyncio.Future[tuple[Invoked, bytes]]] = field(
         default_factory=dict[int, "asyncio.Future[tuple[Invoked, bytes]]"]
     )
@@ -487,17 +488,19 @@ class HostProcess:
         running = self._find(number)
         if running is None:
             return
-        if running.handler is None or running.is_workflow is not isinstance(request, Ask):
+        is_ask = isinstance(request, Ask)
+        is_foreign = not is_ask if running.is_workflow else is_ask and bool(content)
+        if running.handler is None or is_foreign:
             self.end("protocol", f"it sent a request {request.kind!r} of something else")
             return
         others = [running] if running.is_workflow else [each for each in self._calls.values() if not each.is_workflow]
-        limit = OPEN_REQUESTS * (MAX_ASKS if running.is_workflow else MAX_REQUESTS)
-        if sum(len(each.requests) for each in others) >= limit:
+        limit = OPEN_REQUESTS * (MAX_ASKS if is_ask else MAX_REQUESTS)
+        if sum(list(each.requests.values()).count(is_ask) for each in others) >= limit:
             self.end("protocol", f"it sent more than {limit} requests at once")
             return
         task = asyncio.create_task(self._answer(running, request, content))
-        running.requests.add(task)
-        task.add_done_callback(running.requests.discard)
+        running.requests[task] = is_ask
+        task.add_done_callback(running.requests.pop)
 
     async def _answer(self, running: _Running, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         value: object = None
