@@ -1,6 +1,9 @@
-"""Which hosts the transport of MCP servers contacts, and where it sends access tokens, whatever the SDK follows."""
+"""Which hosts the transport of MCP servers contacts, where it sends access tokens, whatever the SDK follows, and what
+it costs to read replies."""
 
 import ssl
+import time
+from collections.abc import AsyncIterator, Sequence
 
 import httpx2
 import pytest
@@ -11,6 +14,14 @@ from chat_proc.mcp.http import HostRules, HttpWay, McpHttpTransport
 class Tokens:
     async def find(self, rejected: str | None = None) -> str:
         return "sesame"
+
+
+def build_transport(tokens: Tokens | None = None) -> McpHttpTransport:
+    async def resolve(*_: object) -> list[str]:
+        return ["192.0.2.1"]
+
+    way = HttpWay(resolve, HostRules(), "test", ssl.create_default_context())
+    return McpHttpTransport(way, "https://mcp.example/mcp", tokens)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +38,7 @@ class Tokens:
 async def test_tokens_are_sent_to_the_origin_of_their_server_only(
     monkeypatch: pytest.MonkeyPatch, url: str, *, is_sent: bool
 ) -> None:
-    async def resolve(*_: object) -> list[str]:
-        return ["192.0.2.1"]
-
-    way = HttpWay(resolve, HostRules(), "test", ssl.create_default_context())
-    transport = McpHttpTransport(way, "https://mcp.example/mcp", Tokens())
+    transport = build_transport(Tokens())
     sent: list[httpx2.Request] = []
 
     async def answer(request: httpx2.Request) -> httpx2.Response:
@@ -58,3 +65,47 @@ async def test_tokens_are_sent_to_the_origin_of_their_server_only(
 )
 def test_allowed_hosts_are_whole_names(host: str, *, is_allowed: bool) -> None:
     assert HostRules(("mcp.example", "*.tools.example")).allows(host) is is_allowed
+
+
+class Pieces(httpx2.AsyncByteStream):
+    """A body whose pieces are all there already, as those of one read of a socket are."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+
+async def read(
+    monkeypatch: pytest.MonkeyPatch, pieces: Sequence[bytes], kind: str = "text/event-stream"
+) -> list[bytes]:
+    """What the SDK gets of a reply, at once or one after another."""
+    transport = build_transport()
+
+    async def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"Content-Type": kind}, stream=Pieces(pieces))
+
+    monkeypatch.setattr(transport, "_inner", httpx2.MockTransport(answer))
+    request = httpx2.Request("POST", "https://mcp.example/mcp", content=b'{"method": "x", "id": 1}')
+    response = await transport.handle_async_request(request)
+    return [piece async for piece in response.aiter_raw()]
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r\n", b"\r\n\n", b"\r\n\r"])
+async def test_events_are_passed_on_when_they_end(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
+    stream = b"id: 1" + end + b"id: 2" + end + b"id: 3"
+    for size in (1, 2, 3, len(stream)):
+        pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+        read_pieces = [piece.strip() for piece in await read(monkeypatch, pieces)]
+        assert b"|".join(read_pieces).replace(b"\n\n", b"|") == b"id: 1|id: 2|id: 3"
+
+
+async def test_tiny_pieces_cost_the_same_after_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    used_s: list[float] = []
+    for size in (1_000, 3_000_000):
+        begun_s = time.thread_time()
+        await read(monkeypatch, [b"data: " + b"x" * size, *[b"y"] * 3_000, b"\n\n"])
+        used_s.append(time.thread_time() - begun_s)
+    assert used_s[1] < 10 * used_s[0], "what was read before is searched again"

@@ -7,7 +7,6 @@ streams again as often as a server asks for it.
 
 import asyncio
 import json
-import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -19,7 +18,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED
 
-from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
+from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, PIECE_BYTES, Pace, TooLarge, check_message
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
@@ -45,9 +44,6 @@ NOT_SENT: Final = -32096
 """Error code of a request for which there was no room, or no access token."""
 REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
-
-_EVENT_ENDS: Final = (b"\n\n", b"\r\r", b"\r\n\r\n")
-_EVENT_END: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 
 Address = IPv4Address | IPv6Address
 _FORBIDDEN: Final = tuple(
@@ -273,7 +269,7 @@ async def _read_error(response: httpx2.Response) -> httpx2.Response:
     the SDK: the session has ended."""
     body = bytearray()
     try:
-        async with aclosing(response.aiter_raw()) as pieces:
+        async with aclosing(unpack(response.aiter_raw(), "identity")) as pieces:
             async for piece in pieces:
                 body += piece[: MAX_ERROR_BYTES - len(body)]
                 if len(body) >= MAX_ERROR_BYTES:
@@ -315,20 +311,29 @@ class _BoundedBody(httpx2.AsyncByteStream):
         self._is_event_stream = is_event_stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, held, pace = 0, bytearray(), Pace()
+        size, held, pace, after_return = 0, bytearray(), Pace(), False
         try:
             async with aclosing(unpack(self._body, self._encoding)) as pieces:
                 async for piece in pieces:
                     size += len(piece)
                     if self._max_bytes is not None and size > self._max_bytes:
                         raise TooLarge(f"The reply has more than {self._max_bytes} bytes.")
-                    held += piece
-                    if self._is_event_stream and (end := _find_end(held)):
-                        events = bytes(held[:end])
-                        del held[:end]
-                        for event in _EVENT_END.split(events):
-                            check_message(event)
-                        await pace.wait(events.count(b"data:"), end)
+                    events = b""
+                    if self._is_event_stream:
+                        new = _unify_line_ends(piece, after_return=after_return)
+                        after_return = piece.endswith(b"\r")
+                        # An empty line ends an event. What was searched for one before is not searched again.
+                        begin = max(len(held) - 1, 0)
+                        held += new
+                        if (at := held.rfind(b"\n\n", begin)) >= 0:
+                            events = bytes(held[: at + 2])
+                            del held[: at + 2]
+                            for event in events.split(b"\n\n"):
+                                check_message(event)
+                    else:
+                        held += piece
+                    await pace.wait(events.count(b"data:"), max(len(piece), PIECE_BYTES))
+                    if events:
                         yield events
                     if len(held) > MAX_MESSAGE_BYTES:
                         raise TooLarge(f"A message has more than {MAX_MESSAGE_BYTES} bytes.")
@@ -341,6 +346,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-def _find_end(held: bytearray) -> int:
-    """The end of the last whole event; 0 without one."""
-    return max((at + len(end) for end in _EVENT_ENDS if (at := held.rfind(end)) >= 0), default=0)
+def _unify_line_ends(piece: bytes, *, after_return: bool) -> bytes:
+    """The piece with LF for each CR LF and CR, as the SDK reads it. `after_return`: the piece before ended with CR."""
+    rest = piece.removeprefix(b"\n") if after_return else piece
+    return rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
