@@ -109,3 +109,41 @@ async def test_tiny_pieces_cost_the_same_after_a_large_one(monkeypatch: pytest.M
         await read(monkeypatch, [b"data: " + b"x" * size, *[b"y"] * 3_000, b"\n\n"])
         used_s.append(time.thread_time() - begun_s)
     assert used_s[1] < 10 * used_s[0], "what was read before is searched again"
+
+
+VALUES = b'data: {"a": [' + b",".join([b"[]"] * 30_000) + b"]}"
+TEXT = b'data: {"a": "' + b"[]," * 30_000 + b'"}'
+
+
+@pytest.mark.parametrize(
+    "other", [b': "', b'event: "', b'id: "', b'retry: "', b'x: "', b': \\"', b'data"', b'data: 1\n\n: "']
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+async def test_values_are_counted_in_what_is_parsed(monkeypatch: pytest.MonkeyPatch, other: bytes, end: bytes) -> None:
+    async def read_event(*lines: bytes) -> list[bytes]:
+        return await read(monkeypatch, [end.join((*lines, b"", b"")).replace(b"\n\n", end * 2)])
+
+    for lines in ((VALUES,), (other, VALUES), (VALUES, other), (b'data: "', b"", VALUES)):
+        with pytest.raises(httpx2.SSEError, match="more than 20000 values"):
+            await read_event(*lines)
+    for lines in ((TEXT,), (other, TEXT), (TEXT, other)):
+        assert TEXT in b"".join(await read_event(*lines))
+
+
+async def test_an_event_has_a_limited_number_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in (b"data:\n", b":\n", b"x\r\n"):
+        with pytest.raises(httpx2.SSEError, match="more than 20000 lines"):
+            await read(monkeypatch, [line * 20_002 + b"\n"])
+
+
+async def test_events_are_read_in_the_alphabet_in_which_they_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = build_transport()
+
+    async def answer(_: httpx2.Request) -> httpx2.Response:
+        kind = {"Content-Type": "text/event-stream; charset=utf-7"}
+        return httpx2.Response(200, headers=kind, stream=Pieces([b"data: +AFsAWw-\n\n"]))
+
+    monkeypatch.setattr(transport, "_inner", httpx2.MockTransport(answer))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        response = await client.post("https://mcp.example/mcp", content=b'{"method": "x", "id": 1}')
+    assert response.text == "data: +AFsAWw-\n\n"

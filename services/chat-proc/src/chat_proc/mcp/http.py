@@ -18,7 +18,15 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED
 
-from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, PIECE_BYTES, Pace, TooLarge, check_message
+from chat_proc.mcp.pacing import (
+    LINES_PER_MESSAGE,
+    MAX_EVENT_LINES,
+    MAX_MESSAGE_BYTES,
+    PIECE_BYTES,
+    Pace,
+    TooLarge,
+    check_message,
+)
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
@@ -221,6 +229,9 @@ class McpHttpTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
         is_event_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
         limit = None if request.method == "GET" else MAX_REPLY_BYTES if is_event_stream else MAX_MESSAGE_BYTES
+        if is_event_stream:
+            # Without a character set: events are in UTF-8, as they are checked, but the SDK would read them in another.
+            response.headers["Content-Type"] = "text/event-stream"
         body = cast(httpx2.AsyncByteStream, response.stream)
         response.stream = _BoundedBody(body, encoding, limit, is_event_stream=is_event_stream)
         return response
@@ -329,21 +340,33 @@ class _BoundedBody(httpx2.AsyncByteStream):
                             events = bytes(held[: at + 2])
                             del held[: at + 2]
                             for event in events.split(b"\n\n"):
-                                check_message(event)
+                                _check_event(event)
                     else:
                         held += piece
-                    await pace.wait(events.count(b"data:"), max(len(piece), PIECE_BYTES))
+                    await pace.wait(
+                        events.count(b"\n\n") + events.count(b"\n") // LINES_PER_MESSAGE, max(len(piece), PIECE_BYTES)
+                    )
                     if events:
                         yield events
                     if len(held) > MAX_MESSAGE_BYTES:
                         raise TooLarge(f"A message has more than {MAX_MESSAGE_BYTES} bytes.")
-            check_message(bytes(held))
-            yield bytes(held)
+            rest = bytes(held)
+            (_check_event if self._is_event_stream else check_message)(rest)
+            yield rest
         except (UnreadableBody, TooLarge) as error:
             raise (httpx2.SSEError if self._is_event_stream else httpx2.StreamError)(error.detail) from error
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+def _check_event(event: bytes) -> None:
+    """Raise TooLarge for an event whose lines or data are more than may be parsed on the event loop."""
+    if event.count(b"\n") > MAX_EVENT_LINES:
+        raise TooLarge(f"An event has more than {MAX_EVENT_LINES} lines.")
+    # The SDK parses only these. A quote in another line would make texts of values, and values of texts.
+    data = [line.removeprefix(b"data:") for line in event.split(b"\n") if line.startswith(b"data:")]
+    check_message(b"\n".join(data))
 
 
 def _unify_line_ends(piece: bytes, *, after_return: bool) -> bytes:

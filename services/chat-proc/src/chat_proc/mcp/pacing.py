@@ -17,6 +17,10 @@ MESSAGES_PER_S: Final = 200.0
 BURST_BYTES: Final = 2 * MAX_MESSAGE_BYTES
 BYTES_PER_S: Final = 2.0 * 1024 * 1024
 """After a burst, a server is read no faster than this: each message costs about 0.2 ms."""
+MAX_EVENT_LINES: Final = 20_000
+"""Lines of one server-sent event; the SDK reads so many in 20 ms."""
+LINES_PER_MESSAGE: Final = 100
+"""So many lines of events cost as much as a message."""
 PIECE_BYTES: Final = 1024
 """A smaller piece of a reply counts as so many bytes, because it costs as much: about 0.05 ms."""
 
