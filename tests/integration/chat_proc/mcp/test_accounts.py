@@ -497,3 +497,17 @@ async def test_a_late_answer_is_used_before_the_person_is_asked_again(world: Wor
         await world.book.delete(world.ann)
         await world.answer(agent, code="code-of-another-person")
         assert await world.find_link(agent) is not None
+
+
+async def test_a_secret_is_sent_to_the_issuer_that_it_is_configured_for_only(world: World) -> None:
+    honest = world.login
+    async with run_authorization_server() as other:
+        protect(world.raw, other)
+        other.override["/register"] = answering(201, {"client_id": CLIENT_ID})
+        world.login = other
+        async with world.worker() as agent:
+            token = await world.connect(agent)
+        client = {"issuer": honest.url, "client_id": CLIENT_ID, "client_secret": "${b:mail_secret}"}
+        async with world.worker(**client) as agent:
+            assert await tokens_of(agent).find(world.ann, token) in other.valid
+        assert [form.get("client_secret") for form in other.forms] == [None, None]

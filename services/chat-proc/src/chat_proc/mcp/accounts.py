@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthToken
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -309,7 +310,9 @@ class PersonalTokens:
 
     async def _request(self, client: Client, form: Mapping[str, str]) -> OAuthToken:
         grant = self.server.grant
-        secret = self.server.secret if client.client_id == grant.client_id else client.client_secret
+        # Clients of earlier connections can be those of another server, which may choose any id for them.
+        is_configured = client.client_id == grant.client_id and self._is_trusted(client.issuer)
+        secret = self.server.secret if is_configured else client.client_secret
         try:
             async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open() as http:
                 token = await self._requests.request_token(
@@ -327,7 +330,7 @@ class PersonalTokens:
             why = self._describe(error)
             _log.warning("Could not get a person's access token", server=self.server.offered.alias, why=why)
             # A wrong secret of the operator's does not end the connections of people.
-            is_over = isinstance(error, TokenRefused) and (error.is_grant or grant.client_id is None)
+            is_over = isinstance(error, TokenRefused) and (error.is_grant or not is_configured)
             raise (TokenRefused(why, is_grant=True) if is_over else NoToken(why)) from error
         MCP_TOKENS.labels("issued").inc()
         return token
@@ -371,6 +374,10 @@ class PersonalTokens:
             resource=str(about.resource) if about else resource_url_from_server_url(server.url),
         )
         return client, endpoint
+
+    def _is_trusted(self, issuer: str) -> bool:
+        """Whether the operator or the author has named this issuer."""
+        return self.server.grant.issuer is not None and issuers_match(self.server.grant.issuer, issuer)
 
     def _place(self, principal: Principal) -> tuple[str, ...]:
         return *principal.owner, self.server.key.bundle_id, self.server.key.server, self.server.url
