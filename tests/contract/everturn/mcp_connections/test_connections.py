@@ -275,3 +275,30 @@ async def test_erasing_a_conversation_deletes_its_links(
     await store.save_request(ANN, MAIL, replace(build_request(state), conversation_id=receipt.conversation_id))
     await PostgresConversations(roles.ingress).erase(ANN, receipt.conversation_id)
     assert await book.find_request(state, MAIL) is None
+
+
+async def test_work_for_a_deleted_connection_does_not_change_the_next_one(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal
+) -> None:
+    async def claim() -> int:
+        state = f"state-{next(_numbers)}"
+        await store.save_request(ann, MAIL, build_request(state))
+        await book.answer_request(state, MAIL, "code", None)
+        answer = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+        assert answer is not None
+        return answer.version
+
+    exchanged = await claim()
+    await book.delete(ann, MAIL)
+    assert await claim() != exchanged
+    assert not await store.replace(ann, MAIL, exchanged, b"of the deleted account")
+
+    await book.delete(ann, MAIL)
+    renewed = await connect(store, book, ann)
+    assert await store.try_lease(ann, MAIL, renewed.version, lease_s=LEASE_S)
+    await book.delete(ann, MAIL)
+    current = await connect(store, book, ann)
+    assert not await store.replace(ann, MAIL, renewed.version, b"of the deleted account")
+    await store.delete_version(ann, MAIL, renewed.version)
+    await store.release(ann, MAIL, renewed.version)
+    assert await store.load(ann, MAIL) == current

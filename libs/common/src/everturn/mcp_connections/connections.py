@@ -26,7 +26,7 @@ class ServerKey:
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
     """What a worker encrypted; None while one exchanges the code of a new connection. `version` grows with each
-    renewal."""
+    renewal; one of a deleted connection does not return."""
 
     sealed: bytes | None
     version: int

@@ -42,6 +42,7 @@ ON CONFLICT (approval_id) DO UPDATE
    SET state_hash = EXCLUDED.state_hash, sealed = EXCLUDED.sealed, expires_at = EXCLUDED.expires_at, code = NULL,
        issuer = NULL, answered_at = NULL
 """
+# The number of the transaction, which grows with each renewal, too, so that no version of a deleted connection returns.
 _CLAIM = """
 WITH gone AS (
     DELETE FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND answered_at IS NOT NULL RETURNING *
@@ -49,8 +50,9 @@ WITH gone AS (
     SELECT * FROM gone WHERE code IS NOT NULL AND answered_at > clock_timestamp() - $4::interval
      ORDER BY answered_at DESC LIMIT 1
 ), held AS (
-    INSERT INTO mcp_connection (tenant, project, user_id, bundle_id, server, title, lease_until)
-    SELECT tenant, project, user_id, bundle_id, server, title, clock_timestamp() + $3::interval FROM latest
+    INSERT INTO mcp_connection (tenant, project, user_id, bundle_id, server, title, lease_until, version)
+    SELECT tenant, project, user_id, bundle_id, server, title, clock_timestamp() + $3::interval,
+           (pg_current_xact_id()::text::bigint & 1073741823)::integer FROM latest
     ON CONFLICT (tenant, project, user_id, bundle_id, server) DO UPDATE
        SET title = EXCLUDED.title, version = mcp_connection.version + 1, lease_until = EXCLUDED.lease_until
      WHERE mcp_connection.connected_at IS NULL AND mcp_connection.lease_until <= clock_timestamp()
