@@ -511,3 +511,32 @@ async def test_a_secret_is_sent_to_the_issuer_that_it_is_configured_for_only(wor
         async with world.worker(**client) as agent:
             assert await tokens_of(agent).find(world.ann, token) in other.valid
         assert [form.get("client_secret") for form in other.forms] == [None, None]
+
+
+@pytest.mark.parametrize("named", ["https://[x", "http://127.0.0.1:99999999/x", "\x7f", "https://\u2100/"])
+async def test_a_place_of_metadata_that_is_no_address_is_ignored(world: World, named: str) -> None:
+    inner = world.raw.before
+
+    async def challenge(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        if asked.path == "/mcp":
+            await send(writer, 401, b"", f'WWW-Authenticate: Bearer resource_metadata="{named}"\r\n')
+            return True
+        return await inner(asked, writer) if inner else False
+
+    world.raw.before = challenge
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is not None
+
+
+@pytest.mark.parametrize("endpoint", ["https://[x", "http://127.0.0.1:999999/", "http://h:abc/", "http://"])
+async def test_endpoints_that_are_no_addresses_are_problems(world: World, endpoint: str) -> None:
+    world.login.more_metadata = {"registration_endpoint": endpoint}
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is None
+    world.login.more_metadata = {"token_endpoint": endpoint}
+    async with world.worker() as agent:
+        await world.answer(agent)
+        await fails(agent, world.ann)
+    world.login.more_metadata = {"issuer": endpoint}
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is None

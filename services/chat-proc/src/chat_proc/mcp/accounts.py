@@ -19,7 +19,6 @@ from urllib.parse import quote, urlencode
 import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthToken
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -35,6 +34,7 @@ from chat_proc.mcp.oauth import (
     check_authorizing,
     check_trusted,
     life_of,
+    match_issuers,
 )
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError
@@ -377,7 +377,7 @@ class PersonalTokens:
 
     def _is_trusted(self, issuer: str) -> bool:
         """Whether the operator or the author has named this issuer."""
-        return self.server.grant.issuer is not None and issuers_match(self.server.grant.issuer, issuer)
+        return self.server.grant.issuer is not None and match_issuers(self.server.grant.issuer, issuer)
 
     def _place(self, principal: Principal) -> tuple[str, ...]:
         return *principal.owner, self.server.key.bundle_id, self.server.key.server, self.server.url

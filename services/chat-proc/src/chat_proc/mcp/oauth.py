@@ -152,8 +152,11 @@ class OAuthRequests:
         except (Invalid, Unavailable, httpx2.HTTPError, TimeoutError):
             return None  # the well-known addresses say more about what is wrong
         named = extract_resource_metadata_from_www_auth(response) if response.status_code in (401, 403) else None
-        # Somewhere else, it could be an address that only we can reach.
-        return named if named and urlsplit(named)[:2] == urlsplit(self._url)[:2] else None
+        try:
+            # Somewhere else, it could be an address that only we can reach.
+            return named if named and urlsplit(named)[:2] == urlsplit(self._url)[:2] else None
+        except ValueError:
+            return None  # no address
 
     async def register(
         self, client: httpx2.AsyncClient, server: AuthorizationServer, callback_url: str, scopes: Sequence[str]
@@ -194,7 +197,7 @@ class OAuthRequests:
                 server = AuthorizationServer.model_validate_json(body)
             except ValidationError as error:
                 raise NoToken(f"{address} is not metadata of a server: {_first_problem(error)}") from error
-            if not issuers_match(server.issuer, issuer):
+            if not match_issuers(server.issuer, issuer):
                 raise NoToken(f"The metadata at {address} is about another issuer: {server.issuer}")
             for endpoint in (server.token_endpoint, server.authorization_endpoint, server.registration_endpoint):
                 if issuer.startswith("https:") and endpoint and not endpoint.startswith("https:"):
@@ -219,8 +222,8 @@ class OAuthRequests:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
             sent |= {"client_id": client_id, **({"client_secret": client_secret} if client_auth == "post" else {})}
-        host = urlsplit(endpoint).hostname
         status, body = await _fetch(client, "POST", endpoint, data=sent, headers=headers)
+        host = httpx2.URL(endpoint).host
         if status != 200:
             # Some servers repeat what they were sent.
             known = Redactor([client_secret, *(form.get(name, "") for name in SENT_SECRETS)])
@@ -245,7 +248,7 @@ async def _fetch(client: httpx2.AsyncClient, method: str, url: str, **content: A
     except (httpx2.InvalidURL, ValueError) as error:
         raise NoToken(f"{url[:200]} is not an address.") from error
     host = request.url.host[:100]
-    if request.url.scheme not in DEFAULT_PORTS or not host:
+    if request.url.scheme not in DEFAULT_PORTS or not host or (request.url.port or 0) > 65_535:
         raise NoToken(f"{url[:200]} is not an address of a web server.")
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
@@ -405,7 +408,15 @@ def check_authorizing(server: AuthorizationServer) -> str:
     return endpoint
 
 
+def match_issuers(one: str, other: str) -> bool:
+    """Whether both name the same issuer. What is no address matches nothing."""
+    try:
+        return issuers_match(one, other)
+    except ValueError:
+        return False
+
+
 def check_trusted(issuer: str, trusted: Sequence[str]) -> None:
     """Raise NoToken if the MCP server does not accept tokens of this issuer."""
-    if not any(issuers_match(issuer, each) for each in trusted):
+    if not any(match_issuers(issuer, each) for each in trusted):
         raise NoToken(f"The MCP server accepts tokens of {', '.join(trusted)[:200]}, not of the issuer {issuer}.")
