@@ -286,7 +286,7 @@ async def test_the_errors_of_a_server_show_no_secret(world: World) -> None:
             token = await world.connect(agent)
             world.login.override["/token"] = repeat
             texts.append(await fails_with(agent, world.ann, token))
-    assert len(sent) == 3 and all("[redacted]" in text for text in texts)
+    assert len(sent) == 3 and all("it answered 400, invalid_grant." in text for text in texts)
     assert not any(secret in json.dumps([texts, logs], default=str) for secret in (*sent, token))
 
 
@@ -365,7 +365,7 @@ ADDRESS = "names no address at which people can authorize"
         ({"issuer": "https://other.example"}, "is about another issuer"),
         ({"registration_endpoint": None}, "does not register clients by itself"),
         ({"registration_endpoint": "file:///etc/passwd"}, "is not an address of a web server"),
-        ({"registration_endpoint": "http://169.254.169.254/latest"}, "must not be contacted"),
+        ({"registration_endpoint": "https://169.254.169.254/latest"}, "must not be contacted"),
         ({"padding": "x" * 70_000}, "can't be read"),
     ],
 )
@@ -540,3 +540,31 @@ async def test_endpoints_that_are_no_addresses_are_problems(world: World, endpoi
     world.login.more_metadata = {"issuer": endpoint}
     async with world.worker() as agent:
         assert await world.find_link(agent) is None
+
+
+@pytest.mark.parametrize("name", ["registration_endpoint", "token_endpoint"])
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("https://10.0.0.7/x", "not at a public address"), ("http://192.0.2.1/x", "another host, without TLS")],
+)
+async def test_a_server_can_not_choose_an_address_of_a_private_network(
+    world: World, name: str, address: str, why: str
+) -> None:
+    world.login.more_metadata = {name: address}
+    async with world.worker() as agent:
+        if name == "registration_endpoint":
+            assert await world.find_link(agent) is None
+        else:
+            await world.answer(agent)
+        assert why in (await agent.call("mcp.s.list_tools")).text
+
+
+async def test_errors_show_no_text_of_the_server(world: World) -> None:
+    async with world.worker() as agent:
+        for error in ("internal: the password is hunter2", "invalid_client_metadata", ["hunter2"]):
+            body = {"error": error, "error_description": "the password is hunter2"}
+            world.login.override["/register"] = answering(400, body)
+            assert await world.find_link(agent) is None
+            text = (await agent.call("mcp.s.list_tools")).text
+            assert "it answered 400" in text and "hunter2" not in text
+            assert ("invalid_client_metadata" in text) == (error == "invalid_client_metadata")

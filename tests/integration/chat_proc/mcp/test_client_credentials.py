@@ -157,7 +157,7 @@ async def test_a_wrong_secret_is_named_and_never_shown(
             server_at(raw, issuer=login.url), secrets={"b:crm_secret": "wrong/secret"}, ready_within_s=1
         ) as agent:
             (problem,) = agent.servers.list_problems()
-    assert "127.0.0.1 did not issue a token: it answered 401, invalid_client, the secret [redacted] is wrong" in problem
+    assert "127.0.0.1 did not issue a token: it answered 401, invalid_client." in problem
     assert "wrong/secret" not in str(logs)
 
 

@@ -311,10 +311,11 @@ class PersonalTokens:
     async def _request(self, client: Client, form: Mapping[str, str]) -> OAuthToken:
         grant = self.server.grant
         # Clients of earlier connections can be those of another server, which may choose any id for them.
-        is_configured = client.client_id == grant.client_id and self._is_trusted(client.issuer)
+        is_trusted = grant.issuer is not None and match_issuers(grant.issuer, client.issuer)
+        is_configured = is_trusted and client.client_id == grant.client_id
         secret = self.server.secret if is_configured else client.client_secret
         try:
-            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open() as http:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open(is_trusted=is_trusted) as http:
                 token = await self._requests.request_token(
                     http,
                     client.token_endpoint,
@@ -349,7 +350,7 @@ class PersonalTokens:
 
     async def _register(self) -> tuple[Client, str]:
         grant, server = self.server.grant, self.server
-        async with self._requests.open() as http:
+        async with self._requests.open(is_trusted=grant.issuer is not None) as http:
             about = await self._requests.find_resource(http, use_challenge=True)
             trusted = [str(each) for each in about.authorization_servers] if about else []
             if grant.issuer is not None and trusted:
@@ -374,10 +375,6 @@ class PersonalTokens:
             resource=str(about.resource) if about else resource_url_from_server_url(server.url),
         )
         return client, endpoint
-
-    def _is_trusted(self, issuer: str) -> bool:
-        """Whether the operator or the author has named this issuer."""
-        return self.server.grant.issuer is not None and match_issuers(self.server.grant.issuer, issuer)
 
     def _place(self, principal: Principal) -> tuple[str, ...]:
         return *principal.owner, self.server.key.bundle_id, self.server.key.server, self.server.url

@@ -27,6 +27,7 @@ from chat_proc.mcp.pacing import (
     TooLarge,
     check_message,
 )
+from chat_proc.tools.web.client import is_public
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
@@ -52,6 +53,8 @@ NOT_SENT: Final = -32096
 """Error code of a request for which there was no room, or no access token."""
 REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
+
+SET_ISSUER: Final = "Set issuer if its authorization server is in a private network."
 
 Address = IPv4Address | IPv6Address
 _FORBIDDEN: Final = tuple(
@@ -152,16 +155,21 @@ class HttpServer:
 
 
 class HostTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to hosts that may be contacted. Raises Invalid for others, and Unavailable for unknown ones."""
+    """Sends requests to hosts that may be contacted. Raises Invalid for others, and Unavailable for unknown ones.
 
-    def __init__(self, way: HttpWay) -> None:
+    `own_host` is the host of a server that chooses the addresses: others than it must have TLS and be public."""
+
+    def __init__(self, way: HttpWay, own_host: str | None = None) -> None:
         self._way = way
+        self._own_host = own_host
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
         self._inner = httpx2.AsyncHTTPTransport(verify=way.ssl_context, trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Connect to a checked address, even if the name resolves differently later. TLS checks the name."""
         host = request.url.host
+        if self._own_host not in (None, host) and request.url.scheme != "https":
+            raise Invalid(f"The server names {host[:100]!a}, which is another host, without TLS. {SET_ISSUER}")
         failure: Exception | None = None
         for address in await self._find_addresses(host, request.url.port or DEFAULT_PORTS[request.url.scheme]):
             sent = httpx2.Request(
@@ -189,6 +197,8 @@ class HostTransport(httpx2.AsyncBaseTransport):
             raise Unavailable(f"The host {host[:100]!a} was not found.") from error
         if not all(map(self._way.may_contact, found)):
             raise Invalid(f"{host[:100]!a} is at an address that must not be contacted.")
+        if self._own_host not in (None, host) and not all(map(is_public, found)):
+            raise Invalid(f"The server names {host[:100]!a}, which is not at a public address. {SET_ISSUER}")
         return tuple(dict.fromkeys(found))[:MAX_ADDRESSES]
 
     async def aclose(self) -> None:

@@ -58,8 +58,13 @@ MAX_LIFE_S: Final = 10 * 365 * 86_400
 """So long a token is used at most, whatever its server says."""
 REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 """Errors that another attempt with the same values does not change."""
-SENT_SECRETS: Final = ("code", "code_verifier", "refresh_token")
-"""Fields of a form that no text may show."""
+ERROR_CODES: Final = frozenset({
+    *REFUSALS, "invalid_request", "unsupported_grant_type", "invalid_scope", "invalid_target", "access_denied",
+    "server_error", "temporarily_unavailable", "invalid_redirect_uri", "invalid_client_metadata",
+    "invalid_software_statement", "unapproved_software_statement",
+})  # fmt: skip
+"""Errors of RFC 6749, 7591 and 8707. Nothing else of an error reply is shown: any server could have written it, and
+some repeat what they were sent."""
 KEPT_TOKENS: Final = 4
 """Latest tokens that are removed from what the server sends."""
 
@@ -107,18 +112,21 @@ class _Registered(BaseModel):
 
 
 class OAuthRequests:
-    """Requests about the MCP server at `url`. All raise NoToken, with texts of servers in it."""
+    """Requests about the MCP server at `url`. All raise NoToken."""
 
     def __init__(self, url: str, way: HttpWay) -> None:
         self._url = url
         self._way = way
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        """A client for a few requests. It follows no redirects: they could lead a secret elsewhere."""
+    async def open(self, *, is_trusted: bool) -> AsyncGenerator[httpx2.AsyncClient]:
+        """A client for a few requests. It follows no redirects: they could lead a secret elsewhere. Unless the operator
+        or the author has named the authorization server (`is_trusted`), it requests nothing of a private network but
+        the MCP server's own host: the server could choose any address that only we can reach."""
+        own_host = None if is_trusted else httpx2.URL(self._url).host
         headers = {"User-Agent": "Everturn/1.0 (mcp)", "Accept": "application/json"}
         async with httpx2.AsyncClient(
-            transport=HostTransport(self._way), headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False
+            transport=HostTransport(self._way, own_host), headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False
         ) as client:
             yield client
 
@@ -175,8 +183,7 @@ class OAuthRequests:
         }
         status, body = await _fetch(client, "POST", server.registration_endpoint, json=about)
         if status not in (200, 201):
-            why = _describe_error(body, Redactor())
-            raise NoToken(f"{server.issuer} did not register a client: it answered {status}{why}.")
+            raise NoToken(f"{server.issuer} did not register a client: it answered {status}{_describe_error(body)}.")
         try:
             made = _Registered.model_validate_json(body)
         except ValidationError as error:
@@ -225,10 +232,8 @@ class OAuthRequests:
         status, body = await _fetch(client, "POST", endpoint, data=sent, headers=headers)
         host = httpx2.URL(endpoint).host
         if status != 200:
-            # Some servers repeat what they were sent.
-            known = Redactor([client_secret, *(form.get(name, "") for name in SENT_SECRETS)])
-            problem = f"{host} did not issue a token: it answered {status}{_describe_error(body, known)}."
-            if status in (400, 401) and (code := _read_error(body).get("error")) in REFUSALS:
+            problem = f"{host} did not issue a token: it answered {status}{_describe_error(body)}."
+            if status in (400, 401) and (code := _read_error(body)) in REFUSALS:
                 raise TokenRefused(problem, is_grant=code == "invalid_grant")
             raise NoToken(problem)
         try:
@@ -268,18 +273,19 @@ async def _fetch(client: httpx2.AsyncClient, method: str, url: str, **content: A
         raise NoToken(f"{host} could not be asked for a token ({type(error).__name__}).") from error
 
 
-def _read_error(body: bytes) -> dict[str, str]:
-    """The error of RFC 6749, section 5.2, if the body has one."""
+def _read_error(body: bytes) -> str | None:
+    """The code of ERROR_CODES that the body has (RFC 6749, section 5.2), if any."""
     try:
         parsed: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return {}
-    fields = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
-    return {name: fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)}
+        return None
+    code: Any = cast("dict[str, Any]", parsed).get("error") if isinstance(parsed, dict) else None
+    return code if isinstance(code, str) and code in ERROR_CODES else None
 
 
-def _describe_error(body: bytes, redactor: Redactor) -> str:
-    return "".join(f", {escape_line(redactor.redact(text)[:200]).rstrip('.')}" for text in _read_error(body).values())
+def _describe_error(body: bytes) -> str:
+    code = _read_error(body)
+    return "" if code is None else f", {code}"
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -350,7 +356,7 @@ class ClientTokens:
     async def _request(self) -> OAuthToken:
         grant = self._grant
         try:
-            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open() as client:
+            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open(is_trusted=True) as client:
                 endpoint, client_auth, resource = grant.token_url, grant.client_auth, None
                 if grant.issuer is not None:
                     about = await self._requests.find_resource(client)
