@@ -161,6 +161,14 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     assert time.process_time() - began < 0.5
 
 
+def test_whether_items_are_unique_is_left_to_the_server() -> None:
+    # The check compares each item with all others, on the event loop.
+    model = build_params("y", {"type": "object", "properties": {"rows": {"type": "array", "uniqueItems": True}}})
+    given = {"rows": [{"a": 1}, {"a": 1}]}
+
+    assert read_arguments(model.model_validate(given)) == given
+
+
 def test_names_of_python_are_parameters_like_others() -> None:
     names = ["class", "model_config", "json", "_private", "copy", "a-b", "parameter_0"]
     model = build_params("y", {"type": "object", "properties": {name: {"type": "string"} for name in names}})

@@ -31,7 +31,9 @@ MAX_PROBLEMS: Final = 5
 _PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What providers accept as the name of a parameter."""
 _DROPPED: Final = frozenset({"deprecated", "examples", "nullable"})
-_UNCHECKED: Final = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems", "format"})
+_UNCHECKED: Final = frozenset(
+    {"patternProperties", "unevaluatedProperties", "unevaluatedItems", "uniqueItems", "format"}
+)
 """Left to the server: checking them runs patterns of the standard library, or takes more than one pass."""
 _SCALARS: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
 _TOP_LEVEL_CHOICES: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const")

@@ -41,7 +41,7 @@ MAX_FIELDS: Final = 100
 """Fields of JSON that one reply shows."""
 MAX_FOLLOWUPS: Final = 5
 MAX_FOLLOWUP_CHARS: Final = 300
-_UNCHECKED: Final = frozenset({"pattern", "patternProperties", "format"})
+_UNCHECKED: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "format"})
 """Left out of schemas: a pattern can take hours. The SDK checks pydantic models as a whole."""
 
 Message = Mapping[str, Any]
