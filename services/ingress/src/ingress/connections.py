@@ -143,7 +143,9 @@ class ConnectionService:
                 _log.info("No turn waits for a connected account", why=error.detail)
 
     def _watching(self, request: Request, fields: dict[str, str]) -> AbstractContextManager[None]:
-        return load_request_limits(request).guard.watching(load_address(request), f"state {fields['state']}")
+        """Counts unknown states by address, apart from credentials: any page can send its visitors here."""
+        counted_as = f"callback {load_address(request)}"
+        return load_request_limits(request).guard.watching(counted_as, f"state {fields['state']}")
 
 
 async def connection_service(request: Request) -> ConnectionService:

@@ -150,3 +150,14 @@ async def test_a_token_for_many_projects_has_one_bucket(start_ingress: Callable[
         answers = [await http.post(f"/conversations/acme/{project}", json={}) for project in projects]
 
     assert [answer.status_code for answer in answers].count(201) == 5
+
+
+async def test_unknown_links_of_a_page_do_not_count_as_credentials(start_ingress: Callable[..., Any]) -> None:
+    server = start_ingress(GUESSING, **LIMITS)
+    link = "/mcp-connections/callback/desk/mail"
+    async with httpx2.AsyncClient(base_url=server.url, timeout=20) as http:
+        unknown = [await http.get(link, params={"state": f"state-{n}", "code": "code"}) for n in range(5)]
+        listed = await http.get("/conversations/acme/one", headers=bearer("ida", tenant="acme", project="one"))
+
+    assert [answer.status_code for answer in unknown] == [401] * 3 + [429] * 2
+    assert listed.status_code == 200
