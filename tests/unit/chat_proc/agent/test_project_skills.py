@@ -147,3 +147,24 @@ async def test_turns_at_once_load_a_revision_once_and_few_are_kept(monkeypatch: 
     await large.load(ANN, 1)
     await large.load(ANN, 1)
     assert source.loaded[-2:] == [1, 1]
+
+
+async def test_a_project_that_loads_slowly_delays_no_other() -> None:
+    release, is_waiting = asyncio.Event(), asyncio.Event()
+
+    class Slow(Source):
+        async def load_revision(self, principal: Principal, revision: int) -> tuple[tuple[str, bytes], ...]:
+            if principal.project == "slow":
+                is_waiting.set()
+                await release.wait()
+            return await super().load_revision(principal, revision)
+
+    skills = ProjectSkills(Slow({"refunds": archive("Pay.")}))
+    waiting = asyncio.create_task(skills.load(Principal("acme", "slow", "ann"), 1))
+    await is_waiting.wait()
+
+    loaded = await asyncio.wait_for(skills.load(Principal("acme", "fast", "ann"), 1), 10)
+
+    assert not waiting.done() and len(loaded) == 1
+    release.set()
+    await waiting

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from typing import Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -28,7 +29,7 @@ class ProjectSkills:
     def __init__(self, source: ProjectSkillSource | None = None) -> None:
         self._source = source
         self._kept: OrderedDict[tuple[str, str, int], tuple[Skills, int]] = OrderedDict()
-        self._loading = asyncio.Lock()
+        self._loading: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def load(self, principal: Principal, revision: int) -> Skills:
         """The skills of a revision; 0 has none. A skill that can't be read is omitted. Raises Unavailable."""
@@ -38,8 +39,8 @@ class ProjectSkills:
         if (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return kept[0]
-        # One after the other, so that turns that begin together load a revision once.
-        async with self._loading:
+        # One after the other in each project, so that turns that begin together load a revision once.
+        async with self._loading.setdefault(key[:2], asyncio.Lock()):
             if (kept := self._kept.get(key)) is not None:
                 return kept[0]
             found = [
