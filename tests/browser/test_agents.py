@@ -31,6 +31,7 @@ def describe(number: int) -> dict[str, Any]:
         "is_default": number == 0,
         "is_ready": number != 3,
         "error": "bundle.toml, line 3: titel is not a known key." if number == 3 else None,
+        "problems": [f"mcp.crm: {MARKUP}"] if number == 4 else [],
     }
 
 

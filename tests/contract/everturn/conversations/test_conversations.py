@@ -179,6 +179,7 @@ async def test_an_erasure_leaves_no_row_and_stops_the_worker(
         "source": 0,
         "lease": 1,
         "approval": 0,
+        "mcp_request": 0,
         "turn": 1,
         "snippet": 0,
         "conversation": 1,

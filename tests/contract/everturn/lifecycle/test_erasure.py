@@ -11,6 +11,8 @@ from everturn.feedback.model import Feedback, Reaction
 from everturn.files.model import manifest_key
 from everturn.lifecycle.orphans import MAX_KEYS
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
+from everturn.mcp_connections.connections import ConnectRequest, ServerKey, hash_state
+from everturn.mcp_connections.postgres import PostgresConnections
 from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.memory.search import EmbeddedSnippet, IndexJob
 from everturn.timeline.sources import SourceDraft, merge_sources
@@ -40,6 +42,8 @@ async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_harn
     job = IndexJob(ANN, conversation_id, turn_of(receipt), 1)
     embedded = EmbeddedSnippet(said("x"), point(1.0))
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [embedded], encoder=ENCODER)
+    link = ConnectRequest(asked.id, conversation_id, hash_state("erased"), "Mail", b"sealed")
+    await PostgresConnections(roles.worker).save_request(ANN, ServerKey("desk", "mail"), link)
     before = await rows.count_rows(conversation_id)
 
     await PostgresConversations(roles.ingress).erase(ANN, conversation_id)
