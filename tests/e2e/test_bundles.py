@@ -5,24 +5,19 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
+from helpers.admins import open_admin
 from helpers.forks import WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
 
 from chat_proc.bundles.versions import LOOK_S
-from everturn.accounts.credentials import ApiKey
-from everturn.accounts.postgres import PostgresCredentialAdmin
-from everturn.core.identity import Principal, Role
-from everturn.postgres.pool import open_database
 from everturn_client.errors import ProblemError
 from everturn_local.supervision.platform import Platform
-from ingress.auth.api_keys import build_key_text
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 LIMIT_S = 60
@@ -145,15 +140,8 @@ async def desk(tmp_path_factory: pytest.TempPathFactory, make_harness: Any) -> A
     folder = files / "bundles" / "desk"
     folder.mkdir(parents=True)
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        text, made = build_key_text()
-        principal = Principal("default", "default", "root", frozenset({Role.ADMIN}))
-        async with open_database(platform.database.owner, pool_size=1, application_name="test-operator") as owner:
-            key = ApiKey(made.key_id, made.secret_hash, principal, "", datetime.now(UTC))
-            await PostgresCredentialAdmin(owner).save_key(key)
         harness = make_harness(platform)
-        async with httpx2.AsyncClient(
-            base_url=platform.urls[0], timeout=20, headers={"Authorization": f"Bearer {text}"}
-        ) as admin:
+        async with open_admin(platform) as admin:
             yield Desk(harness, folder, admin)
         await harness.quit()
 

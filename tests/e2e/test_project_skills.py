@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-import httpx2
 import pytest
+from helpers.admins import open_admin
 from helpers.forks import WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
 
@@ -31,7 +31,7 @@ async def test_turns_use_the_skills_with_which_they_began(tmp_path: Path) -> Non
     async with (
         Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform,
         EverturnClient(platform.urls[0]) as client,
-        httpx2.AsyncClient(base_url=platform.urls[0], timeout=30) as admin,
+        open_admin(platform) as admin,
     ):
 
         async def run_turn(replacement: bytes | None = None) -> str:
