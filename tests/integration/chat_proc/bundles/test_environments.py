@@ -59,6 +59,11 @@ def open_environments(
     return Environments(folder, pip_settings=pip, **changes)
 
 
+async def install(environments: Environments, requirements: bytes) -> Path:
+    async with environments.use(requirements) as python:
+        return python
+
+
 async def imports(python: Path, names: str) -> bool:
     status, _, _ = await run_command([str(python), "-I", "-c", f"import {names}"], timeout_s=60)
     return status == 0
@@ -78,9 +83,9 @@ async def test_a_bundle_has_its_libraries_and_others_do_not(open_host, folder, w
 async def test_an_environment_is_installed_once_also_for_many_at_a_time(folder, wheels):
     environments = open_environments(folder, wheels)
 
-    pythons = await asyncio.gather(*(environments.prepare(b"greeting") for _ in range(3)))
+    pythons = await asyncio.gather(*(install(environments, b"greeting") for _ in range(3)))
     changed = (Path(pythons[0]).parents[1] / "installed").stat().st_ino
-    again = await open_environments(folder, wheels).prepare(b"greeting")
+    again = await install(open_environments(folder, wheels), b"greeting")
 
     assert {*pythons} == {again}
     assert (again.parents[1] / "installed").stat().st_ino == changed
@@ -91,7 +96,7 @@ async def test_an_environment_is_installed_once_also_for_many_at_a_time(folder, 
 async def test_a_process_without_its_environment_is_an_error_of_its_calls(open_host, folder, wheels):
     environments = open_environments(folder, wheels)
     desk = await open_host(files=FILES | {"desk.py": IDLE}, environments=environments)
-    shutil.rmtree((await environments.prepare(b"")).parents[1])
+    shutil.rmtree((await install(environments, b"")).parents[1])
     await desk.host.close()
 
     async with asyncio.timeout(60):
@@ -113,14 +118,14 @@ async def test_libraries_that_are_too_large_are_refused(folder, wheels):
     environments = open_environments(folder, wheels, max_mib=2)
 
     with pytest.raises(BadRequirements, match=r"more than 2 MiB|status"):
-        await environments.prepare(b"large")
+        await install(environments, b"large")
     assert not [path for path in folder.iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize("package", ["overwriting", "hooking", "marking", "linking"])
 async def test_a_wheel_changes_nothing_of_the_platform(folder, wheels, package):
     with pytest.raises(BadRequirements, match=r"a name that Everturn uses|the links of the environment"):
-        await open_environments(folder, wheels).prepare(package.encode())
+        await install(open_environments(folder, wheels), package.encode())
 
     assert not (Path(everturn_sdk.__file__).parent / "overwritten.py").exists()
     assert not [path for path in folder.iterdir() if path.is_dir()]
@@ -131,12 +136,12 @@ async def test_environments_in_use_stay_when_others_are_removed(open_host, folde
     files = {**FILES, "requirements.txt": "greeting"}
     async with AsyncExitStack() as stack:
         await open_host(files=files, environments=environments, stack=stack)
-        used = await environments.prepare(b"greeting")
-        first = await environments.prepare(b"large")
-        second = await open_environments(folder, wheels, max_kept=1).prepare(b"large==1.0")
+        used = await install(environments, b"greeting")
+        first = await install(environments, b"large")
+        second = await install(open_environments(folder, wheels, max_kept=1), b"large==1.0")
         kept = [python.exists() for python in (used, first, second)]
 
-    third = await environments.prepare(b"")
+    third = await install(environments, b"")
 
     assert kept == [True, False, True]
     assert [path.name for path in folder.glob("*/installed")] == ["installed"]
@@ -145,7 +150,7 @@ async def test_environments_in_use_stay_when_others_are_removed(open_host, folde
 
 async def test_an_installation_has_a_time_limit(folder, wheels):
     with pytest.raises(BadRequirements, match=r"not installed within 0\.05 s"):
-        await open_environments(folder, wheels, timeout_s=0.05).prepare(b"greeting")
+        await install(open_environments(folder, wheels, timeout_s=0.05), b"greeting")
 
 
 async def test_pip_reads_only_what_its_settings_name(folder, wheels, tmp_path):
@@ -153,8 +158,8 @@ async def test_pip_reads_only_what_its_settings_name(folder, wheels, tmp_path):
     (tmp_path / "limits.txt").write_text("-c secret.txt\n")
 
     with pytest.raises(BadRequirements, match=r"secret\.txt") as refused:
-        await open_environments(folder, wheels, more={"PIP_CONSTRAINT": str(tmp_path / "limits.txt")}).prepare(
-            b"greeting"
+        await install(
+            open_environments(folder, wheels, more={"PIP_CONSTRAINT": str(tmp_path / "limits.txt")}), b"greeting"
         )
     assert "password" not in refused.value.detail
 
@@ -166,7 +171,7 @@ async def test_pip_has_the_settings_of_its_configuration_files(folder, wheels, t
     settings.chmod(0o600)
     environments = Environments(folder, pip_settings={"PIP_CONFIG_FILE": str(settings)}, uids=uids)
 
-    python = await environments.prepare(b"greeting")
+    python = await install(environments, b"greeting")
 
     assert await imports(python, "greeting, everturn_sdk")
     for path in (folder, *folder.rglob("*")):
@@ -181,7 +186,7 @@ async def test_pip_of_a_worker_of_root_has_another_user(folder, wheels, tmp_path
     environments = open_environments(folder, wheels, more={"PIP_CONSTRAINT": str(closed)}, uids=UIDS)
 
     with pytest.raises(BadRequirements, match=r"limits\.txt"):
-        await environments.prepare(b"greeting")
+        await install(environments, b"greeting")
 
 
 async def test_a_folder_that_others_can_write_to_is_refused(folder, wheels):
@@ -189,7 +194,7 @@ async def test_a_folder_that_others_can_write_to_is_refused(folder, wheels):
     os.chmod(folder, 0o777)
 
     with pytest.raises(BadRequirements, match="belongs to another user"):
-        await open_environments(folder, wheels).prepare(b"")
+        await install(open_environments(folder, wheels), b"")
 
 
 @pytest.mark.parametrize(

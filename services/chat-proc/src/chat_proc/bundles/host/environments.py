@@ -109,11 +109,6 @@ class Environments:
         finally:
             os.close(descriptor)
 
-    async def prepare(self, requirements: bytes) -> Path:
-        """The same for an environment that is not in use yet, and may be removed again. Raises BadRequirements."""
-        async with self.use(requirements) as python:
-            return python
-
     def has(self, requirements: bytes) -> bool:
         """Whether they are installed. Raises BadRequirements."""
         return (self._folder / _name_environment(check_requirements(requirements)) / _DONE).exists()
