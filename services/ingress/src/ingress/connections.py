@@ -50,11 +50,11 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>{title}</title>
 <style>body{{font:16px system-ui;max-width:32rem;margin:4rem auto;padding:0 1rem}}</style>
 <h1>{title}</h1>{body}</html>"""
-_FORM: Final = """<p>The agent <b>{agent}</b> of the user <b>{user}</b> ({tenant}/{project}) gets access to your account
-at <b>{service}</b>.</p><p>Go on only if you are this user and have just asked for it.</p>
+_FORM: Final = """<p>The agent <b>{agent}</b> of the user <b>{user}</b> ({tenant}/{project}) will get access to your
+account at <b>{service}</b>.</p><p>Click Connect only if this user is you, and you have just asked for this.</p>
 <form method="post" action="{server}">{fields}<button>Connect</button></form>"""
 _CLOSE: Final = "You can close this page."
-_USED: Final = "This link was already used or is older than 10 minutes."
+_USED: Final = "This link was already used or is older than 10 minutes. Ask the agent again to get a new one."
 
 router = APIRouter(prefix="/mcp-connections/{tenant}/{project}", route_class=AdmittedRoute, tags=["connections"])
 callback_router = APIRouter(prefix="/mcp-connections/callback/{bundle_id}/{server}", include_in_schema=False)
@@ -227,12 +227,12 @@ async def accept_callback(*, request: Request, service: Service, bundle_id: Bund
     fields = {name: parsed[name][0] for name in ("state", "code", "iss") if name in parsed}
     is_plain = all(len(value) <= MAX_VALUE_CHARS and re.fullmatch(PRINTABLE, value) for value in fields.values())
     if not {"state", "code"} <= set(fields) or not is_plain:
-        raise malformed("The form is not the one of this page.")
+        raise malformed("The form was not sent by this page. Open the link again.")
     try:
         await service.accept(request, ServerKey(bundle_id, server), fields)
     except ProblemError as problem:
         return _refuse(problem)
-    return _show("Connected", f"<p>The agent goes on. {_CLOSE}</p>")
+    return _show("Connected", f"<p>The agent continues. {_CLOSE}</p>")
 
 
 def _refuse(problem: ProblemError) -> HTMLResponse:

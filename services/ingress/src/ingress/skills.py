@@ -124,7 +124,7 @@ async def skill_service(request: Request) -> SkillService:
 async def check_admin(me: Me) -> Principal:
     """The caller, who must be an administrator: skills act on the turns of everybody in the project."""
     if Role.ADMIN not in me.roles:
-        raise forbidden("The skills of a project need the role admin.")
+        raise forbidden("Only callers with the role admin can manage the skills of a project.")
     return me
 
 

@@ -110,8 +110,8 @@ def function(
         (
             {"workflow.py": WORKFLOW, "bundle.toml": f'{MANIFEST}[react]\nworkflow = "dag"\n'},
             [
-                "bundle.toml, line 5: react.workflow: The bundle has a workflow.py, so this can't be 'dag'. Remove one "
-                "of them."
+                "bundle.toml, line 5: react.workflow: The bundle has a workflow.py, so this key can't be 'dag'. Remove "
+                "one of them."
             ],
         ),
         (

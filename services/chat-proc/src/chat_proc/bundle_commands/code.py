@@ -280,7 +280,7 @@ async def _check_process(
         return ()
     options = build_host_options(settings)
     if requirements.strip() and not installs and not options.environments.has(requirements):
-        why = "These libraries are not installed, so tools and workflow were not loaded. Add --install to do both"
+        why = "These libraries are not installed, so tools and workflow were not loaded. Add --install to load them"
         report.warnings.append(Problem(why, REQUIREMENTS))
         return None
     try:
@@ -316,7 +316,7 @@ def _check_description(bundle: Bundle, description: BundleDescription, report: C
     except Invalid as error:
         report.problems.append(Problem(error.detail.rstrip("."), WORKFLOW))
     if description.has_workflow and bundle.manifest.agent.workflow == "dag":
-        why = f"The bundle has a {WORKFLOW}, so this can't be 'dag'. Remove one of them"
+        why = f"The bundle has a {WORKFLOW}, so this key can't be 'dag'. Remove one of them"
         report.problems.append(_at_key(report, why, "react", "workflow"))
     report.parts[:0] = [
         *([_count(len(description.tools), "tool")] if description.tools else []),
@@ -417,7 +417,7 @@ async def _check_knowledge(bundle: Bundle, folder: Path, report: CodeReport) -> 
         if len(broken) > MAX_LISTED:
             report.warnings.append(_at_key(report, f"{len(broken) - MAX_LISTED} more links lead nowhere", "knowledge"))
         for skipped in listing.skipped.listed[:MAX_LISTED]:
-            report.warnings.append(_at_key(report, f"Left out is {skipped}", "knowledge"))
+            report.warnings.append(_at_key(report, f"Skipped {skipped}", "knowledge"))
     if documents:
         report.parts.append(_count(documents, "document"))
 

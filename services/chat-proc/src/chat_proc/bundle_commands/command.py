@@ -153,7 +153,7 @@ def _check_texts(bundle: Bundle, text: str) -> list[Problem]:
     if about.title is None:
         warnings.append(Problem(f"People see the id, {about.id}. Set a title", MANIFEST, None, "title"))
     if not about.instructions:
-        warnings.append(Problem("They are empty, so the agent knows nothing of its task", INSTRUCTIONS))
+        warnings.append(Problem("The file is empty, so the agent knows nothing about its task", INSTRUCTIONS))
     if not about.starters:
         line = find_line(text, ["starters"])
         warnings.append(Problem("People see no messages to begin with. Set one or more", MANIFEST, line, "starters"))

@@ -57,7 +57,7 @@ class Condition:
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"{text!r} is no condition: {getattr(error, 'msg', error)}") from error
+            raise ValueError(f"{text!r} is not a valid condition: {getattr(error, 'msg', error)}") from error
         if sum(1 for _ in ast.walk(tree)) > MAX_CONDITION_NODES:
             raise ValueError(f"it has more than {MAX_CONDITION_NODES} parts")
         self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))

@@ -171,7 +171,11 @@ class PersonalTokens:
             if await self._own(self._try_connect(principal)) is not None:
                 return None
         except NoToken as error:
-            _log.info("An earlier answer connects no account", server=server.offered.alias, why=self._describe(error))
+            _log.info(
+                "An earlier answer of an authorization server could not be used",
+                server=server.offered.alias,
+                why=self._describe(error),
+            )
         try:
             client, endpoint = await self._find_client()
         except NoToken as error:
@@ -217,7 +221,7 @@ class PersonalTokens:
             token = await self._own(self._try_connect(principal))
             if token is None and await self._store.load(principal, self.server.key) is None:
                 missing = f"The person has not connected an account at {self.server.grant.title}."
-                how = " A call that is not made by a program asks them."
+                how = " Call the tool directly, not from a program, to ask them."
                 raise NoToken(_GUEST if _is_guest(principal) else f"{missing}{self._problem or how}")
             return token
         if stored.sealed is None:
@@ -357,9 +361,9 @@ class PersonalTokens:
                 check_trusted(grant.issuer, trusted)
             issuer = grant.issuer or (trusted[0] if trusted else None)
             if issuer is None:
-                raise NoToken("The MCP server does not say who issues its tokens (RFC 9728). Set issuer.")
+                raise NoToken("The metadata of the MCP server name no authorization server (RFC 9728). Set issuer.")
             if server.url.startswith("https:") and grant.issuer is None and not issuer.startswith("https:"):
-                raise NoToken(f"The MCP server names an issuer without TLS: {issuer}")
+                raise NoToken(f"The MCP server names an issuer without TLS: {issuer}. Set issuer.")
             found = await self._requests.find_server(http, issuer)
             endpoint = check_authorizing(found)
             client_id, secret, auth = grant.client_id, None, grant.client_auth or found.client_auth

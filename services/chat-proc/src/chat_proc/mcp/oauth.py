@@ -410,7 +410,7 @@ def check_authorizing(server: AuthorizationServer) -> str:
     if not is_address:
         raise NoToken(f"{server.issuer} names no address at which people can authorize.")
     if "S256" not in (server.code_challenge_methods_supported or ()):
-        raise NoToken(f"{server.issuer} does not support PKCE with S256, which protects the codes of people.")
+        raise NoToken(f"{server.issuer} does not support PKCE with S256, so accounts can't be connected there.")
     return endpoint
 
 

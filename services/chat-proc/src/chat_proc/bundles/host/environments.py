@@ -182,7 +182,7 @@ class Environments:
             if not await process.wait(self._timeout_s):
                 problem = f"They were not installed within {self._timeout_s:g} s."
         if process.status == TOO_LARGE or not await asyncio.to_thread(fits, str(environment), self._max_mib * MIB):
-            problem = f"They take more than {self._max_mib} MiB, or are too many files."
+            problem = f"The installed libraries take more than {self._max_mib} MiB, or have too many files."
         if process.status != 0 or problem:
             said = self._redactor.redact("\n".join(lines))
             raise BadRequirements(f"{problem or f'pip ended with status {process.status}.'}\n{said}".strip())

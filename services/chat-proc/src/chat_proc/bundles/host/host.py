@@ -449,7 +449,7 @@ class HostProcess:
                 if running is not None and not running.result.done():
                     running.result.set_result((message, content))
                 if message.is_exhausted:
-                    self._replace("exhausted", "it has too little memory, files or threads left")
+                    self._replace("exhausted", "too little of its memory, open files or threads is left")
                 self._end_if_unused()
             case Event(number=number):
                 running = self._find(number)
@@ -477,7 +477,7 @@ class HostProcess:
         try:
             described, is_expected = await asyncio.to_thread(_read_description, content, self._expected)
         except ValueError as error:
-            self.end("protocol", f"its description is no description: {error}")
+            self.end("protocol", f"its description is invalid: {error}")
             return
         if not is_expected:
             self.end("start", "it describes other tools than when it was started for the first time")
