@@ -4,6 +4,7 @@ A browser that returns sends no credential, because there are no cookies. The pa
 gets access, and asks: someone who was tricked into opening another person's link sees that it is not theirs.
 """
 
+import asyncio
 import html
 import re
 from contextlib import AbstractContextManager
@@ -17,9 +18,9 @@ from pydantic import Field
 from starlette.datastructures import Headers
 
 from everturn.core.clock import iso
-from everturn.core.errors import Conflict, NotFound
+from everturn.core.errors import Conflict, NotFound, Unavailable
 from everturn.core.identity import Principal
-from everturn.mcp_connections.connections import Connection, ConnectionBook, ServerKey
+from everturn.mcp_connections.connections import AnsweredRequest, Connection, ConnectionBook, ServerKey
 from ingress.admission.connections import load_address
 from ingress.admission.limits import load_request_limits
 from ingress.admission.route import AdmittedRoute, admit_request
@@ -37,13 +38,17 @@ MAX_VALUE_CHARS: Final = 4_000
 PRINTABLE: Final = r"^[\x20-\x7e]*$"
 """What a code, a state and an issuer consist of (RFC 6749, appendix A; RFC 9207)."""
 MAX_FORM_BYTES: Final = 16_384
+WAKE_ATTEMPTS: Final = 4
+WAKE_PAUSE_S: Final = 1.0
+"""Between two attempts to let a turn go on: longer than a failover of Redis or a full queue takes, mostly."""
 ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
 """Of a server, as in bundle.toml."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    # With no-referrer, browsers send the form without its origin, which is refused.
+    "Referrer-Policy": "strict-origin",
     "X-Content-Type-Options": "nosniff",
 }
 _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
@@ -136,11 +141,22 @@ class ConnectionService:
                 approval_id=each.approval_id,
                 text="The account was not connected." if code is None else "",
             )
+            await self._wake(each, Submission(form, ()))
+
+    async def _wake(self, waiting: AnsweredRequest, answer: Submission[SignalIn]) -> None:
+        """Let the turn go on. The link is used up, so what may pass is tried again."""
+        for attempt in range(1, WAKE_ATTEMPTS + 1):
             try:
-                await self._chat.accept_signal(each.principal, each.conversation_id, Submission(form, ()), Headers({}))
+                await self._chat.accept_signal(waiting.principal, waiting.conversation_id, answer, Headers({}))
             except (Conflict, NotFound) as error:
                 # The turn has ended or the person has answered otherwise; the next call finds the account.
                 _log.info("No turn waits for a connected account", why=error.detail)
+            except (Unavailable, ProblemError) as error:
+                if attempt < WAKE_ATTEMPTS:
+                    await asyncio.sleep(WAKE_PAUSE_S)
+                    continue
+                _log.error("A turn does not know that an account was connected", error=str(error))
+            return
 
     def _watching(self, request: Request, fields: dict[str, str]) -> AbstractContextManager[None]:
         """Counts unknown states by address, apart from credentials: any page can send its visitors here."""

@@ -108,7 +108,7 @@ async def test_the_page_asks_before_it_connects(client: httpx2.AsyncClient, link
     assert await links.claim("ann <b>") is None
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
-    assert (page.headers["cache-control"], page.headers["referrer-policy"]) == ("no-store", "no-referrer")
+    assert (page.headers["cache-control"], page.headers["referrer-policy"]) == ("no-store", "strict-origin")
 
 
 async def test_a_link_works_once_and_at_its_server(client: httpx2.AsyncClient, links: Links, browser: Browser) -> None:

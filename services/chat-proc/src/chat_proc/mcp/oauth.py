@@ -69,7 +69,8 @@ KEPT_TOKENS: Final = 4
 """Latest tokens that are removed from what the server sends."""
 
 
-_Address = Annotated[str, Field(max_length=2_000, pattern=r"^[\x21-\x7e]*$")]
+MAX_ADDRESS_CHARS: Final = 2_000
+_Address = Annotated[str, Field(max_length=MAX_ADDRESS_CHARS, pattern=r"^[\x21-\x7e]*$")]
 
 
 class AuthorizationServer(BaseModel):
@@ -146,6 +147,8 @@ class OAuthRequests:
                 found = ProtectedResourceMetadata.model_validate_json(body)
             except ValidationError as error:
                 raise NoToken(f"{address} is not metadata of an MCP server: {_first_problem(error)}") from error
+            if len(str(found.resource)) > MAX_ADDRESS_CHARS:
+                raise NoToken(f"The metadata at {address} name a resource of more than {MAX_ADDRESS_CHARS} characters.")
             if not check_resource_allowed(resource_url_from_server_url(self._url), str(found.resource)):
                 raise NoToken(f"The metadata of the MCP server is about another resource: {found.resource}")
             return found
@@ -243,6 +246,8 @@ class OAuthRequests:
         text = token.access_token
         if not 1 <= len(text) <= MAX_TOKEN_CHARS or not text.isascii() or not text.isprintable():
             raise NoToken(f"{host} issued a token that a header can't have.")
+        if len((token.refresh_token or "").encode()) > MAX_TOKEN_CHARS:
+            raise NoToken(f"{host} issued a refresh token of more than {MAX_TOKEN_CHARS} bytes.")
         return token
 
 
