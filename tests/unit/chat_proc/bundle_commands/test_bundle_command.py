@@ -158,7 +158,7 @@ def test_what_is_likely_wrong_is_a_warning(tmp_path: Path, capsys: pytest.Captur
     lines = capsys.readouterr().out.splitlines()
     assert status == 0
     assert lines[0] == "warning: bundle.toml: title: People see the id, a. Set a title."
-    assert lines[1].startswith("warning: instructions.md: They are empty, ")
+    assert lines[1].startswith("warning: instructions.md: The file is empty, ")
     assert lines[2].startswith("warning: bundle.toml: starters: People see no messages to begin with.")
     assert lines[3].startswith("warning: bundle.toml, line 3: models.decision: ")
     assert "openai:x names a model of openai, but OPENAI_API_KEY is not set." in lines[3]
