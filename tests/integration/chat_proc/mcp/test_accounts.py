@@ -190,6 +190,31 @@ async def test_a_worker_that_stops_finishes_its_request(world: World) -> None:
         assert await world.find_link(other) is None
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+async def test_a_call_that_is_cancelled_twice_leaves_no_connection(
+    world: World, pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chat_proc.mcp.connection.CLOSE_S", 0.5)
+    hanging = asyncio.Event()
+
+    async def hang(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        hanging.set()
+        await asyncio.sleep(30)
+        return True
+
+    async with world.worker() as agent:
+        await world.connect(agent)
+        world.raw.before = hang
+        call = asyncio.create_task(agent.call("mcp.s.list_tools"))
+        await hanging.wait()
+        (running,) = [task for task in asyncio.all_tasks() if task.get_name() == "mcp s of a person"]
+        for _ in range(2):
+            call.cancel()
+            await asyncio.sleep(pause_s)
+        await asyncio.wait({call, running}, timeout=3)
+        assert call.cancelled() and running.done()
+
+
 async def test_a_dead_workers_code_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "LEASE_S", 0.5)
     async with world.worker() as agent:

@@ -86,9 +86,12 @@ class PersonalTool:
             server.offered.alias, build_transport, start_timeout_s=START_S, on_change=ignore_change, redactor=redactor
         )
         running = asyncio.create_task(connection.run(is_kept=False), name=f"mcp {server.offered.alias} of a person")
-        connecting = asyncio.create_task(connection.connected.wait())
         try:
-            await asyncio.wait((running, connecting), timeout=CALL_WAITS_S, return_when=asyncio.FIRST_COMPLETED)
+            connecting = asyncio.create_task(connection.connected.wait())
+            try:
+                await asyncio.wait((running, connecting), timeout=CALL_WAITS_S, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await end_tasks(connecting)
             if connection.listed is None:
                 raise Invalid(f"The call was not made: {connection.problem}")
             listed = connection.listed
@@ -100,7 +103,6 @@ class PersonalTool:
             params = registry.check_params(tool_id, asked.arguments)
             return await registry.run(tool_id, replace(call, params=params))
         finally:
-            await end_tasks(connecting)
             await connection.close(running)
 
     def _find_id(self, name: str, registry: ToolRegistry) -> str:

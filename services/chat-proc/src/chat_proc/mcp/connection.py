@@ -35,7 +35,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from chat_proc.mcp.http import NOT_SENT, UNREACHABLE
 from everturn import __version__
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import GRACE_S, end_tasks
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.loops import guarded
@@ -64,8 +64,8 @@ STABLE_S: Final = 60.0
 CALL_WAITS_S: Final = 20.0
 """How long a call waits for a connection."""
 MAX_PROBLEM_CHARS: Final = 500
-CLOSE_S: Final = 6.0
-"""How long a connection may take to close before it is cancelled."""
+CLOSE_S: Final = GRACE_S - 1.0
+"""How long a connection may take to close before it is cancelled: less than a cancelled call has for it."""
 _GONE: Final = "Session terminated"
 """The SDK's message for a session that the server does not know (any more)."""
 _FAILURES: Final = (
@@ -175,10 +175,10 @@ class McpConnection:
         """End the connection, whose `run` is this task."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait({task}, timeout=CLOSE_S)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        try:
+            await asyncio.wait({task}, timeout=CLOSE_S)
+        finally:
+            await end_tasks(task)
 
     async def call(
         self, tool: str, arguments: dict[str, Any], timeout_s: float, on_progress: Progress
