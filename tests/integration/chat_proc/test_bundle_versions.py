@@ -20,9 +20,11 @@ from chat_proc.bundles import versions
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BadBundle, BundleProps
-from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
+from chat_proc.bundles.versions import CLOSE_S, MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
+from chat_proc.mcp.accounts import LEASE_S
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing, OperationListing
+from everturn.core.cancellation import GRACE_S
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
 from everturn.postgres.pool import Database, open_database
@@ -278,6 +280,29 @@ async def test_a_version_that_neither_opens_nor_closes_holds_nothing_up(
     assert refused is not None and refused.is_ready and refused.error == "It was not ready after 0 s."
     listing = await list_desk(registry)
     assert listing is not None and not listing.error and opened.texts == ["third"]
+
+
+async def test_a_version_that_closes_slowly_delays_no_other(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "sticks")
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    running = asyncio.create_task(library.run())
+    async with asyncio.timeout(8):
+        for text in ("sticks", "second", "third"):
+            write(tmp_path, text)
+            await wait_until(lambda wanted=text: opened.texts == [wanted])
+
+    running.cancel()
+    await asyncio.wait({running})
+    monkeypatch.setattr(versions, "CLOSE_S", 0.05)
+    monkeypatch.setattr(versions, "GRACE_S", 0.05)
+    await library.close()
+    assert opened.open == []
+
+
+def test_closing_leaves_time_for_a_request_for_tokens() -> None:
+    assert LEASE_S + 2 * GRACE_S <= CLOSE_S
 
 
 async def test_what_does_not_work_in_the_version_that_serves_is_not_its_error(

@@ -190,6 +190,19 @@ async def test_a_worker_that_stops_finishes_its_request(world: World) -> None:
         assert await world.find_link(other) is None
 
 
+async def test_a_closing_that_is_cancelled_leaves_no_request(world: World) -> None:
+    world.login.override["/token"] = hang
+    async with world.worker() as agent:
+        await world.answer(agent)
+        waiting = asyncio.create_task(tokens_of(agent).find(world.ann))
+        await asyncio.sleep(0.15)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await tokens_of(agent).close()
+        await asyncio.wait({waiting}, timeout=2)
+    assert waiting.cancelled()
+
+
 @pytest.mark.parametrize("pause_s", [0.0, 0.1])
 async def test_a_call_that_is_cancelled_twice_leaves_no_connection(
     world: World, pause_s: float, monkeypatch: pytest.MonkeyPatch

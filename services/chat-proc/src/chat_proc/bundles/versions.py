@@ -13,8 +13,11 @@ import structlog
 
 from chat_proc.bundles.bundle import Bundle, unpack
 from chat_proc.bundles.folders import BundleFolders, Found
+from chat_proc.bundles.host.environments import INSTALL_TIMEOUT_S
 from chat_proc.bundles.manifest import BadBundle
+from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S
 from everturn.bundles.registry import DEFAULT_BUNDLE, RENEW_S, BundleListing, BundleRegistry, OperationListing
+from everturn.core.cancellation import GRACE_S, end_tasks
 from everturn.core.errors import EverturnError, Invalid, NotFound, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLES, BUNDLES_REFUSED
@@ -25,10 +28,10 @@ LOOK_S: Final = 2.0
 """Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
 RETRY_S: Final = 60.0
 """After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
-OPEN_S: Final = 120.0
-"""Time limit for opening a version."""
-CLOSE_S: Final = 10.0
-"""Time limit for closing a version."""
+OPEN_S: Final = INSTALL_TIMEOUT_S + 120.0
+"""Time limit for opening a version, with the installation of its libraries."""
+CLOSE_S: Final = TOKEN_TIMEOUT_S + 3 * GRACE_S
+"""Time limit for closing a version: tokens that were requested are stored, and what is left is cancelled twice."""
 FIRST_PUBLISH_S: Final = 5.0
 """How long a worker that has just started waits for bundles that open, before it publishes the others and is ready."""
 MAX_ERROR_CHARS: Final = 4_000
@@ -98,6 +101,7 @@ class BundleLibrary(Generic[Kit]):
         self._found: Mapping[str, Found] = {}
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self._versions: dict[tuple[str, str], _Version[Kit]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._current: dict[str, _Version[Kit]] = {}
         self._refused: dict[str, _Refusal] = {}
         self._errors: dict[str, str] = {}
@@ -116,7 +120,7 @@ class BundleLibrary(Generic[Kit]):
             raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why}")
 
     async def run(self) -> None:
-        """Look and publish until cancelled. A version that opens slowly delays no other."""
+        """Look and publish until cancelled. A version that opens or closes slowly delays no other."""
         is_first = True
         while True:
             with guarded("bundles"):
@@ -126,7 +130,7 @@ class BundleLibrary(Generic[Kit]):
                 await self._try_publish()
             is_first = False
             await asyncio.sleep(self._look_s)
-            await self._close_unused()
+            self._begin_closing()
 
     async def wait_published(self) -> None:
         """Wait until `run` has published, at most twice FIRST_PUBLISH_S. So clients can name the bundles of a worker
@@ -391,9 +395,20 @@ class BundleLibrary(Generic[Kit]):
             raise BadBundle(f"It was not ready after {OPEN_S:.0f} s.") from error
 
     async def _close_unused(self) -> None:
+        self._begin_closing()
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_S + GRACE_S)
+        await end_tasks(*self._closing)
+
+    def _begin_closing(self) -> None:
         for key, version in [*self._versions.items()]:
             if not version.users:
                 del self._versions[key]
-                with guarded("bundle_close", health=None, bundle_id=version.bundle.id):
-                    async with asyncio.timeout(CLOSE_S):
-                        await version.resources.aclose()
+                closing = asyncio.create_task(self._close(version), name="close bundle")
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def _close(self, version: _Version[Kit]) -> None:
+        with guarded("bundle_close", health=None, bundle_id=version.bundle.id):
+            async with asyncio.timeout(CLOSE_S):
+                await version.resources.aclose()

@@ -20,6 +20,8 @@ MAX_SERVERS: Final = 20
 """Servers of one agent. Each has a connection or a process in every worker."""
 TOOLS_DESCRIPTOR: Final = "tools_descriptor.py"
 MAX_DESCRIPTOR_BYTES: Final = 256 * 1024
+TOKEN_TIMEOUT_S: Final = 15.0
+"""For an access token, with all requests that it takes. A call waits so long."""
 ALL: Final = "*"
 """In place of the names of tools: all tools of the server."""
 

@@ -23,12 +23,11 @@ from mcp.shared.auth import OAuthToken
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from chat_proc.catalog.mcp_servers import OfferedServer, PersonalGrant
+from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, OfferedServer, PersonalGrant
 from chat_proc.catalog.tool import ConnectLink
 from chat_proc.mcp.http import HttpWay, NoToken
 from chat_proc.mcp.oauth import (
     EARLY_S,
-    TOKEN_TIMEOUT_S,
     OAuthRequests,
     TokenRefused,
     check_authorizing,
@@ -49,7 +48,7 @@ from everturn.turns.model import approval_id_of
 _log = structlog.get_logger(__name__)
 
 LEASE_S: Final = TOKEN_TIMEOUT_S + 5.0
-"""How long one worker may request a person's tokens before another one may try."""
+"""How long one worker may request and store a person's tokens before another one may try."""
 ASK_AGAIN_S: Final = 0.2
 """Between two looks at tokens that another worker requests."""
 CLIENT_LIFE_S: Final = 3_600.0
@@ -155,9 +154,11 @@ class PersonalTokens:
 
     async def close(self) -> None:
         """End what runs. A request for tokens is given the time that it may take: what was sent is not valid twice."""
-        if self._working:
-            await asyncio.wait(self._working, timeout=TOKEN_TIMEOUT_S)
-        await end_tasks(*self._working)
+        try:
+            if self._working:
+                await asyncio.wait(self._working, timeout=LEASE_S)
+        finally:
+            await end_tasks(*self._working)
 
     async def find_link(
         self, call_id: CallId, principal: Principal, conversation_id: ConversationId

@@ -26,7 +26,7 @@ from mcp.shared.auth import OAuthToken, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from chat_proc.catalog.mcp_servers import ClientCredentials
+from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, ClientCredentials
 from chat_proc.mcp.http import HostTransport, HttpWay, NoToken
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, check_size, unpack
@@ -42,8 +42,6 @@ MAX_DOCUMENT_BYTES: Final = 64 * 1024
 MAX_TOKEN_CHARS: Final = 16_000
 REQUEST_TIMEOUT_S: Final = 10.0
 """For the whole reply to one request."""
-TOKEN_TIMEOUT_S: Final = 15.0
-"""For a token, with all requests that it takes. A call waits so long."""
 EARLY_S: Final = 60.0
 """A token is renewed so long before it expires, or after three quarters of its life if that is later."""
 USUAL_LIFE_S: Final = 3_600.0
