@@ -75,6 +75,11 @@ async def wait_then(seconds: float) -> int:
     await asyncio.sleep(seconds)
     return os.getpid()
 
+@tool()
+async def wait_irreversibly(seconds: float) -> None:
+    """Waits, and is not repeated."""
+    await asyncio.sleep(seconds)
+
 @tool(effect="pure")
 async def block() -> None:
     """Blocks the event loop."""
@@ -490,6 +495,32 @@ async def test_a_process_that_keeps_more_and_more_is_replaced_without_harm_to_ot
     await wait_until(lambda: not os.path.exists(f"/proc/{before}"))
     assert (await desk.call("pid")).value == after
     assert [log["reason"] for log in logs if log["event"] == "The process of a bundle is replaced"] == ["exhausted"]
+
+
+async def test_at_most_one_replaced_process_lives_beside_the_next_one(open_host):
+    desk = await open_host(TOOLS, section=HostSection(open_files=256))
+    pids, waiting = [], []
+
+    async def exhaust() -> None:
+        pids.append((await desk.call("pid")).value)
+        waiting.append(asyncio.create_task(desk.call("wait_irreversibly", seconds=20)))
+        with pytest.raises(ToolRaised):
+            for _ in range(20):
+                await desk.call("keep", what="files")
+
+    def alive() -> list[bool]:
+        return [os.path.exists(f"/proc/{pid}") for pid in pids]
+
+    await exhaust()
+    await exhaust()
+    assert alive() == [True, True] and not any(each.done() for each in waiting)
+    pids.append((await desk.call("pid")).value)
+
+    assert len(set(pids)) == 3 and alive() == [False, True, True]
+    with pytest.raises(HostLost, match="too little of its memory, open files or threads is left"):
+        await waiting[0]
+    assert not waiting[1].done()
+    waiting[1].cancel()
 
 
 async def test_the_memory_of_a_bundle_is_its_own_choice_within_the_maximum(open_host):

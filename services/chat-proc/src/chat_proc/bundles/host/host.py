@@ -242,6 +242,11 @@ class HostProcess:
     def is_replaced(self) -> bool:
         return self._replaced is not None
 
+    @property
+    def is_retiring(self) -> bool:
+        """Whether it is replaced, but goes on for the calls that it has."""
+        return self.is_replaced and self.end_kind is None
+
     async def run(self, python: Path, folder: Path, home: Path) -> None:
         """Run the process until it ends by itself or by `end`. `end_kind` and `end_reason` say why it has ended."""
         try:
@@ -581,7 +586,12 @@ class HostProcess:
         asyncio.get_running_loop().call_later(RETIRE_WITHIN_S, self.end, kind, why)
 
     def _end_if_unused(self) -> None:
-        if self._replaced is not None and all(running.is_given_up for running in self._calls.values()):
+        if all(running.is_given_up for running in self._calls.values()):
+            self.end_replaced()
+
+    def end_replaced(self) -> None:
+        """End the process, whose calls are lost, if it is replaced."""
+        if self._replaced is not None:
             self.end(*self._replaced)
 
     def _log_output(self, text: str, **context: str) -> None:
@@ -750,8 +760,12 @@ class BundleHost:
         """The process that another call has started meanwhile, otherwise a new one."""
         if self._process is not None and self._process.is_serving:
             return self._process
-        # Until the one before has left, it is not known how it ended, and its memory is not free.
-        left = {task for task, process in self._running.items() if not process.is_replaced}
+        # One replaced process goes on beside the new one; more of them would multiply the memory of the bundle.
+        retiring = [process for process in self._running.values() if process.is_retiring]
+        for older in retiring[:-1]:
+            older.end_replaced()
+        # Until the others have left, it is not known how they ended, and their memory is not free.
+        left = {task for task, process in self._running.items() if process not in retiring[-1:]}
         if left:
             await asyncio.wait(left)
         await self._pause()
