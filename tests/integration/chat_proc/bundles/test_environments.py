@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 import everturn_sdk
-from chat_proc.bundles.host.environments import BadRequirements, Environments, check_requirements
+from chat_proc.bundles.host import environments as environments_module
+from chat_proc.bundles.host.environments import INSTALL_TIMEOUT_S, BadRequirements, Environments, check_requirements
+from chat_proc.bundles.versions import OPEN_S
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import run_command
@@ -151,6 +154,45 @@ async def test_environments_in_use_stay_when_others_are_removed(open_host, folde
 async def test_an_installation_has_a_time_limit(folder, wheels):
     with pytest.raises(BadRequirements, match=r"not installed within 0\.05 s"):
         await install(open_environments(folder, wheels, timeout_s=0.05), b"greeting")
+
+
+@pytest.mark.parametrize(("step", "cancellations"), [("_create", 1), ("_create", 2), ("_add_sdk", 1), ("_add_sdk", 2)])
+async def test_a_cancelled_installation_keeps_its_lock_until_its_thread_has_ended(
+    folder, wheels, monkeypatch, step, cancellations
+):
+    begun, go_on = threading.Event(), threading.Event()
+    work, ended = getattr(environments_module, step), []
+
+    def work_slowly(environment: Path) -> None:
+        begun.set()
+        go_on.wait(20)
+        try:
+            work(environment)
+        finally:
+            ended.append(environment)
+
+    monkeypatch.setattr(environments_module, step, work_slowly)
+    first = asyncio.create_task(install(open_environments(folder, wheels), b"greeting"))
+    await asyncio.to_thread(begun.wait, 20)
+    monkeypatch.setattr(environments_module, step, work)
+    for _ in range(cancellations):
+        first.cancel()
+        await asyncio.sleep(0.1)
+    second = asyncio.create_task(install(open_environments(folder, wheels), b"greeting"))
+    await asyncio.sleep(0.5)
+    assert not ended and not second.done()
+    assert first.done() == (cancellations == 2), "a caller that is cancelled twice waits for nothing more"
+
+    go_on.set()
+    python = await second
+
+    assert len(ended) == 1 and await imports(python, "greeting, everturn_sdk")
+    await asyncio.wait({first}, timeout=5)
+    assert first.cancelled() and (python.parents[1] / "installed").exists()
+
+
+def test_opening_a_bundle_leaves_time_for_an_installation():
+    assert OPEN_S > INSTALL_TIMEOUT_S
 
 
 async def test_pip_reads_only_what_its_settings_name(folder, wheels, tmp_path):

@@ -16,6 +16,7 @@ import stat
 import sys
 import venv
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,7 @@ _log = structlog.get_logger(__name__)
 
 REQUIREMENTS: Final = "requirements.txt"
 INSTALL_TIMEOUT_S: Final = 300.0
+"""For pip. The time limit for opening a bundle is longer."""
 MAX_ENVIRONMENT_MIB: Final = 1024
 MAX_ENVIRONMENTS: Final = 20
 """Environments that are kept: before another one is installed, those not used for the longest time are removed, but
@@ -102,7 +104,7 @@ class Environments:
             while not await asyncio.to_thread(done.exists):
                 await _lock(descriptor, fcntl.LOCK_EX)
                 if not await asyncio.to_thread(done.exists):
-                    await self._install(environment, packages)
+                    await self._install(environment, packages, descriptor)
                 await _lock(descriptor, fcntl.LOCK_SH)
             await asyncio.to_thread(os.utime, done)
             yield environment / "bin" / "python"
@@ -120,19 +122,26 @@ class Environments:
         if about.st_uid != os.geteuid() or about.st_mode & 0o022:
             raise BadRequirements(f"The folder {self._folder} of their environments belongs to another user.")
 
-    async def _install(self, environment: Path, packages: Sequence[str]) -> None:
-        await asyncio.to_thread(self._make_room)
-        await asyncio.to_thread(_create, environment)
+    async def _install(self, environment: Path, packages: Sequence[str], descriptor: int) -> None:
+        """Install under the lock of `descriptor`."""
+        # A thread goes on after its caller was cancelled. So all steps run one after the other in one thread, and the
+        # lock is held by a second descriptor until the last of them has ended.
+        steps, held, loop = ThreadPoolExecutor(1), os.dup(descriptor), asyncio.get_running_loop()
         try:
+            await loop.run_in_executor(steps, self._make_room)
+            await loop.run_in_executor(steps, _create, environment)
             if packages:
-                links = await asyncio.to_thread(_find_links, environment)
-                await self._run_pip(environment, packages)
-                if await asyncio.to_thread(_find_links, environment) != links:
+                links = await loop.run_in_executor(steps, _find_links, environment)
+                await self._run_pip(environment, packages, steps)
+                if await loop.run_in_executor(steps, _find_links, environment) != links:
                     raise BadRequirements("A package has changed the links of the environment.")
-            await asyncio.to_thread(_add_sdk, environment)
+            await loop.run_in_executor(steps, _add_sdk, environment)
         except BaseException:
-            await asyncio.to_thread(remove_tree, str(environment))
+            await loop.run_in_executor(steps, remove_tree, str(environment))
             raise
+        finally:
+            steps.submit(os.close, held)
+            steps.shutdown(wait=False)
 
     def _make_room(self) -> None:
         """Remove environments that nobody uses, until another one can be kept."""
@@ -151,14 +160,14 @@ class Environments:
             finally:
                 os.close(descriptor)
 
-    async def _run_pip(self, environment: Path, packages: Sequence[str]) -> None:
-        listed = environment / REQUIREMENTS
-        await asyncio.to_thread(listed.write_text, "".join(f"{package}\n" for package in packages))
+    async def _run_pip(self, environment: Path, packages: Sequence[str], steps: Executor) -> None:
+        listed, loop = environment / REQUIREMENTS, asyncio.get_running_loop()
+        await loop.run_in_executor(steps, listed.write_text, "".join(f"{package}\n" for package in packages))
         settings = await self._read_settings(environment)
         options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --quiet"
         problem, lines, uid = "", list[str](), choose_uid(self._uids)
         if uid is not None:
-            await asyncio.to_thread(_hand_over, environment, uid)
+            await loop.run_in_executor(steps, _hand_over, environment, uid)
         # Its own variables last: it writes no log, and reads no files with settings, which other users may not read.
         own = {"PIP_CONFIG_FILE": os.devnull, "PIP_LOG": "", **_build_variables(environment)}
         needed = await asyncio.to_thread(_find_needed, environment, settings)
@@ -187,7 +196,7 @@ class Environments:
             said = self._redactor.redact("\n".join(lines))
             raise BadRequirements(f"{problem or f'pip ended with status {process.status}.'}\n{said}".strip())
         if uid is not None:
-            await asyncio.to_thread(_hand_over, environment, os.geteuid())
+            await loop.run_in_executor(steps, _hand_over, environment, os.geteuid())
 
     async def _read_settings(self, environment: Path) -> Mapping[str, str]:
         """The variables for pip, with what its configuration files say, for a pip that can't read them."""
