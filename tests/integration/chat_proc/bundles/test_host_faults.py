@@ -24,6 +24,7 @@ from chat_proc.bundles.host.host import HostLost
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.tools.hosted import ToolRaised
 from everturn.core.errors import Invalid
+from everturn.core.loops import LOOPS
 from everturn_sdk.protocol import MAX_CONTENT_BYTES
 
 pytestmark = pytest.mark.sandbox
@@ -251,6 +252,13 @@ def leak(where: str, context: ToolContext) -> str:
         case "exception":
             raise ValueError("key " + secret)
     return "key " + secret
+'''
+
+STORING = '''
+@tool(effect="pure")
+async def store(context: ToolContext) -> str:
+    """Stores a file."""
+    return await context.put_artifact("outputs/a.md", b"x")
 '''
 
 SLOW = {
@@ -751,6 +759,21 @@ async def test_a_bundle_that_can_not_be_loaded_says_why(open_host, source, why):
         await open_host(source, start_timeout_s=2.0, secrets={"api_key": "sesame-sesame"})
 
     assert why in refused.value.detail
+
+
+async def test_a_defect_of_the_worker_fails_one_bundle_only(open_host, monkeypatch):
+    desk = await open_host(STORING)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(desk.objects, "save", fail)
+    assert "It failed. The log of the worker has the reason." in (await desk.call("store")).text
+    monkeypatch.setattr(host, "KeptProcess", None)
+    with pytest.raises(Invalid, match="the log of the worker has the reason"):
+        await open_host(STORING)
+
+    assert not [loop for loop in LOOPS._failing if loop.startswith("bundle")], "one bundle makes the worker unready"
 
 
 def count_processes(uid: int) -> int:

@@ -24,6 +24,7 @@ from chat_proc.tools.hosted import read_operations
 from everturn.bundles.operations import OperationReply, OperationRequest
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal, Role
+from everturn.core.loops import LOOPS
 from everturn.timeline.blocks import CompletionBody
 
 pytestmark = pytest.mark.sandbox
@@ -383,6 +384,7 @@ async def test_requests_are_served_after_an_error_that_nobody_expected(open_desk
     desk.operations._open_host = open_host
 
     assert (reply.outcome, reply.detail) == ("unavailable", "It could not be started.")
+    assert "operations_process" not in LOOPS._failing, "one bundle makes the worker unready"
     assert (await desk.call("look", name="x")).outcome == "ok"
 
 

@@ -18,6 +18,7 @@ from turn_harness.tools import DemoTool
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ToolCall, ToolOutcome
 from chat_proc.tools.memory.memsearch import MemsearchParams
+from everturn.core.loops import LOOPS
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest
 from everturn.timeline.blocks import (
     ApprovalRequestBody,
@@ -717,3 +718,25 @@ async def test_a_workflow_searches_and_reads_for_its_person():
     (asked,) = search.asked
     assert asked.context.principal.user_id == "ann"
     assert asked.params == MemsearchParams(query="sales", targets=["assistant"], scope="user", top_k=5)
+
+
+class Tries(Plain):
+    async def run(self, payload: Payload) -> Any:
+        try:
+            return await self.ctx_client.search(query="sales")
+        except WorkflowError as error:
+            return str(error)
+
+
+class BrokenSearch(Search):
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        raise RuntimeError("a defect")
+
+
+async def test_a_defect_of_a_tool_is_an_error_of_the_request_only():
+    bench = Bench(authored=LocalWorkflow(Tries()), tools=[BrokenSearch()])
+    await bench.say("How are sales?")
+    await bench.work()
+
+    assert bench.texts(CompletionBody) == ["It could not be read. The worker's log has the reason."]
+    assert "workflow_request" not in LOOPS._failing, "one workflow makes the worker unready"

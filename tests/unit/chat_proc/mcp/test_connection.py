@@ -11,6 +11,7 @@ from chat_proc.mcp.connection import CLOSE_S, McpConnection
 from everturn.core import cancellation
 from everturn.core.cancellation import GRACE_S, Stragglers
 from everturn.core.logging import Redactor
+from everturn.core.loops import LOOPS
 
 
 class StubbornTransport:
@@ -86,6 +87,18 @@ async def test_a_closing_that_is_cancelled_ends_the_connection(monkeypatch: pyte
 
     await asyncio.wait({closing, running}, timeout=2)
     assert closing.cancelled() and running.cancelled()
+
+
+async def test_a_defect_of_one_connection_leaves_the_worker_ready() -> None:
+    async def ignore() -> None: ...
+
+    def fail() -> StubbornTransport:
+        raise KeyError("a defect")
+
+    connection = McpConnection("s", fail, start_timeout_s=60, on_change=ignore, redactor=Redactor())
+    await connection.run(is_kept=False)
+
+    assert "mcp_connection" not in LOOPS._failing
 
 
 def test_a_cancelled_call_has_time_to_close_its_connection() -> None:

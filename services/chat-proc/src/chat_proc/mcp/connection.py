@@ -159,7 +159,7 @@ class McpConnection:
         loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
         while not self._closing:
             began_s = loop.time()
-            with guarded("mcp_connection", server=self._alias):
+            with guarded("mcp_connection", health=None, server=self._alias):
                 try:
                     await self._serve()
                 except _FAILURES as error:

@@ -182,7 +182,7 @@ class ContextRequests:
         number = turn.progress.last_round
         # The workflow has not seen the timeline: what it asks for is read from storage.
         context = build_tool_context(turn, number, ())
-        with guarded("workflow_request", tool_id=tool_id) as guard:
+        with guarded("workflow_request", health=None, tool_id=tool_id) as guard:
             async with asyncio.timeout(self._catalog.spec(tool_id).timeout_s):
                 outcome = await self._catalog.run(tool_id, ToolCall(CallId(""), params, None, context))
             if outcome.status == "ok":

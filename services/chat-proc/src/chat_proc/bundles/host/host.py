@@ -250,7 +250,7 @@ class HostProcess:
     async def run(self, python: Path, folder: Path, home: Path) -> None:
         """Run the process until it ends by itself or by `end`. `end_kind` and `end_reason` say why it has ended."""
         try:
-            with guarded("bundle_host", bundle_id=self._code.bundle_id) as guard:
+            with guarded("bundle_host", health=None, bundle_id=self._code.bundle_id) as guard:
                 await self._run(python, folder, home)
             if guard.error is not None:
                 self.end("start", "the log of the worker has the reason")
@@ -510,7 +510,7 @@ class HostProcess:
     async def _answer(self, running: _Running, request: Claim | PutArtifact | Ask, content: bytes) -> None:
         value: object = None
         problem = ""
-        with guarded("bundle_request", bundle_id=self._code.bundle_id, kind=request.kind) as guard:
+        with guarded("bundle_request", health=None, bundle_id=self._code.bundle_id, kind=request.kind) as guard:
             try:
                 if isinstance(request, Ask):
                     # What it records must not hold the bundle's secrets.

@@ -92,7 +92,7 @@ class BundleOperations:
 
     async def _serve(self, ready: "asyncio.Future[BundleHost]") -> None:
         try:
-            with guarded("operations_process"):
+            with guarded("operations_process", health=None):
                 try:
                     async with self._open_host() as host:
                         ready.set_result(host)
