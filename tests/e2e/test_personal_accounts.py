@@ -18,6 +18,7 @@ from helpers.homes import copy_home
 from helpers.mcp_servers import Asked, RawServer
 from helpers.waiting import wait_until
 
+from everturn.mcp_connections.connections import hash_state
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
@@ -184,7 +185,7 @@ async def test_a_link_works_once(world: World) -> None:
         turn = await send(http, "mail")
         address = world.login.authorize(await find_link(http, turn), "dans-account")
         assert (await return_to(world, address)).status_code == 200
-        again = await return_to(world, address)
+        again = await return_to(world, re.sub(r"code=[^&]+", "code=another", address))
         assert again.status_code == 401
         guessed = await return_to(world, re.sub(r"state=[^&]+", "state=guessed", address))
         assert guessed.status_code == 401
@@ -280,6 +281,25 @@ async def test_one_account_continues_all_turns_that_wait_for_it(world: World) ->
             assert (ended["answer"], ended["approvals"][0]["state"]) == ("That is all.", "approved")
         assert world.called == ["kims-account"] * 3
         assert (await return_to(world, world.login.authorize(links[0], "another-account"))).status_code == 401
+
+
+async def test_an_answer_whose_ingress_ended_is_repeated(world: World) -> None:
+    world.called.clear()
+    async with world.of("kit") as http:
+        turns = [await send(http, "mail") for _ in range(3)]
+        address = world.login.authorize([await find_link(http, turn) for turn in turns][1], "kits-account")
+        for turn in turns:
+            await wait_for_release(world, turn)
+        given = parse_qs(urlsplit(address).query)
+        saved = f"'{hash_state(given['state'][0])}', 'desk', 'mail', '{given['code'][0]}', '{given['iss'][0]}', 32"
+        rows = world.platform.postgres.run_sql(f"SELECT answer_mcp_request({saved})", database=DATABASE)
+        assert rows.count("conv_") == 3
+        for _ in range(2):
+            assert "Connected" in (await return_to(world, address)).text
+            for turn in turns:
+                ended = await load(http, turn, *ENDED)
+                assert (ended["answer"], ended["approvals"][0]["state"]) == ("That is all.", "approved")
+        assert world.called == ["kits-account"] * 3
 
 
 async def test_a_cancelled_turn_stays_cancelled_and_the_account_serves_the_next(world: World) -> None:

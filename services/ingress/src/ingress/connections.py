@@ -60,6 +60,7 @@ account at <b>{service}</b>.</p><p>Click Connect only if this user is you, and y
 <form method="post" action="{server}">{fields}<button>Connect</button></form>"""
 _CLOSE: Final = "You can close this page."
 _USED: Final = "This link was already used or is older than 10 minutes. Ask the agent again to get a new one."
+_NOT_WOKEN: Final = "The agent does not know it yet. Reload this page."
 
 router = APIRouter(prefix="/mcp-connections/{tenant}/{project}", route_class=AdmittedRoute, tags=["connections"])
 callback_router = APIRouter(prefix="/mcp-connections/callback/{bundle_id}/{server}", include_in_schema=False)
@@ -92,19 +93,15 @@ class DisconnectedOut(JsonBody):
 
 
 class ConnectionService:
-    """Lists and deletes connections, and accepts the answers of authorization servers."""
+    """Deletes connections, and accepts the answers of authorization servers."""
 
     def __init__(self, book: ConnectionBook, chat: ChatService) -> None:
-        self._book = book
+        self.book = book
         self._chat = chat
-
-    async def load_all(self, principal: Principal) -> ConnectionList:
-        """The caller's connections."""
-        return ConnectionList(items=tuple(map(_build_view, await self._book.load_all(principal))))
 
     async def delete(self, principal: Principal, key: ServerKey | None = None) -> DisconnectedOut:
         """Delete one connection or all. Raises NotFound for one that does not exist."""
-        deleted = await self._book.delete(principal, key)
+        deleted = await self.book.delete(principal, key)
         if key is not None and not deleted:
             raise NotFound()
         return DisconnectedOut(deleted=deleted)
@@ -112,7 +109,7 @@ class ConnectionService:
     async def ask(self, request: Request, key: ServerKey, fields: dict[str, str]) -> str:
         """The page that asks the person. Raises 401 and 429 problems for links that can't be used."""
         with self._watching(request, fields):
-            found = await self._book.find_request(fields["state"], key)
+            found = await self.book.find_request(fields["state"], key, fields["code"])
             if found is None:
                 raise unauthorized(_USED)
         inputs = (f'<input type="hidden" name="{name}" value="{html.escape(value)}">' for name, value in fields.items())
@@ -127,36 +124,40 @@ class ConnectionService:
             fields="".join(inputs),
         )
 
-    async def accept(self, request: Request, key: ServerKey, fields: dict[str, str]) -> None:
-        """Save the answer and wake the turns that wait for it; without a code the person has refused. Raises 401 and
-        429 problems."""
+    async def accept(self, request: Request, key: ServerKey, fields: dict[str, str]) -> bool:
+        """Save the answer and wake the turns that wait for it; without a code the person has refused. Whether all of
+        them know it. The same answer again wakes those that don't. Raises 401 and 429 problems."""
         code = fields.get("code")
         with self._watching(request, fields):
-            answered = await self._book.answer_request(fields["state"], key, code, fields.get("iss"))
+            answered = await self.book.answer_request(fields["state"], key, code, fields.get("iss"))
             if not answered:
                 raise unauthorized(_USED)
-        for each in answered:
-            form = SignalIn(
-                kind="deny" if code is None else "approve",
-                approval_id=each.approval_id,
-                text="The account was not connected." if code is None else "",
-            )
-            await self._wake(each, Submission(form, ()))
+        for attempt in range(WAKE_ATTEMPTS):
+            await asyncio.sleep(WAKE_PAUSE_S if attempt else 0)
+            answered = [each for each in answered if not await self._try_wake(each, is_connected=code is not None)]
+            if not answered:
+                return True
+        _log.error("Turns that wait for an account did not get its answer", turns=len(answered))
+        return False
 
-    async def _wake(self, waiting: AnsweredRequest, answer: Submission[SignalIn]) -> None:
-        """Let the turn go on. The link is used up, so what may pass is tried again."""
-        for attempt in range(1, WAKE_ATTEMPTS + 1):
-            try:
-                await self._chat.accept_signal(waiting.principal, waiting.conversation_id, answer, Headers({}))
-            except (Conflict, NotFound) as error:
-                # The turn has ended or the person has answered otherwise; the next call finds the account.
-                _log.info("No turn waits for a connected account", why=error.detail)
-            except (Unavailable, ProblemError) as error:
-                if attempt < WAKE_ATTEMPTS:
-                    await asyncio.sleep(WAKE_PAUSE_S)
-                    continue
-                _log.error("A turn does not know that an account was connected", error=str(error))
-            return
+    async def _try_wake(self, waiting: AnsweredRequest, *, is_connected: bool) -> bool:
+        """Let the turn go on; False if that may succeed later."""
+        form = SignalIn(
+            kind="approve" if is_connected else "deny",
+            approval_id=waiting.approval_id,
+            text="" if is_connected else "The account was not connected.",
+        )
+        try:
+            await self._chat.accept_signal(
+                waiting.principal, waiting.conversation_id, Submission(form, ()), Headers({})
+            )
+        except (Conflict, NotFound) as error:
+            # The turn has ended or the person has answered otherwise; the next call finds the account.
+            _log.info("A turn does not wait for an account any more", why=error.detail)
+        except (Unavailable, ProblemError) as error:
+            _log.warning("Could not signal the answer about an account to a turn", error=str(error))
+            return False
+        return True
 
     def _watching(self, request: Request, fields: dict[str, str]) -> AbstractContextManager[None]:
         """Counts unknown states by address, apart from credentials: any page can send its visitors here."""
@@ -169,15 +170,6 @@ async def connection_service(request: Request) -> ConnectionService:
     return cast(ConnectionService, request.app.state.connections)
 
 
-def _build_view(connection: Connection) -> ConnectionOut:
-    return ConnectionOut(
-        bundle_id=connection.bundle_id,
-        server=connection.server,
-        title=connection.title,
-        connected_at=iso(connection.connected_at),
-    )
-
-
 Service = Annotated[ConnectionService, Depends(connection_service)]
 Value = Annotated[str | None, Query(max_length=MAX_VALUE_CHARS, pattern=PRINTABLE)]
 State = Annotated[str, Query(min_length=1, max_length=MAX_VALUE_CHARS, pattern=PRINTABLE)]
@@ -188,7 +180,7 @@ Server = Annotated[str, Path(description="The alias of the MCP server.", pattern
 @router.get("", responses=problems())
 async def list_connections(me: Me, service: Service) -> ConnectionList:
     """The caller's accounts at MCP servers that agents can use, the latest first."""
-    return await service.load_all(me)
+    return ConnectionList(items=tuple(map(_build_view, await service.book.load_all(me))))
 
 
 @router.delete("", responses=problems())
@@ -226,10 +218,10 @@ async def show_callback(
     try:
         if "code" in fields:
             return _show("Connect your account?", await service.ask(request, key, fields))
-        await service.accept(request, key, fields)
+        is_known = await service.accept(request, key, fields)
     except ProblemError as problem:
         return _refuse(problem)
-    return _show("Not connected", f"<p>{_CLOSE}</p>")
+    return _show("Not connected", f"<p>{_CLOSE if is_known else _NOT_WOKEN}</p>")
 
 
 @callback_router.post("")
@@ -245,10 +237,19 @@ async def accept_callback(*, request: Request, service: Service, bundle_id: Bund
     if not {"state", "code"} <= set(fields) or not is_plain:
         raise malformed("The form was not sent by this page. Open the link again.")
     try:
-        await service.accept(request, ServerKey(bundle_id, server), fields)
+        is_known = await service.accept(request, ServerKey(bundle_id, server), fields)
     except ProblemError as problem:
         return _refuse(problem)
-    return _show("Connected", f"<p>The agent continues. {_CLOSE}</p>")
+    return _show("Connected", f"<p>{f'The agent continues. {_CLOSE}' if is_known else _NOT_WOKEN}</p>")
+
+
+def _build_view(connection: Connection) -> ConnectionOut:
+    return ConnectionOut(
+        bundle_id=connection.bundle_id,
+        server=connection.server,
+        title=connection.title,
+        connected_at=iso(connection.connected_at),
+    )
 
 
 def _refuse(problem: ProblemError) -> HTMLResponse:

@@ -66,18 +66,11 @@ class SkillList(JsonBody):
 
 
 class SkillService:
-    """What administrators do with the skills of their project."""
+    """Saves and deletes the skills of projects."""
 
     def __init__(self, book: ProjectSkillBook, intake: Intake) -> None:
-        self._book = book
+        self.book = book
         self._intake = intake
-
-    async def load_all(self, me: Principal) -> tuple[ProjectSkill, ...]:
-        return await self._book.load_all(me)
-
-    async def load_content(self, me: Principal, name: str) -> bytes:
-        """Raises NotFound."""
-        return await self._book.load_content(me, name)
 
     async def save(self, me: Principal, name: str, upload: bytes) -> tuple[ProjectSkill, bool]:
         """Check, scan and store an archive; whether the skill is new. Raises problems, Conflict."""
@@ -89,7 +82,7 @@ class SkillService:
                 field = {"field": "body", "message": error.detail}
                 raise unprocessable(f"The skill was rejected: {error.detail}", errors=[field]) from error
             await self._intake.scan(me, f"{name}.zip", packed.content)
-        skill, is_new = await self._book.save(me, packed)
+        skill, is_new = await self.book.save(me, packed)
         _log.info(
             "Stored a skill of a project",
             tenant=me.tenant,
@@ -103,7 +96,7 @@ class SkillService:
 
     async def delete(self, me: Principal, name: str) -> None:
         """Raises NotFound."""
-        await self._book.delete(me, name)
+        await self.book.delete(me, name)
         _log.info("Deleted a skill of a project", tenant=me.tenant, project=me.project, user_id=me.user_id, skill=name)
 
 
@@ -147,7 +140,7 @@ _DOWNLOAD: dict[int | str, dict[str, Any]] = {
 @router.get("", responses=problems())
 async def list_skills(me: Admin, service: Service) -> SkillList:
     """The skills of the project. Every agent of the project has them, beside its own."""
-    return SkillList(skills=tuple(map(_build, await service.load_all(me))))
+    return SkillList(skills=tuple(map(_build, await service.book.load_all(me))))
 
 
 @router.put(
@@ -174,7 +167,7 @@ async def get_skill(
 ) -> Response:
     """The files of a skill, as a ZIP archive."""
     with slots.holding(me):
-        content = await service.load_content(me, skill)
+        content = await service.book.load_content(me, skill)
         return Response(content, media_type=ZIP, headers={"Content-Disposition": f'attachment; filename="{skill}.zip"'})
 
 

@@ -83,7 +83,7 @@ async def test_an_answer_goes_to_one_caller_who_saves_the_tokens(
     assert await store.load(ann, MAIL) is None
     request = build_request(state)
     await store.save_request(ann, MAIL, request)
-    found = await book.find_request(state, MAIL)
+    found = await book.find_request(state, MAIL, "code")
     assert found is not None and (found.principal.owner, found.title) == (ann.owner, "Example Mail")
     (answered,) = await book.answer_request(state, MAIL, "code", "https://login.example")
     assert (answered.principal.owner, answered.conversation_id, answered.approval_id) == (
@@ -110,7 +110,56 @@ async def test_a_link_works_once_even_if_it_is_used_at_once(
     await store.save_request(ann, MAIL, build_request(state))
     answers = await asyncio.gather(*(book.answer_request(state, MAIL, f"code-{n}", None) for n in range(8)))
     assert sorted(map(len, answers)) == [0] * 7 + [1]
-    assert await book.find_request(state, MAIL) is None
+    found = [await book.find_request(state, MAIL, f"code-{n}") for n in range(8)]
+    assert [each is not None for each in found] == [answered != [] for answered in answers]
+
+
+@pytest.mark.parametrize("code", ["code", None])
+async def test_the_same_answer_again_names_the_same_turns(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, bob: Principal, state: str, code: str | None
+) -> None:
+    await store.save_request(ann, MAIL, build_request(state))
+    await store.save_request(ann, MAIL, build_request(f"{state}-beside"))
+    await store.save_request(bob, MAIL, build_request(f"{state}-bob"))
+    first, *others = await asyncio.gather(*(book.answer_request(state, MAIL, code, None) for _ in range(5)))
+    assert len(first) == (1 if code is None else 2)
+    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    assert (claimed is None) == (code is None)
+    await store.save_request(ann, MAIL, build_request(f"{state}-later"))
+
+    others.append(await book.answer_request(state, MAIL, code, "https://another.example"))
+    for again in others:
+        assert {each.approval_id for each in again} == {each.approval_id for each in first}
+    assert await book.find_request(state, MAIL, code) is not None
+    for other in ("other", None if code else "code"):
+        assert await book.find_request(state, MAIL, other) is None
+        assert await book.answer_request(state, MAIL, other, None) == []
+    assert await book.answer_request(state, CRM, code, None) == []
+    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None, "the code is given out again"
+
+
+async def test_a_settled_link_repeats_nothing_by_itself(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    await store.save_request(ann, MAIL, build_request(state))
+    await store.save_request(ann, MAIL, build_request(f"{state}-beside"))
+    assert len(await book.answer_request(state, MAIL, "code", None)) == 2
+    assert await book.find_request(f"{state}-beside", MAIL, "code") is None
+    assert await book.answer_request(f"{state}-beside", MAIL, "code", None) == []
+
+
+async def test_an_answer_is_not_repeated_for_a_deleted_connection_or_after_the_link_expired(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal, state: str
+) -> None:
+    for end in (
+        book.delete(ann, MAIL),
+        roles.superuser.execute("UPDATE mcp_request SET expires_at = now() WHERE tenant = 'acme'"),
+    ):
+        await store.save_request(ann, MAIL, build_request(state))
+        assert len(await book.answer_request(state, MAIL, "code", None)) == 1
+        await end
+        assert await book.find_request(state, MAIL, "code") is None
+        assert await book.answer_request(state, MAIL, "code", None) == []
 
 
 async def test_a_link_belongs_to_its_server(
@@ -118,9 +167,9 @@ async def test_a_link_belongs_to_its_server(
 ) -> None:
     await store.save_request(ann, MAIL, build_request(state))
     for other in (CRM, ServerKey("other", "mail")):
-        assert await book.find_request(state, other) is None
+        assert await book.find_request(state, other, "code") is None
         assert await book.answer_request(state, other, "code", None) == []
-    assert await book.find_request("guessed", MAIL) is None
+    assert await book.find_request("guessed", MAIL, "code") is None
     assert len(await book.answer_request(state, MAIL, "code", None)) == 1
     assert await store.claim_answer(ann, CRM, lease_s=LEASE_S) is None
 
@@ -134,9 +183,9 @@ async def test_a_link_expires_after_ten_minutes_and_its_code_ten_minutes_later(
 
     await store.save_request(ann, MAIL, build_request(state))
     await age("expires_at", 590)
-    assert await book.find_request(state, MAIL) is not None
+    assert await book.find_request(state, MAIL, "code") is not None
     await age("expires_at", 10)
-    assert await book.find_request(state, MAIL) is None
+    assert await book.find_request(state, MAIL, "code") is None
     assert await book.answer_request(state, MAIL, "code", None) == []
 
     await store.save_request(ann, MAIL, build_request(state := f"{state}-again"))
@@ -154,8 +203,9 @@ async def test_one_account_answers_all_links_of_its_person_to_the_server(
     await store.save_request(bob, MAIL, build_request(f"{state}-bob"))
     answered = await book.answer_request(state, MAIL, "code", None)
     assert {each.approval_id for each in answered} == {asked.approval_id, beside.approval_id}
-    assert await book.find_request(f"{state}-beside", MAIL) is None
-    assert await book.find_request(f"{state}-crm", CRM) and await book.find_request(f"{state}-bob", MAIL)
+    assert await book.find_request(f"{state}-beside", MAIL, "code") is None
+    for other, key in ((f"{state}-crm", CRM), (f"{state}-bob", MAIL)):
+        assert await book.find_request(other, key, "code") is not None
     claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
     assert claimed is not None and (claimed.sealed, claimed.code) == (asked.sealed, "code")
 
@@ -169,7 +219,7 @@ async def test_a_refusal_answers_its_own_link_only(
     assert answered.approval_id == refused.approval_id
     assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None
     assert await store.load(ann, MAIL) is None
-    assert await book.find_request(f"{state}-beside", MAIL) is not None
+    assert await book.find_request(f"{state}-beside", MAIL, "code") is not None
 
 
 async def test_links_that_are_answered_at_once_are_each_answered_once(
@@ -199,7 +249,7 @@ async def test_a_link_for_the_same_approval_replaces_the_earlier_one(
 ) -> None:
     await store.save_request(ann, MAIL, first := build_request(state))
     await store.save_request(ann, MAIL, replace(first, state_hash=hash_state(f"{state}-2")))
-    assert await book.find_request(state, MAIL) is None
+    assert await book.find_request(state, MAIL, "code") is None
     assert len(await book.answer_request(f"{state}-2", MAIL, "code", None)) == 1
 
 
@@ -245,7 +295,7 @@ async def test_a_person_deletes_one_connection_or_all(
     version = (await connect(store, book, ann, ServerKey("other", "mail"))).version
     assert [each.bundle_id for each in await book.load_all(ann)] == ["other", "desk", "desk"]
     assert [await book.delete(ann, MAIL), await book.delete(ann, MAIL)] == [1, 0]
-    assert await book.find_request(state, MAIL) is None, "the link of a deleted connection works"
+    assert await book.find_request(state, MAIL, "code") is None, "the link of a deleted connection works"
     assert await book.delete(ann) == 2
     assert await book.load_all(ann) == []
     assert not await store.replace(ann, ServerKey("other", "mail"), version, b"renewed"), "a renewal undoes it"
@@ -274,7 +324,7 @@ async def test_erasing_a_conversation_deletes_its_links(
     receipt = await postgres_harness.say("x")
     await store.save_request(ANN, MAIL, replace(build_request(state), conversation_id=receipt.conversation_id))
     await PostgresConversations(roles.ingress).erase(ANN, receipt.conversation_id)
-    assert await book.find_request(state, MAIL) is None
+    assert await book.find_request(state, MAIL, "code") is None
 
 
 async def test_work_for_a_deleted_connection_does_not_change_the_next_one(

@@ -306,14 +306,17 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
     connections = PostgresConnections(roles.worker)
-    link = ConnectRequest(ApprovalId("appr_x"), receipt.conversation_id, hash_state("state"), "secret", b"secret")
+
+    def link(name: str) -> ConnectRequest:
+        return ConnectRequest(ApprovalId(name), receipt.conversation_id, hash_state(name), "secret", b"secret")
+
     await connections.delete(ANN)
-    await connections.save_request(ANN, MAIL, link)
-    await PostgresConnections(roles.ingress).answer_request("state", MAIL, "secret", None)
+    await connections.save_request(ANN, MAIL, link("mail"))
+    await PostgresConnections(roles.ingress).answer_request("mail", MAIL, "secret", None)
     answer = await connections.claim_answer(ANN, MAIL, lease_s=9)
     assert answer is not None and await connections.replace(ANN, MAIL, answer.version, b"secret")
-    await connections.save_request(ANN, CRM, link)
-    await PostgresConnections(roles.ingress).answer_request("state", CRM, "secret", None)
+    await connections.save_request(ANN, CRM, link("crm"))
+    await PostgresConnections(roles.ingress).answer_request("crm", CRM, "secret", None)
     followup = await harness.say("secret", receipt.conversation_id)
     await harness.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)

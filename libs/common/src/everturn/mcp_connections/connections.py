@@ -112,7 +112,7 @@ class TokenStore(Protocol):
         ...
 
     async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:
-        """The latest code, if it is younger than REQUEST_S, for one caller only. All answers are deleted, and a
+        """The latest code, if it is younger than REQUEST_S, for one caller only. All codes are deleted, and a
         connection without tokens keeps the place for so long."""
         ...
 
@@ -128,13 +128,14 @@ class ConnectionBook(Protocol):
         """Delete one connection or all, with the links; returns the number of connections."""
         ...
 
-    async def find_request(self, state: str, key: ServerKey) -> OpenRequest | None:
-        """Who a link to this server was made for, if it can still be used."""
+    async def find_request(self, state: str, key: ServerKey, code: str | None) -> OpenRequest | None:
+        """Who a link to this server was made for, if it can still be answered with this code."""
         ...
 
     async def answer_request(
         self, state: str, key: ServerKey, code: str | None, issuer: str | None
     ) -> Sequence[AnsweredRequest]:
         """Save the answer, once; None as the code refuses. A code also answers the other open links of that person to
-        the server, the latest MAX_ANSWERED. Empty if the link can't be used any more."""
+        the server, the latest MAX_ANSWERED. The same answer again returns the same approvals until the link expires;
+        another one returns nothing."""
         ...

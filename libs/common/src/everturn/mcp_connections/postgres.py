@@ -40,15 +40,16 @@ INSERT INTO mcp_request (approval_id, state_hash, conversation_id, tenant, proje
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp() + $11::interval)
 ON CONFLICT (approval_id) DO UPDATE
    SET state_hash = EXCLUDED.state_hash, sealed = EXCLUDED.sealed, expires_at = EXCLUDED.expires_at, code = NULL,
-       issuer = NULL, answered_at = NULL
+       issuer = NULL, answered_at = NULL, answer_hash = NULL
 """
 # The number of the transaction, which grows with each renewal, too, so that no version of a deleted connection returns.
 _CLAIM = """
-WITH gone AS (
-    DELETE FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND answered_at IS NOT NULL RETURNING *
+WITH answered AS (
+    SELECT * FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND code IS NOT NULL FOR UPDATE
+), used AS (
+    UPDATE mcp_request r SET code = NULL FROM answered a WHERE r.approval_id = a.approval_id RETURNING a.*
 ), latest AS (
-    SELECT * FROM gone WHERE code IS NOT NULL AND answered_at > clock_timestamp() - $4::interval
-     ORDER BY answered_at DESC LIMIT 1
+    SELECT * FROM used WHERE answered_at > clock_timestamp() - $4::interval ORDER BY answered_at DESC LIMIT 1
 ), held AS (
     INSERT INTO mcp_connection (tenant, project, user_id, bundle_id, server, title, lease_until, version)
     SELECT tenant, project, user_id, bundle_id, server, title, clock_timestamp() + $3::interval,
@@ -129,11 +130,10 @@ class PostgresConnections:
             done = await transaction.execute(_DELETE, bundle_id, server)
         return int(done.rpartition(" ")[2])
 
-    async def find_request(self, state: str, key: ServerKey) -> OpenRequest | None:
+    async def find_request(self, state: str, key: ServerKey, code: str | None) -> OpenRequest | None:
+        given = hash_state(state), key.bundle_id, key.server, code
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(
-                "SELECT * FROM find_mcp_request($1, $2, $3)", hash_state(state), key.bundle_id, key.server
-            )
+            row = await connection.fetchrow("SELECT * FROM find_mcp_request($1, $2, $3, $4)", *given)
         if row is None:
             return None
         return OpenRequest(Principal(row["tenant"], row["project"], row["user_id"]), row["title"])

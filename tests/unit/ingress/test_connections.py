@@ -1,0 +1,81 @@
+"""The page of a connected account, while turns that wait for it can't be signalled."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from everturn.core.errors import Conflict, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, ConversationId
+from everturn.mcp_connections.connections import AnsweredRequest
+from ingress.admission.limits import CredentialGuard
+from ingress.connections import WAKE_ATTEMPTS, ConnectionService, callback_router
+from ingress.errors import too_many
+from ingress.metrics import IngressMetrics
+
+PATH = "/mcp-connections/callback/desk/mail"
+
+
+class Book:
+    """Three turns wait for the account."""
+
+    async def answer_request(self, state: str, *_: object) -> list[AnsweredRequest]:
+        ann = Principal("acme", "app", "ann")
+        return [AnsweredRequest(ann, ConversationId(f"conv_{n}"), ApprovalId(f"appr_{n}")) for n in range(3)]
+
+
+class Chat:
+    """Fails for the first signals to a conversation with its errors, and counts the signals."""
+
+    def __init__(self, **errors: list[Exception]) -> None:
+        self.errors = errors
+        self.signals = Counter[tuple[str, str]]()
+
+    async def accept_signal(self, principal: Principal, conversation_id: str, submission: Any, _: object) -> None:
+        self.signals[conversation_id, submission.form.kind] += 1
+        errors = self.errors.get(conversation_id)
+        if errors:
+            raise errors.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingress.connections.WAKE_PAUSE_S", 0)
+
+
+async def answer(chat: Chat, **query: str) -> httpx2.Response:
+    """What a person sees who connects the account or refuses."""
+    app = FastAPI()
+    app.include_router(callback_router)
+    app.state.connections = ConnectionService(Book(), chat)  # pyright: ignore[reportArgumentType]
+    guard = CredentialGuard(None, metrics=IngressMetrics(), monotonic=lambda: 0.0)
+    app.state.request_limits = SimpleNamespace(guard=guard)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ingress") as http:
+        if "code" in query:
+            return await http.post(PATH, data=query)
+        return await http.get(PATH, params=query)
+
+
+async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:
+    chat = Chat(conv_0=[Unavailable(), too_many("x", retry_after_s=1)], conv_1=[Conflict("It has ended.")])
+    page = await answer(chat, state="s", code="c")
+    assert (page.status_code, "The agent continues" in page.text) == (200, True)
+    assert chat.signals == {("conv_0", "approve"): 3, ("conv_1", "approve"): 1, ("conv_2", "approve"): 1}
+
+
+@pytest.mark.parametrize(
+    ("query", "title", "kind"),
+    [({"state": "s", "code": "c"}, "Connected", "approve"), ({"state": "s"}, "Not connected", "deny")],
+)
+async def test_a_person_reloads_the_page_for_a_turn_that_got_no_signal(
+    query: dict[str, str], title: str, kind: str
+) -> None:
+    chat = Chat(conv_1=[Unavailable()] * WAKE_ATTEMPTS)
+    page = await answer(chat, **query)
+    assert (page.status_code, f"<h1>{title}</h1>" in page.text, "Reload this page" in page.text) == (200, True, True)
+    assert chat.signals == {("conv_0", kind): 1, ("conv_1", kind): WAKE_ATTEMPTS, ("conv_2", kind): 1}
+    assert "Reload" not in (await answer(chat, **query)).text
