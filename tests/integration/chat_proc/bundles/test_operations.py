@@ -91,6 +91,13 @@ class Desk(BaseWorkflow):
         return "x" * (mib * 1024 * 1024)
 
     @operation()
+    def big_without_limit(self) -> str:
+        """Returns much, after it has changed the limit of its SDK."""
+        import __main__
+        __main__.MAX_OPERATION_RESULT_BYTES = 1 << 30
+        return "x" * (1024 * 1024)
+
+    @operation()
     def strange(self) -> object:
         """Returns what is no JSON."""
         return object()
@@ -126,6 +133,11 @@ class Desk(BaseWorkflow):
         """Never returns."""
         while True:
             time.sleep(0.01)
+
+    @operation(timeout_s=45)
+    async def sleep_long(self) -> None:
+        """Waits."""
+        await asyncio.sleep(60)
 
     @operation(timeout_s=10)
     async def block(self) -> None:
@@ -261,6 +273,8 @@ async def test_a_result_has_a_limit(open_desk: Open):
         assert reply.outcome == "failed"
         assert reply.detail == f"Its result has {mib * 1024 * 1024 + 2} bytes as JSON; at most 1048576 are allowed."
     assert len((await desk.call("big", mib=0)).result) == 2
+    forced = await desk.call("big_without_limit")
+    assert (forced.outcome, forced.detail) == ("failed", "Its result has 1048578 bytes.")
     assert await desk.pid() == pid
 
 
@@ -277,6 +291,15 @@ async def test_a_time_limit_ends_the_operation_and_a_stuck_one_its_process(open_
         assert (await desk.call("spin")).outcome == "timeout"
         await until(lambda: any(log.get("reason") == "stuck" for log in logs))
     assert await desk.pid() != pid
+
+
+@pytest.mark.parametrize(("name", "callers_limit_s"), [("sleep", 45), ("sleep_long", 0.5)])
+async def test_the_lower_of_two_time_limits_counts(open_desk: Open, name: str, callers_limit_s: float):
+    desk = await open_desk()
+    await desk.pid()
+
+    async with asyncio.timeout(10):
+        assert (await desk.call(name, timeout_s=callers_limit_s)).outcome == "timeout"
 
 
 async def test_a_crash_is_a_lost_operation_that_is_repeated_only_if_that_does_no_harm(open_desk: Open):
