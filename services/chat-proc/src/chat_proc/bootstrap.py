@@ -238,9 +238,7 @@ async def open_bundles(
         offer = partial(offer_tools, ports, sandbox)
         offered = offer(programs, more=more, profiles=profiles)
         registry = PostgresBundles(database)
-        repositories = await stack.enter_async_context(
-            open_repositories(config.bundles, settings.git_rules, registry.load)
-        )
+        repositories = await stack.enter_async_context(open_repositories(config.bundles, settings.git_rules))
         folders = BundleFolders(
             settings.bundles_dir, config.bundles, config.ai.default_bundle, list_fetched=repositories.list
         )

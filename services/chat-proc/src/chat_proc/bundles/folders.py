@@ -100,15 +100,14 @@ class BundleFolders:
         return bundle.override(self._props.get(bundle.id))
 
     def _find_fetched(self, fetched: Fetched) -> Found:
-        """The newest content of a repository, otherwise the stored version."""
+        """The newest content of a repository."""
         folder = self._folders[fetched.folder]
         if fetched.folder.exists():
             _refresh(folder, fetched.folder.resolve())
         errors = [error for error in (fetched.error, folder.found.error) if error]
-        bundle = folder.found.bundle or fetched.stored
-        if bundle is None and not errors:
+        if folder.found.bundle is None and not errors:
             errors = ["It is being fetched."]
-        return Found(bundle, " ".join(errors))
+        return Found(folder.found.bundle, " ".join(errors))
 
     def _find_table(self, bundle_id: str) -> Found:
         """The bundle without a folder that a table of the configuration file makes. Instructions make it one; a table

@@ -5,7 +5,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final, Self
 import structlog
 from pydantic import model_validator
 
-from chat_proc.bundles.bundle import MAX_BYTES, MAX_FILES, NO_CONTENT, SKIPPED, Bundle, read_folder, unpack
+from chat_proc.bundles.bundle import MAX_BYTES, MAX_FILES, NO_CONTENT, SKIPPED, read_folder
 from chat_proc.bundles.manifest import BadBundle, BundleProps
 from chat_proc.git import (
     FetchedCommit,
@@ -29,9 +29,8 @@ from chat_proc.git import (
     fetch_commit,
     resolve_commit,
 )
-from everturn.bundles.registry import StoredBundle
 from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError, Invalid, Unavailable
+from everturn.core.errors import Invalid, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLE_FETCHES
 from everturn.core.refs import check_path
@@ -44,7 +43,7 @@ FETCHES: Final = 2
 UPDATE_TIMEOUT_S: Final = 300.0
 """Limit for looking at a repository and fetching it."""
 FIRST_FETCH_S: Final = 20.0
-"""How long a starting worker waits for its repositories. After that, bundles begin with the version that is stored."""
+"""How long a starting worker waits for its repositories. After that, bundles begin with the version in the registry."""
 MAX_DOCUMENTS_BYTES: Final = 512 * 1024 * 1024
 """Of all files in the folder `knowledge` together."""
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
@@ -72,11 +71,10 @@ class BundleTable(BundleProps):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`folder` is a link to the newest content, which leads nowhere until there is some. `stored` is the version that
-    serves until then. `error` says why there is newer content that can't be fetched or used."""
+    """`folder` is a link to the newest content, which leads nowhere until there is some. `error` says why newer content
+    can't be fetched or used."""
 
     folder: Path
-    stored: Bundle | None = None
     error: str = ""
 
 
@@ -115,21 +113,16 @@ class BundleRepositories:
 
 @asynccontextmanager
 async def open_repositories(
-    tables: Mapping[str, BundleTable],
-    rules: GitRules,
-    load_stored: Callable[[str], Awaitable[StoredBundle]],
-    *,
-    pauses: FetchPauses | None = None,
+    tables: Mapping[str, BundleTable], rules: GitRules, *, pauses: FetchPauses | None = None
 ) -> AsyncGenerator[BundleRepositories]:
-    """Look at the repositories of these tables while it is open. `load_stored` loads the newest stored version of a
-    bundle, and raises NotFound, Unavailable. Raises BadBundle if there are too many."""
+    """Look at the repositories of these tables while it is open. Raises BadBundle if there are too many."""
     chosen = {bundle_id: table for bundle_id, table in tables.items() if table.git}
     if len(chosen) > MAX_REPOSITORIES:
         raise BadBundle(f"{len(chosen)} bundles come from git; {MAX_REPOSITORIES} are allowed.")
     slots = asyncio.Semaphore(FETCHES)
     root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-bundles-"))
     keepers = {
-        bundle_id: _Keeper(bundle_id, table, root, rules, load_stored, slots, pauses or FetchPauses())
+        bundle_id: _Keeper(bundle_id, table, root, rules, slots, pauses or FetchPauses())
         for bundle_id, table in chosen.items()
     }
     tasks = [asyncio.create_task(keeper.run(), name="bundle from git") for keeper in keepers.values()]
@@ -149,7 +142,6 @@ class _Keeper:
         table: BundleTable,
         root: Path,
         rules: GitRules,
-        load_stored: Callable[[str], Awaitable[StoredBundle]],
         slots: asyncio.Semaphore,
         pauses: FetchPauses,
     ) -> None:
@@ -159,7 +151,6 @@ class _Keeper:
         self._repository = Repository(table.git, table.ref, table.token, bundle_id)
         self._folder = table.folder
         self._rules = rules
-        self._load_stored = load_stored
         self._slots = slots
         self._pauses = pauses
         self._commit = ""
@@ -170,8 +161,6 @@ class _Keeper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        with guarded("bundle_fetch", health=None, bundle_id=self._bundle_id):
-            await self._start()
         failures = 0
         while True:
             error = "It could not be fetched. The log of the worker has the details."
@@ -181,14 +170,6 @@ class _Keeper:
             self.fetched = replace(self.fetched, error=error)
             self.has_looked.set()
             await asyncio.sleep(self._pauses.choose(failures))
-
-    async def _start(self) -> None:
-        """Begin with the stored version, so that a host that is down at the start of a worker costs no bundle."""
-        try:
-            stored = await self._load_stored(self._bundle_id)
-            self.fetched = replace(self.fetched, stored=await asyncio.to_thread(unpack, stored))
-        except EverturnError as error:
-            _log.info("A bundle from git has no stored version", bundle_id=self._bundle_id, why=str(error))
 
     async def _try_update(self) -> str:
         """Fetch what is new. Returns why that failed, empty if it didn't."""
@@ -232,7 +213,6 @@ class _Keeper:
             if version not in self._versions:
                 await asyncio.to_thread(shutil.rmtree, version, ignore_errors=True)
         self._commit, self._refused = commit, ("", "")
-        self.fetched = replace(self.fetched, stored=None)
         seconds = round(time.monotonic() - began_s, 1)
         _log.info("Fetched a bundle", bundle_id=self._bundle_id, commit=commit[:12], files=files, seconds=seconds)
         return "fetched"
