@@ -43,9 +43,9 @@ class SkillOut(JsonBody):
     """A skill of the project."""
 
     name: str = Field(examples=["refunds"])
-    """Its name, which is that in its SKILL.md."""
+    """Its name, as in its SKILL.md."""
     ref: str = Field(examples=["sk:project.refunds"])
-    """By what agents read it."""
+    """The ref with which agents read it."""
     description: str = Field(examples=["Decides on refunds. Use it when a customer wants money back."])
     """What it does, and when agents use it."""
     files: int = Field(examples=[3])

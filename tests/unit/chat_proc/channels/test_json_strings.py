@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.channels.json_text import decode_run
-from chat_proc.models.json_values import replace_unstorable
+from everturn.core.storable import replace_unstorable
 
 
 def decoded(body: str, size: int) -> tuple[str, bool]:

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas c3e9ba5a743cdc764a66a49054e7716741215bc8af00c98648831000a477eb65
-// Types da527d452ff13a882d8fd8ec534240e0f97bb12eec57b8ac0c5df13ce1e1a480
+// Schemas ac421dd47846dc639272602dff5f6b8134f8e85c72af351b12fcfffcd33026f7
+// Types 4654b59ab911fdded1c39e3d18a25905074f9bdcfbfeaa770a4ab1a887926152
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2239,13 +2239,13 @@ export interface components {
             readonly files: number;
             /**
              * Name
-             * @description Its name, which is that in its SKILL.md.
+             * @description Its name, as in its SKILL.md.
              * @example refunds
              */
             readonly name: string;
             /**
              * Ref
-             * @description By what agents read it.
+             * @description The ref with which agents read it.
              * @example sk:project.refunds
              */
             readonly ref: string;

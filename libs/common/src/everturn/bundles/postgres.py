@@ -8,11 +8,11 @@ from everturn.bundles.registry import (
     LISTED_S,
     BundleListing,
     StoredBundle,
-    make_storable,
     read_listing,
     write_listing,
 )
 from everturn.core.errors import NotFound
+from everturn.core.storable import make_storable
 from everturn.postgres.pool import Database, Row
 
 _LISTED = """

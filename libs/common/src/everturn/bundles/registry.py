@@ -2,14 +2,13 @@
 others."""
 
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from everturn.core.identity import Principal
+from everturn.core.storable import make_storable
 
 DEFAULT_BUNDLE: Final = "default"
 """Names the agent that answers messages without a bundle, whichever that is; and the agent of the environment, unless
@@ -22,7 +21,6 @@ When no worker runs, all stay listed, because their turns wait for one."""
 KEPT_DAYS: Final = 31
 """How long the content of a version is kept after its last publication: longer than the longest wait for an
 approval."""
-_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +120,6 @@ class BundleRegistry(Protocol):
         content is not stored can't run. The bundles with the ids `withdrawn` are listed only if another worker
         publishes them again. Characters that can't be stored are replaced. Raises Unavailable."""
         ...
-
-
-def make_storable(value: Any) -> Any:
-    """A text without the characters that Postgres refuses; of lists and tables each text, with null for a number that
-    JSON doesn't have."""
-    match value:
-        case str():
-            return _UNSTORABLE.sub("\ufffd", value)
-        case list() | tuple():
-            return [make_storable(each) for each in cast("Sequence[Any]", value)]
-        case dict():
-            return {make_storable(key): make_storable(each) for key, each in cast("dict[str, Any]", value).items()}
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
 
 
 def write_listing(listing: BundleListing) -> str:

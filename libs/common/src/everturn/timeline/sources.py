@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from everturn.core.errors import Invalid
 from everturn.core.refs import KnowledgeRef, knowledge_ref, parse_ref
+from everturn.core.storable import replace_unstorable
 from everturn.core.urls import split_url
 
 SourceType = Literal["web", "file", "attachment", "manual"]
@@ -47,7 +48,6 @@ SNIPPET_CHARS = 600
 """How much of its full text a row has in memory."""
 MAX_TITLE_CHARS = 300
 _MAX_FIELD_CHARS = 2048
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def merge_sources(known: Mapping[str, Source], drafts: Iterable[SourceDraft]) ->
         row = earlier.row if earlier else known.get(key)
         if row is None:
             last_sid += 1
-            row = Source(last_sid, "", _clean(draft.url.strip()), draft.source_type, key=key)
+            row = Source(last_sid, "", replace_unstorable(draft.url.strip()), draft.source_type, key=key)
         found[key] = _take(row, draft).after(earlier)
     if last_sid > MAX_ROWS:
         raise PoolFull(f"It has {len(known)} rows.")
@@ -266,8 +266,8 @@ def snippet_of(text: str) -> str:
 
 
 def _take(row: Source, draft: SourceDraft) -> SourceChange:
-    title = " ".join(_clean(draft.title).split())[:MAX_TITLE_CHARS]
-    text = _bound_row(_clean(draft.text))
+    title = " ".join(replace_unstorable(draft.title).split())[:MAX_TITLE_CHARS]
+    text = _bound_row(replace_unstorable(draft.text))
     longer = len(text) > row.text_chars
     merged = replace(
         row,
@@ -295,9 +295,4 @@ def _greater(one: float | None, other: float | None) -> float | None:
 
 
 def _field(text: str | None) -> str | None:
-    return _clean(text)[:_MAX_FIELD_CHARS] if text else None
-
-
-def _clean(text: str) -> str:
-    """Databases and wire formats reject these characters."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return replace_unstorable(text)[:_MAX_FIELD_CHARS] if text else None

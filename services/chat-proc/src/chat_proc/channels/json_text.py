@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from chat_proc.models.json_values import FENCE_START, MAX_DEPTH, replace_unstorable
+from chat_proc.models.json_values import FENCE_START, MAX_DEPTH
+from everturn.core.storable import replace_unstorable
 
 _WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
 _ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")

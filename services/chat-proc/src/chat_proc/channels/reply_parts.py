@@ -15,8 +15,9 @@ from chat_proc.channels.prose import (
     may_have_own_form,
     read_usable_text,
 )
-from chat_proc.models.json_values import FENCE_START, replace_unstorable
+from chat_proc.models.json_values import FENCE_START
 from chat_proc.models.markdown_code import CodeSplitter, Span, SpanKind, split_code
+from everturn.core.storable import replace_unstorable
 from everturn.models.port import FinishReason
 from everturn.timeline.forms import CODE_PARAM, LONG_PARAMS
 from everturn.timeline.sources import Source

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast
 
+from everturn.core.storable import replace_unstorable
+
 FENCE_START = r"`{3,}+[\w+.-]*+"
 """What opens a code fence: its backticks, and the name of a language."""
 MAX_DEPTH = 64
@@ -23,7 +25,6 @@ _TRAIL = re.compile(r"\s*+(?>`{3,}+)?\s*+")
 _VALUE_START = re.compile(r"[{\[]")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _LARGEST_INTEGER = 2**63 - 1
 _LONGEST_INTEGER_CHARS = 20
 _SHOWN_CHARS = 60
@@ -124,13 +125,6 @@ def is_whole(text: str, start: int) -> bool:
 def as_object(value: object) -> Mapping[str, object] | None:
     """A parsed value if it is an object."""
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else None
-
-
-def replace_unstorable(text: str) -> str:
-    """`text` with characters that databases and UTF-8 writers reject (NUL, lone surrogates) replaced by U+FFFD."""
-    if text.isascii() and "\x00" not in text:
-        return text
-    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _decode(text: str, start: int) -> tuple[object, int] | JsonRefusal:

@@ -19,11 +19,11 @@ _log = structlog.get_logger(__name__)
 
 MAX_KEPT_REVISIONS: Final = 64
 MAX_KEPT_BYTES: Final = 4 * MAX_PROJECT_BYTES
-"""Of the files of all revisions in memory together. Running turns keep theirs besides."""
+"""Of the files of all revisions in memory together. Running turns keep theirs in addition."""
 
 
 class ProjectSkills:
-    """The skills of each revision that turns have used lately; a revision never changes. Without a source there are
+    """The skills of each revision that turns have used recently; a revision never changes. Without a source there are
     none."""
 
     def __init__(self, source: ProjectSkillSource | None = None) -> None:

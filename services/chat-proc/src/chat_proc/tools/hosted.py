@@ -183,15 +183,7 @@ def read_operations(description: BundleDescription) -> tuple[OperationListing, .
         name = each.name
         if not _OPERATION.fullmatch(name) or any(name == listing.name for listing in listings):
             raise Invalid(f"{name[:100]!a} can't be the name of an operation.")
-        if len(each.summary) > MAX_SUMMARY_CHARS:
-            raise Invalid(
-                f"{name}: the first paragraph of its docstring has {len(each.summary)} characters; at most "
-                f"{MAX_SUMMARY_CHARS} are allowed."
-            )
-        if not 0 < each.timeout_s <= MAX_OPERATION_TIMEOUT_S:
-            raise Invalid(
-                f"{name}: timeout_s is {each.timeout_s:g}; it must be between 0 and {MAX_OPERATION_TIMEOUT_S:g}."
-            )
+        _check_limits(name, each.summary, each.timeout_s, MAX_OPERATION_TIMEOUT_S)
         if unknown := set(each.roles).difference(role.value for role in Role):
             known = ", ".join(role.value for role in Role)
             raise Invalid(f"{name}: there is no role {min(unknown)[:100]!a}. The roles are: {known}.")
@@ -202,21 +194,25 @@ def read_operations(description: BundleDescription) -> tuple[OperationListing, .
     return tuple(listings)
 
 
+def _check_limits(name: str, summary: str, timeout_s: float, max_timeout_s: float) -> None:
+    if len(summary) > MAX_SUMMARY_CHARS:
+        raise Invalid(
+            f"{name}: the first paragraph of its docstring has {len(summary)} characters; at most "
+            f"{MAX_SUMMARY_CHARS} are allowed."
+        )
+    if not 0 < timeout_s <= max_timeout_s:
+        raise Invalid(f"{name}: timeout_s is {timeout_s:g}; it must be between 0 and {max_timeout_s:g}.")
+
+
 def _read_spec(tool: ToolDescription) -> ToolSpec:
     name = tool.tool_id
     if not _TOOL_ID.fullmatch(name) or len(name) > _MAX_ID_CHARS:
         raise Invalid(
             f"{name[:100]!a} is not the id of a tool: alias.function, with at most {_MAX_ID_CHARS} characters."
         )
-    if len(tool.summary) > MAX_SUMMARY_CHARS:
-        raise Invalid(
-            f"{name}: the first paragraph of its docstring has {len(tool.summary)} characters; at most "
-            f"{MAX_SUMMARY_CHARS} are allowed."
-        )
+    _check_limits(name, tool.summary, tool.timeout_s, MAX_TIMEOUT_S)
     if len(tool.guide) > MAX_GUIDE_CHARS:
         raise Invalid(f"{name}: its docstring has {len(tool.guide)} characters; at most {MAX_GUIDE_CHARS} are allowed.")
-    if not 0 < tool.timeout_s <= MAX_TIMEOUT_S:
-        raise Invalid(f"{name}: timeout_s is {tool.timeout_s:g}; it must be between 0 and {MAX_TIMEOUT_S:g}.")
     return ToolSpec(
         tool_id=name,
         summary=tool.summary,

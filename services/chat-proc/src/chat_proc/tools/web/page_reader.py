@@ -6,7 +6,6 @@ It parses untrusted content, so a fork can only compute and answer.
 import io
 import json
 import logging
-import re
 import sys
 import time
 import zipfile
@@ -24,6 +23,7 @@ from pypdf.errors import PyPdfError
 from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
 from everturn.confinement.processes import run_answering
 from everturn.core.errors import Invalid
+from everturn.core.storable import replace_unstorable
 from everturn.core.urls import MAX_URL_CHARS, canonical_url, find_written_urls
 
 LIMITS = ForkLimits(memory_bytes=512 * 1024 * 1024, cpu_s=12.0, wall_s=25.0, answer_bytes=2 * 1024 * 1024)
@@ -37,7 +37,6 @@ MAX_HTML_BYTES = 3 * 1024 * 1024
 MAX_PDF_PAGES = 200
 PDF_CPU_S = 8.0
 """CPU time after which the rest of a PDF is dropped; well within the limit of the fork."""
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _CONTENT = ".//main//a[@href] | .//article//a[@href] | .//p//a[@href] | .//td//a[@href]"
 _SAMPLE = b"<html><head><title>A</title></head><body><article><p>A page with enough words to be taken for its text.</p>"
 
@@ -145,9 +144,9 @@ _READERS = {"html": read_html, "text": read_text, "pdf": read_pdf, "docx": read_
 
 def _answer(title: str, text: str, published: str | None, *, cut: bool, links: Iterable[tuple[str, str]]) -> Answer:
     return {
-        "title": _clean(" ".join(title.split())[:300]),
-        "text": _clean(text[:MAX_TEXT_CHARS]),
-        "published": published and _clean(published)[:40],
+        "title": replace_unstorable(" ".join(title.split())[:300]),
+        "text": replace_unstorable(text[:MAX_TEXT_CHARS]),
+        "published": published and replace_unstorable(published)[:40],
         "cut": cut or len(text) > MAX_TEXT_CHARS,
         "links": _choose_links(links),
     }
@@ -192,13 +191,8 @@ def _choose_links(links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
             break
         if address not in chosen:
             chars += len(address)
-        chosen[address] = chosen.get(address) or _clean(anchor)
+        chosen[address] = chosen.get(address) or replace_unstorable(anchor)
     return list(chosen.items())
-
-
-def _clean(text: str) -> str:
-    """Replace characters that databases and wires reject: a page can contain any character."""
-    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def preload() -> None:
