@@ -1,5 +1,6 @@
 """The page of a connected account, while turns that wait for it can't be signalled."""
 
+import asyncio
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId
 from everturn.mcp_connections.connections import AnsweredRequest
 from ingress.admission.limits import CredentialGuard
-from ingress.connections import WAKE_ATTEMPTS, ConnectionService, callback_router
+from ingress.connections import ConnectionService, callback_router
 from ingress.errors import too_many
 from ingress.metrics import IngressMetrics
 
@@ -29,22 +30,26 @@ class Book:
 
 
 class Chat:
-    """Fails for the first signals to a conversation with its errors, and counts the signals."""
+    """Fails for the first signals to a conversation with its errors, and counts those that are stored. Signals to
+    `hangs` take forever."""
 
     def __init__(self, **errors: list[Exception]) -> None:
         self.errors = errors
+        self.hangs = ""
         self.signals = Counter[tuple[str, str]]()
 
     async def accept_signal(self, principal: Principal, conversation_id: str, submission: Any, _: object) -> None:
-        self.signals[conversation_id, submission.form.kind] += 1
-        errors = self.errors.get(conversation_id)
-        if errors:
+        if conversation_id == self.hangs:
+            await asyncio.Event().wait()
+        if errors := self.errors.get(conversation_id):
             raise errors.pop(0)
+        self.signals[conversation_id, submission.form.kind] += 1
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingress.connections.WAKE_PAUSE_S", 0)
+def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingress.connections.WAKE_S", 0.5)
+    monkeypatch.setattr("ingress.connections.WAKE_PAUSE_S", 0.01)
 
 
 async def answer(chat: Chat, **query: str) -> httpx2.Response:
@@ -64,7 +69,7 @@ async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:
     chat = Chat(conv_0=[Unavailable(), too_many("x", retry_after_s=1)], conv_1=[Conflict("It has ended.")])
     page = await answer(chat, state="s", code="c")
     assert (page.status_code, "The agent continues" in page.text) == (200, True)
-    assert chat.signals == {("conv_0", "approve"): 3, ("conv_1", "approve"): 1, ("conv_2", "approve"): 1}
+    assert chat.signals == {("conv_0", "approve"): 1, ("conv_2", "approve"): 1}
 
 
 @pytest.mark.parametrize(
@@ -74,8 +79,18 @@ async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:
 async def test_a_person_reloads_the_page_for_a_turn_that_got_no_signal(
     query: dict[str, str], title: str, kind: str
 ) -> None:
-    chat = Chat(conv_1=[Unavailable()] * WAKE_ATTEMPTS)
+    chat = Chat(conv_1=[Unavailable()] * 1_000)
     page = await answer(chat, **query)
     assert (page.status_code, f"<h1>{title}</h1>" in page.text, "Reload this page" in page.text) == (200, True, True)
-    assert chat.signals == {("conv_0", kind): 1, ("conv_1", kind): WAKE_ATTEMPTS, ("conv_2", kind): 1}
+    assert chat.signals == {("conv_0", kind): 1, ("conv_2", kind): 1}
+    chat.errors.clear()
     assert "Reload" not in (await answer(chat, **query)).text
+    assert chat.signals["conv_1", kind] == 1
+
+
+async def test_a_signal_that_hangs_does_not_hold_the_page() -> None:
+    chat = Chat()
+    chat.hangs = "conv_2"
+    async with asyncio.timeout(10):
+        assert "Reload this page" in (await answer(chat, state="s", code="c")).text
+    assert chat.signals == {("conv_0", "approve"): 1, ("conv_1", "approve"): 1}

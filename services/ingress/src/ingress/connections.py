@@ -7,7 +7,7 @@ gets access, and asks: someone who was tricked into opening another person's lin
 import asyncio
 import html
 import re
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated, Final, cast
 from urllib.parse import parse_qs
 
@@ -38,9 +38,10 @@ MAX_VALUE_CHARS: Final = 4_000
 PRINTABLE: Final = r"^[\x20-\x7e]*$"
 """What a code, a state and an issuer consist of (RFC 6749, appendix A; RFC 9207)."""
 MAX_FORM_BYTES: Final = 16_384
-WAKE_ATTEMPTS: Final = 4
+WAKE_S: Final = 15.0
+"""How long turns are signalled that wait for an account, while a person waits for the page: mostly longer than a
+failover of Redis takes."""
 WAKE_PAUSE_S: Final = 1.0
-"""Between two attempts to let a turn go on: longer than a failover of Redis or a full queue takes, mostly."""
 ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
 """Of a server, as in bundle.toml."""
 HEADERS: Final = {
@@ -132,20 +133,22 @@ class ConnectionService:
             answered = await self.book.answer_request(fields["state"], key, code, fields.get("iss"))
             if not answered:
                 raise unauthorized(_USED)
-        for attempt in range(WAKE_ATTEMPTS):
-            await asyncio.sleep(WAKE_PAUSE_S if attempt else 0)
-            answered = [each for each in answered if not await self._try_wake(each, is_connected=code is not None)]
-            if not answered:
-                return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAKE_S):
+                while True:
+                    answered = [each for each in answered if not await self._try_wake(each, is_refused=code is None)]
+                    if not answered:
+                        return True
+                    await asyncio.sleep(WAKE_PAUSE_S)
         _log.error("Turns that wait for an account did not get its answer", turns=len(answered))
         return False
 
-    async def _try_wake(self, waiting: AnsweredRequest, *, is_connected: bool) -> bool:
+    async def _try_wake(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
         """Let the turn go on; False if that may succeed later."""
         form = SignalIn(
-            kind="approve" if is_connected else "deny",
+            kind="deny" if is_refused else "approve",
             approval_id=waiting.approval_id,
-            text="" if is_connected else "The account was not connected.",
+            text="The account was not connected." if is_refused else "",
         )
         try:
             await self._chat.accept_signal(
