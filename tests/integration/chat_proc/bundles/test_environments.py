@@ -96,6 +96,15 @@ async def test_an_environment_is_installed_once_also_for_many_at_a_time(folder, 
     assert not await imports(again, "everturn")
 
 
+async def test_many_who_begin_together_use_an_environment_at_the_same_time(folder, wheels):
+    """Also those who were there before it was installed need not wait until the others have ended."""
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        users = [stack.enter_async_context(open_environments(folder, wheels).use(b"greeting")) for _ in range(6)]
+        pythons = await asyncio.gather(*users)
+
+    assert len({*pythons}) == 1
+
+
 async def test_a_process_without_its_environment_is_an_error_of_its_calls(open_host, folder, wheels):
     environments = open_environments(folder, wheels)
     desk = await open_host(files=FILES | {"desk.py": IDLE}, environments=environments)

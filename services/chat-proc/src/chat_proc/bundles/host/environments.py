@@ -99,12 +99,16 @@ class Environments:
         done = environment / _DONE
         descriptor = await asyncio.to_thread(_open_lock, environment)
         try:
+            # Users keep their shared lock as long as they use the environment. So the exclusive lock is only tried: whoever
+            # gets it installs, and the others wait until they can share it.
             await _lock(descriptor, fcntl.LOCK_SH)
-            # A lock is lost when it changes its kind, so another worker may come between.
             while not await asyncio.to_thread(done.exists):
-                await _lock(descriptor, fcntl.LOCK_EX)
-                if not await asyncio.to_thread(done.exists):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                if not _try_lock(descriptor, fcntl.LOCK_EX):
+                    await asyncio.sleep(_LOCK_CHECK_S)
+                elif not await asyncio.to_thread(done.exists):
                     await self._install(environment, packages, descriptor)
+                # A lock is lost when it changes its kind, so another worker may come between.
                 await _lock(descriptor, fcntl.LOCK_SH)
             await asyncio.to_thread(os.utime, done)
             yield environment / "bin" / "python"
@@ -145,7 +149,7 @@ class Environments:
 
     def _make_room(self) -> None:
         """Remove environments that nobody uses, until another one can be kept."""
-        kept = sorted(self._folder.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime)
+        kept = sorted(self._folder.glob(f"*/{_DONE}"), key=_read_use)
         excess = len(kept) - self._max_kept + 1
         for done in kept:
             if excess <= 0:
@@ -340,6 +344,14 @@ def _add_sdk(environment: Path) -> None:
 def _keep_last(lines: list[str], line: str) -> None:
     lines.append(line)
     del lines[:-_SHOWN_LINES]
+
+
+def _read_use(done: Path) -> float:
+    """When an environment was used last; 0 if another worker has just removed it."""
+    try:
+        return done.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _open_lock(environment: Path) -> int:
