@@ -250,6 +250,18 @@ async def test_a_deleted_connection_stays_deleted(world: World) -> None:
         assert await world.find_link(agent) is not None
 
 
+async def test_a_call_uses_the_connection_that_replaced_its_own(world: World) -> None:
+    async with world.worker() as one, world.worker() as two:
+        first = await world.connect(one)
+        world.login.delay_s = 0.5
+        waiting = asyncio.create_task(tokens_of(one).find(world.ann, first))
+        await asyncio.sleep(0.25)
+        await world.book.delete(world.ann)
+        world.login.delay_s = 0
+        second = await world.connect(two)
+        assert await waiting == second
+
+
 @pytest.mark.parametrize("renewable", [True, False])
 async def test_a_connection_that_has_ended_is_asked_for_again(world: World, renewable: bool) -> None:
     async with world.worker() as agent:

@@ -169,14 +169,15 @@ class PersonalTokens:
             return None
         try:
             # An answer that came after its turn had ended.
-            if await self._own(self._try_connect(principal)) is not None:
-                return None
+            await self._own(self._try_connect(principal))
         except NoToken as error:
             _log.info(
                 "An earlier answer of an authorization server could not be used",
                 server=server.offered.alias,
                 why=self._describe(error),
             )
+        if await self._store.load(principal, server.key) is not None:
+            return None
         try:
             client, endpoint = await self._find_client()
         except NoToken as error:
@@ -216,7 +217,7 @@ class PersonalTokens:
             raise NoToken(f"There was no access token within {LEASE_S:g} s.") from error
 
     async def _try_find(self, principal: Principal, rejected: str | None) -> str | None:
-        """None while another worker requests tokens."""
+        """None while another worker requests tokens, and if it has saved others meanwhile."""
         stored = await self._store.load(principal, self.server.key)
         if stored is None:
             token = await self._own(self._try_connect(principal))
@@ -301,7 +302,8 @@ class PersonalTokens:
 
     async def _save(
         self, principal: Principal, version: int, token: OAuthToken, client: Client, refresh_token: str | None
-    ) -> str:
+    ) -> str | None:
+        """The saved token; None if there are other tokens by now, of another worker or of a new connection."""
         saved = Saved(
             access_token=token.access_token,
             refresh_token=token.refresh_token or refresh_token,
@@ -309,9 +311,11 @@ class PersonalTokens:
             client=client,
         )
         sealed = self._sealer.seal(saved, self._place(principal))
-        if not await self._store.replace(principal, self.server.key, version, sealed):
+        if await self._store.replace(principal, self.server.key, version, sealed):
+            return saved.access_token
+        if await self._store.load(principal, self.server.key) is None:
             raise NoToken("The person has deleted the connection.")
-        return saved.access_token
+        return None
 
     async def _request(self, client: Client, form: Mapping[str, str]) -> OAuthToken:
         grant = self.server.grant
