@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 from mcp_types import Tool as ListedTool
@@ -19,6 +20,7 @@ from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolRegistry, To
 from chat_proc.mcp.accounts import LEASE_S, PersonalTokens, PersonSource
 from chat_proc.mcp.connection import CALL_WAITS_S, McpConnection
 from chat_proc.mcp.http import HttpServer, NoToken
+from chat_proc.mcp.schemas import name_tool
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -27,6 +29,8 @@ from everturn.turns.model import Effect
 
 MAX_LISTED_CHARS: Final = 100_000
 """Names, descriptions and schemas of all tools of one server; those after them are left out."""
+MAX_NAMES_CHARS: Final = 10_000
+"""The names of tools in an error."""
 START_S: Final = 15.0
 
 
@@ -94,22 +98,31 @@ class PersonalTool:
                 await end_tasks(connecting)
             if connection.listed is None:
                 raise Invalid(f"The call was not made: {connection.problem}")
-            listed = connection.listed
-            tools, _ = await asyncio.to_thread(self._build, server.offered, listed, connection, redactor=redactor)
-            if self._name == "list_tools":
+            listed = [tool for tool in connection.listed if server.offered.server.offers(tool.name)]
+            is_list, asked = self._name == "list_tools", cast(CallParams, call.params)
+            # Models of all tools can take seconds.
+            chosen = listed if is_list else _choose(asked.name, listed)
+            build = partial(self._build, server.offered, chosen, connection, redactor=redactor)
+            tools, left_out = await asyncio.to_thread(build)
+            if is_list:
                 return await asyncio.to_thread(_describe, tools, listed, redactor)
-            asked, registry = cast(CallParams, call.params), ToolRegistry(tools)
-            tool_id = self._find_id(asked.name, registry)
+            if not tools:
+                raise Invalid(left_out[0])
+            registry, tool_id = ToolRegistry(tools), tools[0].spec.tool_id
             params = registry.check_params(tool_id, asked.arguments)
             return await registry.run(tool_id, replace(call, params=params))
         finally:
             await connection.close(running)
 
-    def _find_id(self, name: str, registry: ToolRegistry) -> str:
-        known = {spec.tool_id.rpartition(".")[2]: spec.tool_id for spec in registry.specs}
-        if name not in known:
-            raise Invalid(f"The server has no tool {name[:80]!a}. It has: {', '.join(known) or 'none'}.")
-        return known[name]
+
+def _choose(name: str, listed: Sequence[ListedTool]) -> list[ListedTool]:
+    """The tools with this name; the first that can be offered is called. Only the name of its id is accepted, because
+    rules of the bundle are about that."""
+    chosen = [tool for tool in listed if name_tool(tool.name) == name]
+    if not chosen:
+        known = ", ".join(name_tool(tool.name) for tool in listed)[:MAX_NAMES_CHARS]
+        raise Invalid(f"The server has no tool {name[:80]!a}. It has: {known or 'none'}.")
+    return chosen
 
 
 def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens) -> ToolSpec:
@@ -147,7 +160,7 @@ def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens
 
 def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool], redactor: Redactor) -> ToolOutcome:
     """The tools as text, and for programs as a value."""
-    schemas = {tool.name: tool.input_schema for tool in listed}
+    schemas = {name_tool(tool.name): tool.input_schema for tool in reversed(listed)}
     entries: list[dict[str, Any]] = []
     lines: list[str] = []
     left = MAX_LISTED_CHARS

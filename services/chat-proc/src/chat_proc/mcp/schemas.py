@@ -28,6 +28,7 @@ MAX_ARGUMENT_CHARS: Final = 256 * 1024
 """Limit of the arguments of one call as JSON."""
 MAX_PROBLEMS: Final = 5
 
+_NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 _PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What providers accept as the name of a parameter."""
 _DROPPED: Final = frozenset({"deprecated", "examples", "nullable"})
@@ -38,6 +39,11 @@ _UNCHECKED: Final = frozenset(
 _SCALARS: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
 _TOP_LEVEL_CHOICES: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const")
 """Providers reject these at the top of a tool's parameters; arguments are still checked against them."""
+
+
+def name_tool(name: str) -> str:
+    """The name that a server's tool has in its id."""
+    return _NOT_NAME.sub("_", name)
 
 
 def build_params(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:

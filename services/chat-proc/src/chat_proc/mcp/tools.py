@@ -30,7 +30,7 @@ from chat_proc.mcp.connection import CallFailed, McpConnection, NotSent, Progres
 from chat_proc.mcp.http import HostRules, HttpServer, HttpWay
 from chat_proc.mcp.oauth import ClientTokens
 from chat_proc.mcp.results import build_outcome
-from chat_proc.mcp.schemas import build_params, read_arguments
+from chat_proc.mcp.schemas import build_params, name_tool, read_arguments
 from chat_proc.mcp.stdio import ChildCommand, ChildOptions, StdioProcess
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import Conflict, EverturnError, Invalid
@@ -54,7 +54,6 @@ CALL_GRACE_S: Final = 2.0
 """The SDK's time limit of a call is so much longer than the tool's, which is the one that decides."""
 ALL_ASK: Final = "Until this is corrected, each call of its tools needs approval."
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
-_NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +225,7 @@ def build_tools(
     for tool in listed:
         if not offered.server.offers(tool.name):
             continue
-        tool_id = f"mcp.{offered.alias}.{_NOT_NAME.sub('_', tool.name)}"
+        tool_id = f"mcp.{offered.alias}.{name_tool(tool.name)}"
         try:
             if tool_id in built:
                 raise Invalid("another tool of the server has the same id")
