@@ -67,6 +67,10 @@ _APPROVAL_MISSING = (
     "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
     "read. Make it again in a separate reply to request the approval."
 )
+_ONLY_CONNECTED = (
+    "The call was not made: it needs a person's approval, and connecting an account did not approve it. Make it again "
+    "to request the approval."
+)
 _STOPPED = "The call was cancelled because a new message from the user may change the work."
 
 
@@ -266,7 +270,8 @@ class ToolRunner:
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Rejected) or unasked:
-                why = verdict.why if isinstance(verdict, Rejected) else _APPROVAL_MISSING
+                missing = _ONLY_CONNECTED if _was_for_an_account(turn, pending) else _APPROVAL_MISSING
+                why = verdict.why if isinstance(verdict, Rejected) else missing
                 report_refusal(spec, turn.call_context, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
@@ -392,6 +397,12 @@ async def _wait_for_control(turn: LeasedTurn) -> None:
         except Unavailable as error:
             _log.warning("Could not read the inbox while a tool runs", turn_id=turn.turn_id, error=str(error))
         await asyncio.sleep(INBOX_RETRY_S)
+
+
+def _was_for_an_account(turn: LeasedTurn, pending: PendingCall) -> bool:
+    """Whether a person was asked to connect an account for the call, and nothing else."""
+    question = turn.progress.questions.get(pending.block.call_id or CallId(""))
+    return question is not None and bool(question.request.connect_url)
 
 
 def _describe_call(turn: LeasedTurn, pending: PendingCall, label: str) -> Attributes:
