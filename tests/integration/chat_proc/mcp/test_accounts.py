@@ -20,12 +20,12 @@ from helpers.authorization_server import (
     protect,
     run_authorization_server,
 )
-from helpers.mcp_servers import Agent, Asked, RawServer, open_agent, send
+from helpers.mcp_servers import TOOL, Agent, Asked, RawServer, open_agent, send
 from mcp.shared.auth import ProtectedResourceMetadata
 
 from chat_proc.catalog.mcp_servers import McpServer
-from chat_proc.catalog.tool import ConnectLink
-from chat_proc.mcp import accounts
+from chat_proc.catalog.tool import ConnectLink, ToolSpec
+from chat_proc.mcp import accounts, tools
 from chat_proc.mcp.accounts import PersonalTokens, Sealer
 from chat_proc.mcp.http import NoToken
 from chat_proc.mcp.oauth import OAuthRequests
@@ -127,6 +127,29 @@ async def test_both_tools_work_with_the_persons_account(world: World) -> None:
     assert world.grants == ["authorization_code"]
     (form,) = world.login.forms
     assert (form["resource"], form["redirect_uri"]) == (world.raw.url, f"{CALLBACK}/desk/s")
+
+
+async def test_a_call_builds_the_model_of_its_tool_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.raw.tools = [TOOL | {"name": f"act-{n}"} for n in range(20)]
+    world.raw.tools.append({"name": "odd", "inputSchema": {"type": "object", "properties": {"a b": {}}}})
+    built: list[str] = []
+
+    def build_spec(tool_id: str, *given: Any) -> ToolSpec:
+        built.append(tool_id)
+        return original(tool_id, *given)
+
+    original = tools.build_spec
+    monkeypatch.setattr(tools, "build_spec", build_spec)
+    async with world.worker() as agent:
+        await world.connect(agent)
+        assert (await agent.call("mcp.s.call_tool", name="act_7", arguments={"x": "1"})).text == "done"
+        assert built == ["mcp.s.act_7"]
+        missing = await agent.call("mcp.s.call_tool", name="act-7")
+        assert "It has: act_0, act_1," in missing.text, "rules of the bundle know the name in ids only"
+        odd = await agent.call("mcp.s.call_tool", name="odd")
+        assert (odd.status, "models can't be given a parameter with the name 'a b'" in odd.text) == ("error", True)
+        listed = await agent.call("mcp.s.list_tools")
+        assert 'act_19: Act.\nParameters: {"type": "object", "properties"' in listed.text
 
 
 async def test_a_link_asks_for_one_code_with_pkce(world: World) -> None:
@@ -419,7 +442,10 @@ ADDRESS = "names no address at which people can authorize"
         ({"padding": "x" * 70_000}, "can't be read"),
     ],
 )
-async def test_hostile_metadata_make_no_link(world: World, metadata: dict[str, Any], why: str) -> None:
+async def test_hostile_metadata_make_no_link(
+    world: World, metadata: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "LINK_AGAIN_S", 0.0)
     world.login.more_metadata = metadata
     async with world.worker() as agent:
         assert await world.find_link(agent) is None
@@ -482,6 +508,30 @@ async def test_calls_wait_together_for_a_server_that_hangs(world: World, monkeyp
         async with asyncio.timeout(2):
             assert await asyncio.gather(*(world.find_link(agent) for _ in range(20))) == [None] * 20
         assert "did not answer within 0.5 s" in (await agent.call("mcp.s.list_tools")).text
+
+
+async def test_links_in_a_row_share_the_failure_of_a_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "TOKEN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(accounts, "LINK_AGAIN_S", 1.0)
+    world.login.override["/register"] = hang
+    async with world.worker() as agent:
+        async with asyncio.timeout(1.4):
+            assert [await world.find_link(agent) for _ in range(4)] == [None] * 4
+        del world.login.override["/register"]
+        assert await world.find_link(agent) is None
+        await asyncio.sleep(1.0)
+        assert await world.find_link(agent) is not None
+
+
+async def test_a_link_that_takes_too_long_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.worker() as agent:
+        await world.answer(agent)
+        monkeypatch.setattr(accounts, "LINK_TIMEOUT_S", 0.5)
+        world.login.delay_s = 2.0
+        with structlog.testing.capture_logs() as logs:
+            async with asyncio.timeout(1.5):
+                assert await world.find_link(agent) is None
+        assert "did not answer within 0.5 s" in str(logs)
 
 
 @pytest.mark.parametrize(
@@ -609,7 +659,8 @@ async def test_a_server_can_not_choose_an_address_of_a_private_network(
         assert why in (await agent.call("mcp.s.list_tools")).text
 
 
-async def test_errors_show_no_text_of_the_server(world: World) -> None:
+async def test_errors_show_no_text_of_the_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "LINK_AGAIN_S", 0.0)
     async with world.worker() as agent:
         for error in ("internal: the password is hunter2", "invalid_client_metadata", ["hunter2"]):
             body = {"error": error, "error_description": "the password is hunter2"}

@@ -1,5 +1,6 @@
 """Calls that need approval: the turn waits and continues after the answer, also when workers die."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime
 
@@ -391,6 +392,30 @@ async def test_a_call_waits_ten_minutes_for_an_account() -> None:
     await check_conversation(bench)
 
 
+async def test_calls_of_one_reply_wait_side_by_side_for_their_links() -> None:
+    arrived: list[str] = []
+    all_here = asyncio.Event()
+
+    class Slow(AnAccount):
+        async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
+            arrived.append(call_id)
+            if len(arrived) == 3:
+                all_here.set()
+            async with asyncio.timeout(5):
+                await all_here.wait()
+            return await super().find_link(call_id, principal, conversation_id)
+
+    tools = [DemoTool(f"demo.{name}", strategy="exploration") for name in ("mail", "crm", "wiki")]
+    account = Slow()
+    for tool in tools:
+        tool.spec = replace(tool.spec, connector=account)
+    calls = "".join(call(tool.spec.tool_id, {"text": "x"}) for tool in tools)
+    bench = Bench(calls, answer("Done."), tools=tools, fanout=True)
+    await bench.say("Look everywhere.")
+    await bench.work()
+    assert len(pending(bench)) == 3
+
+
 async def test_nobody_who_connects_an_account_approves_the_call_with_it() -> None:
     bench, send, account = build_personal(requires_approval=True)
     first = await wait_for_a_person(bench)
@@ -398,6 +423,7 @@ async def test_nobody_who_connects_an_account_approves_the_call_with_it() -> Non
     await respond(bench, first, SignalKind.APPROVE)
     await bench.work()
     assert send.calls.total() == 0
+    assert ["connecting an account did not approve it" in result.text for result in results(bench)] == [True]
 
     (second,) = pending(bench)
     assert bench.state().turns[0].approvals[-1].connect_url is None

@@ -1,5 +1,6 @@
 """Asks a person to approve a call, and decides: run it, skip it, or wait."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,10 +72,13 @@ class ApprovalGate:
     ) -> CommitContent:
         """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
         that such a call is never on the timeline without its question."""
-        asked_about: dict[CallId, NeedsApproval] = {}
-        for call_id, call in calls.items():
-            if (ask := await self._review(turn, call_id, call)) is not None:
-                asked_about[call_id] = ask
+        # Side by side, because each can wait for an authorization server.
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reviews = {id: tasks.create_task(self._review(turn, id, call)) for id, call in calls.items()}
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        asked_about = {call_id: ask for call_id, review in reviews.items() if (ask := review.result()) is not None}
         if not asked_about:
             return CommitContent()
         expires_at = await turn.load_approval_deadline(timeout_s=self._timeout_s)

@@ -53,6 +53,10 @@ ASK_AGAIN_S: Final = 0.2
 """Between two looks at tokens that another worker requests."""
 CLIENT_LIFE_S: Final = 3_600.0
 """How long a registered client and the metadata are used for new links: an authorization server can forget clients."""
+LINK_AGAIN_S: Final = 10.0
+"""How long the failure to find a client is that of all links, so that calls in a row don't each wait for it."""
+LINK_TIMEOUT_S: Final = TOKEN_TIMEOUT_S + 5.0
+"""For a link, with an earlier answer that is tried before; a call is not decided on until then."""
 NONCE_BYTES: Final = 12
 ENDED: Final = "The connection has ended. Call the tool again to ask the person for a new one."
 _GUEST: Final = "Guests can't connect accounts. The person has to sign in."
@@ -149,6 +153,7 @@ class PersonalTokens:
         self._registering = asyncio.Lock()
         self._client: tuple[Client, str] | None = None
         self._client_until_s = 0.0
+        self._failure, self._failed_until_s = "", 0.0
         self._problem = ""
         self._working: set[asyncio.Task[Any]] = set()
 
@@ -168,20 +173,15 @@ class PersonalTokens:
         if _is_guest(principal) or await self._store.load(principal, server.key) is not None:
             return None
         try:
-            # An answer that came after its turn had ended.
-            await self._own(self._try_connect(principal))
-        except NoToken as error:
-            _log.info(
-                "An earlier answer of an authorization server could not be used",
-                server=server.offered.alias,
-                why=self._describe(error),
-            )
-        if await self._store.load(principal, server.key) is not None:
-            return None
-        try:
-            client, endpoint = await self._find_client()
-        except NoToken as error:
-            self._problem = f" There is no link to connect one: {self._describe(error)}"
+            async with asyncio.timeout(LINK_TIMEOUT_S):
+                await self._use_earlier_answer(principal)
+                if await self._store.load(principal, server.key) is not None:
+                    return None
+                client, endpoint = await self._find_client()
+        except (NoToken, TimeoutError) as error:
+            late = NoToken(f"The authorization server did not answer within {LINK_TIMEOUT_S:g} s.")
+            why = self._describe(error if isinstance(error, NoToken) else late)
+            self._problem = f" There is no link to connect one: {why}"
             _log.warning("Could not make a link to connect an account", server=server.offered.alias, why=self._problem)
             return None
         verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
@@ -202,6 +202,17 @@ class PersonalTokens:
             **({"scope": " ".join(server.grant.scopes)} if server.grant.scopes else {}),
         }
         return ConnectLink(server.grant.title, f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+
+    async def _use_earlier_answer(self, principal: Principal) -> None:
+        """Connect the account for which an answer came after its turn had ended."""
+        try:
+            await self._own(self._try_connect(principal))
+        except NoToken as error:
+            _log.info(
+                "An earlier answer of an authorization server could not be used",
+                server=self.server.offered.alias,
+                why=self._describe(error),
+            )
 
     async def find(self, principal: Principal, rejected: str | None = None) -> str:
         """A valid token of this person; another one than `rejected`. Raises NoToken."""
@@ -346,16 +357,23 @@ class PersonalTokens:
         return token
 
     async def _find_client(self) -> tuple[Client, str]:
-        """The client at the server's authorization server, and where people authorize it."""
-        try:
-            async with asyncio.timeout(TOKEN_TIMEOUT_S), self._registering:
-                now_s = asyncio.get_running_loop().time()
-                if self._client is None or now_s > self._client_until_s:
-                    self._client, self._problem = await self._register(), ""
-                    self._client_until_s = now_s + CLIENT_LIFE_S
-                return self._client
-        except TimeoutError as error:
-            raise NoToken(f"The authorization server did not answer within {TOKEN_TIMEOUT_S:g} s.") from error
+        """The client at the server's authorization server, and where people authorize it. A failure is that of the
+        next LINK_AGAIN_S, too."""
+        now_s = asyncio.get_running_loop().time
+        async with self._registering:
+            if now_s() < self._failed_until_s:
+                raise NoToken(self._failure)
+            if self._client is None or now_s() > self._client_until_s:
+                try:
+                    async with asyncio.timeout(TOKEN_TIMEOUT_S):
+                        self._client = await self._register()
+                except (NoToken, TimeoutError) as error:
+                    late = f"The authorization server did not answer within {TOKEN_TIMEOUT_S:g} s."
+                    self._failure = error.detail if isinstance(error, NoToken) else late
+                    self._failed_until_s = now_s() + LINK_AGAIN_S
+                    raise NoToken(self._failure) from error
+                self._problem, self._client_until_s = "", now_s() + CLIENT_LIFE_S
+            return self._client
 
     async def _register(self) -> tuple[Client, str]:
         grant, server = self.server.grant, self.server
