@@ -34,7 +34,8 @@ class StoredTokens:
 
 @dataclass(frozen=True, slots=True)
 class ConnectRequest:
-    """A link for one approval. Only the hash of its secret is stored."""
+    """A link for one approval, by the hash of its secret. The link itself is in the question of the approval, for all
+    readers of the conversation: it connects an account for its person only, who has to confirm that."""
 
     approval_id: ApprovalId
     conversation_id: ConversationId
