@@ -165,8 +165,9 @@ GRANT EXECUTE ON FUNCTION expire_conversation TO everturn_worker;
 
 
 -- Deletes expired idempotency rows and requests to connect accounts, skills that were removed from their projects a week
--- ago, and, if p_age is given, older rows of the ledgers: usage by its time, effects by the time of their turn, which its
--- id begins with. At most p_limit of each table.
+-- ago, and people's connections that no worker has used for 180 days, or p_age if that is less, or that never got tokens.
+-- If p_age is given, also older rows of the ledgers: usage by its time, effects by the time of their turn, which its id
+-- begins with. At most p_limit of each table.
 CREATE OR REPLACE FUNCTION remove_expired_rows(p_age interval, p_limit integer)
 RETURNS TABLE (store text, removed bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -188,6 +189,14 @@ BEGIN
         SELECT r.ctid FROM mcp_request r WHERE r.expires_at < clock_timestamp() - interval '1 hour'
          LIMIT p_limit FOR UPDATE SKIP LOCKED));
     store := 'mcp_request';
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN NEXT;
+    -- Without a lock: one that is used or gets its tokens meanwhile has another ctid then, and stays.
+    DELETE FROM mcp_connection WHERE ctid = ANY (ARRAY(
+        SELECT c.ctid FROM mcp_connection c
+         WHERE c.used_at < GREATEST(v_before, clock_timestamp() - interval '180 days')
+            OR (c.connected_at IS NULL AND c.lease_until < clock_timestamp() - interval '1 hour') LIMIT p_limit));
+    store := 'mcp_connection';
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN NEXT;
     IF p_age IS NULL THEN

@@ -156,7 +156,7 @@ async def test_expired_keys_are_removed_even_without_retention(
 
     removed = await retention.remove_expired_rows(days=0, limit=10)
 
-    assert removed == {"idempotency": 1, "mcp_request": 0, "project_skill": 0}
+    assert removed == {"idempotency": 1, "mcp_connection": 0, "mcp_request": 0, "project_skill": 0}
     assert not await roles.superuser.fetchval(
         "SELECT count(*) FROM idempotency WHERE conversation_id = $1", receipt.conversation_id
     )

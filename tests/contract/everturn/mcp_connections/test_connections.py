@@ -318,6 +318,56 @@ async def test_links_are_removed_an_hour_after_they_expired(
     assert [row["state_hash"] for row in left] == [hash_state(f"{state}-young")]
 
 
+@pytest.mark.parametrize(("days", "unused_days"), [(0, 180), (400, 180), (30, 30)])
+async def test_connections_that_are_not_used_are_removed(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal, days: int, unused_days: int
+) -> None:
+    await roles.superuser.execute("DELETE FROM mcp_connection")
+    await roles.superuser.execute("UPDATE retention_limit SET min_days = 1")
+    wiki, new = ServerKey("desk", "wiki"), ServerKey("desk", "new")
+    for key, unused in ((MAIL, unused_days + 1), (CRM, unused_days + 1), (wiki, unused_days - 1), (new, 0)):
+        await connect(store, book, ann, key)
+        await roles.superuser.execute(
+            "UPDATE mcp_connection SET used_at = now() - make_interval(days => $2) WHERE server = $1",
+            key.server,
+            unused,
+        )
+    assert await store.load(ann, CRM) is not None
+    removed = await PostgresRetention(roles.worker).remove_expired_rows(days=days, limit=10)
+    assert removed["mcp_connection"] == 1
+    assert {each.server for each in await book.load_all(ann)} == {"crm", "wiki", "new"}
+
+
+async def test_the_use_of_a_connection_is_noted_once_an_hour(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal
+) -> None:
+    await connect(store, book, ann)
+    read = "SELECT used_at FROM mcp_connection WHERE project = $1"
+    first = await roles.superuser.fetchval(read, ann.project)
+    await store.load(ann, MAIL)
+    assert await roles.superuser.fetchval(read, ann.project) == first
+
+
+async def test_a_place_that_never_got_tokens_is_removed_after_an_hour(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal, bob: Principal, state: str
+) -> None:
+    await roles.superuser.execute("DELETE FROM mcp_connection")
+    for who, minutes in ((ann, 61), (bob, 59)):
+        await store.save_request(who, MAIL, build_request(f"{state}-{who.user_id}"))
+        await book.answer_request(f"{state}-{who.user_id}", MAIL, "code", None)
+        assert await store.claim_answer(who, MAIL, lease_s=LEASE_S)
+        await roles.superuser.execute(
+            "UPDATE mcp_connection SET lease_until = now() - make_interval(mins => $2) WHERE user_id = $1",
+            who.user_id,
+            minutes,
+        )
+    await connect(store, book, ann, CRM)
+    removed = await PostgresRetention(roles.worker).remove_expired_rows(days=0, limit=10)
+    assert removed["mcp_connection"] == 1
+    left = await roles.superuser.fetch("SELECT user_id, server FROM mcp_connection ORDER BY user_id")
+    assert [tuple(row) for row in left] == [("ann", "crm"), ("bob", "mail")]
+
+
 async def test_erasing_a_conversation_deletes_its_links(
     store: PostgresConnections, book: PostgresConnections, postgres_harness: Harness, roles: Roles, state: str
 ) -> None:

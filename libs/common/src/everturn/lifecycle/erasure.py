@@ -114,6 +114,6 @@ class Retention(Protocol):
         ...
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
-        """Remove expired idempotency rows and, unless `days` is 0, older rows of the ledger and of the effect
-        ledger; counts by table."""
+        """Remove expired idempotency rows and what else has expired, such as accounts of people at MCP servers that
+        were not used for long; unless `days` is 0, also older rows of the usage and effect ledgers. Counts by table."""
         ...

@@ -90,7 +90,9 @@ def hash_state(state: str) -> str:
 class TokenStore(Protocol):
     """The tokens of people, for workers. Each call concerns the rows of one person."""
 
-    async def load(self, principal: Principal, key: ServerKey) -> StoredTokens | None: ...
+    async def load(self, principal: Principal, key: ServerKey) -> StoredTokens | None:
+        """The tokens, and note that they are used: connections that are not used for long are deleted."""
+        ...
 
     async def try_lease(self, principal: Principal, key: ServerKey, version: int, *, lease_s: float) -> bool:
         """Whether the caller may renew the tokens of this version, for so long."""

@@ -18,7 +18,12 @@ from everturn.mcp_connections.connections import (
 )
 from everturn.postgres.pool import Database
 
+# The use is noted once an hour, for `remove_expired_rows`.
 _LOAD = """
+WITH used AS (
+    UPDATE mcp_connection SET used_at = clock_timestamp()
+     WHERE bundle_id = $1 AND server = $2 AND used_at < clock_timestamp() - interval '1 hour'
+)
 SELECT sealed, version FROM mcp_connection
  WHERE bundle_id = $1 AND server = $2 AND (connected_at IS NOT NULL OR lease_until > clock_timestamp())
 """
@@ -76,7 +81,7 @@ class PostgresConnections:
         self._database = database
 
     async def load(self, principal: Principal, key: ServerKey) -> StoredTokens | None:
-        async with self._database.transaction(principal, readonly=True) as transaction:
+        async with self._database.transaction(principal) as transaction:
             row = await transaction.fetchrow(_LOAD, key.bundle_id, key.server)
         return None if row is None else StoredTokens(row["sealed"], row["version"])
 
