@@ -66,6 +66,14 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class McpReports:
+    """What is known about the MCP servers of a bundle at each moment: see AgentServers."""
+
+    list_problems: Callable[[], Sequence[str]] = tuple
+    list_away: Callable[[], Sequence[str]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
 class KitOpener:
     """Opens the kit of each bundle. Its tools, models and limits are those of the operator, changed by the bundle."""
 
@@ -158,12 +166,13 @@ class KitOpener:
             async def offer_mcp(found: Sequence[Tool]) -> None:
                 kit.replace(await asyncio.to_thread(build, found))
 
-            async with self.open_mcp_servers(bundle, secrets, offer_mcp) as list_problems:
+            async with self.open_mcp_servers(bundle, secrets, offer_mcp) as reports:
                 named = BUILTIN_TOOLS.union(self.of_operator, (tool.spec.tool_id for tool in hosted.tools))
                 unused = tuple(f"policy: {why}" for why in rules.find_unused(named))
                 for why in unused:
                     _log.warning("A rule of a bundle is for no tool", bundle_id=bundle.id, why=why)
-                kit.list_problems = lambda: (*unused, *list_problems())
+                kit.list_problems = lambda: (*unused, *reports.list_problems())
+                kit.list_away = reports.list_away
                 yield kit
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
@@ -179,11 +188,11 @@ class KitOpener:
     @asynccontextmanager
     async def open_mcp_servers(
         self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
-    ) -> AsyncGenerator[Callable[[], Sequence[str]]]:
-        """The MCP servers of a bundle while it is open. Yields what lists their problems. Raises Invalid."""
+    ) -> AsyncGenerator[McpReports]:
+        """The MCP servers of a bundle while it is open. Raises Invalid."""
         chosen = self.choose_mcp_servers(bundle)
         if not chosen:
-            yield tuple
+            yield McpReports()
             return
         # Imported here, because the SDK takes 0.6 s and 33 MB.
         from chat_proc.mcp.accounts import Sealer
@@ -201,7 +210,7 @@ class KitOpener:
         found = find_mcp_secrets(settings, secrets)
         opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
         async with opening as servers:
-            yield servers.list_problems
+            yield McpReports(servers.list_problems, servers.list_away)
 
 
 def find_mcp_secrets(settings: WorkerSettings, secrets: Mapping[str, str]) -> Mapping[str, str]:

@@ -302,6 +302,27 @@ async def test_only_allowed_hosts_are_contacted(raw: RawServer) -> None:
     assert raw.asked == []
 
 
+async def test_servers_whose_tools_are_missing_are_away(raw: RawServer) -> None:
+    url = raw.url.replace("127.0.0.1", "127.0.0.2")
+    unset = McpServer(url=url, headers={"X-Key": "${b:unset}"})
+    is_down = True
+
+    async def refuse(_: Asked, writer: asyncio.StreamWriter) -> bool:
+        if is_down:
+            await send(writer, 503, b"")
+        return is_down
+
+    raw.before = refuse
+    async with open_agent(server_at(raw), unset=unset, ready_within_s=0.5) as agent:
+        assert agent.servers.list_away() == ("unset", "s")
+        is_down = False
+        await agent.until_offered("mcp.s.act")
+        assert agent.servers.list_away() == ("unset",)
+        is_down = True
+        assert (await agent.call("mcp.s.act")).status == "error"
+        assert agent.servers.list_away() == ("unset",), "its tools are still offered"
+
+
 CHATTY = (
     'import sys\nfor line in sys.stdin:\n  print(\'{"jsonrpc": "2.0", "id": 1, "result": "\' + \'x\' * 100_000_000)'
 )

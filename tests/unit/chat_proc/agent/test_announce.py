@@ -74,6 +74,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         hotset=(HotMemory("mem_1", "likes short\nanswers", ("style",), pinned=True),),
         notices=("older turns are summarized in su:turn_1.conv.range.summary",),
         limits="one file 64 MiB",
+        away=("crm", "wiki"),
     )
     assert text == (
         "[ANNOUNCE]\nRound 2/16\n\n"
@@ -86,6 +87,11 @@ def test_the_whole_text_in_its_fixed_order() -> None:
         "limits of a program: 1024 MiB of memory, 240 s of processor time, "
         "files of at most 64 MiB, at most 64 output files, 64 MiB in total\n"
         "workspace: one file 64 MiB\n\n"
+        "[UNAVAILABLE TOOLS]\n"
+        "The tools of these MCP servers are missing in this turn, because the servers can't be reached: "
+        "mcp.crm, mcp.wiki\n"
+        "Do what you can without these tools. If something can't be done without them, tell the user that they are "
+        "unavailable at the moment, and do not make up their results.\n\n"
         "[TEMPORAL CONTEXT]\nuser timezone: unknown\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
         "[OPEN PLANS]\nplan_id=plan_a (current)\n  ✓ [1] collect\n  □ [2] draft\n\n"
         "[LIVE TURN EVENTS]\n- user.followup ar:turn_1.external.followup.sig_1: also the median\n\n"
@@ -107,6 +113,7 @@ def test_sections_without_content_are_left_out_but_plans_say_none() -> None:
     assert "[OPEN PLANS]\nnone" in text
     assert "[LIVE TURN EVENTS]" not in text
     assert "[NEW FEEDBACK]" not in text
+    assert "[UNAVAILABLE TOOLS]" not in text
     assert "a.csv" not in text
 
 

@@ -205,6 +205,17 @@ def test_instructions_are_in_every_prompt_of_the_turn(settings: WorkerSettings) 
     assert "[INSTRUCTIONS]" not in make(settings, OperatorConfig()).codec.system_prompt
 
 
+def test_a_turn_knows_which_servers_were_away_when_it_began(settings: WorkerSettings) -> None:
+    kit, away = BundleKit(make(settings, OperatorConfig())), ["crm"]
+    kit.list_away = lambda: away
+    turn = kit.for_turn(Principal("acme", "web", "ann"))
+    away.clear()
+    assert turn.away == ("crm",)
+    assert turn.offer(()).away == ("crm",)
+    later = kit.for_turn(Principal("acme", "web", "ann"))
+    assert later.away == () and later.codec is turn.codec, "the prompt differs"
+
+
 def test_a_bundle_can_run_plans_of_steps_with_models_for_them(
     settings: WorkerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

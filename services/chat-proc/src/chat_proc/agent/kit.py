@@ -136,6 +136,8 @@ class TurnKit:
     """None if memories of persons are switched off."""
     collections: CollectionReader | None = None
     """None if collections, or the tool that searches them, are switched off."""
+    away: tuple[str, ...] = ()
+    """The aliases of the bundle's MCP servers whose tools are missing, because they were never reached."""
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)
 
@@ -180,6 +182,13 @@ class TurnKit:
             return self
         hinted = {role: kit.describe_skills(project) for role, kit in self.hinted.items()}
         return replace(self, project_skills=project, hinted=hinted)._with_prompts()
+
+    def note_away(self, aliases: tuple[str, ...]) -> "TurnKit":
+        """The same kit, which says that the tools of these MCP servers are missing."""
+        if aliases == self.away:
+            return self
+        hinted = {role: kit.note_away(aliases) for role, kit in self.hinted.items()}
+        return replace(self, away=aliases, hinted=hinted)
 
     def _with_prompts(self) -> "TurnKit":
         tools, text = self.catalog.specs, self.instructions
@@ -227,6 +236,8 @@ class BundleKit:
         self._texts = texts
         self.list_problems: Callable[[], Sequence[str]] = tuple
         """What does not work in this version although it can be used, one line each."""
+        self.list_away: Callable[[], Sequence[str]] = tuple
+        """The aliases of MCP servers whose tools are missing at the moment."""
         self.operations: BundleOperations | None = None
         """What programs can call without a turn."""
         self.replace(kit)
@@ -245,7 +256,8 @@ class BundleKit:
         self, principal: Principal, chosen: tuple[str, ...] | None = None, project_skills: tuple[SkillLine, ...] = ()
     ) -> TurnKit:
         """The kit of a turn of this person. `chosen` are the turn's tools among the selectable ones; None for all."""
-        return self._adapt(self._texts.find(principal), chosen, project_skills)
+        kit = self._adapt(self._texts.find(principal), chosen, project_skills)
+        return kit.note_away(tuple(self.list_away()))
 
     def _build(self, text: str, chosen: tuple[str, ...] | None, project_skills: tuple[SkillLine, ...]) -> TurnKit:
         kit = self._kit.instruct("\n\n".join(filter(None, (text, self._kit.instructions))))

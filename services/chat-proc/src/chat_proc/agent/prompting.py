@@ -106,7 +106,8 @@ class AnnounceState:
 
     `run` are the limits of one program, if programs run. `hotset` is None if durable memory is off, and an error text
     if it is on but can't be read. `workspace` are the lines of that section, `limits` says what a turn may write; both
-    are safe in a prompt. `notices` say which parts of the timeline are shown shortened.
+    are safe in a prompt. `notices` say which parts of the timeline are shown shortened. `away` are the aliases of MCP
+    servers whose tools are missing.
     """
 
     turn_id: TurnId
@@ -123,6 +124,7 @@ class AnnounceState:
     workspace: tuple[str, ...] = ()
     limits: str = ""
     notices: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     feedback: tuple[FeedbackBody, ...] = ()
 
 
@@ -338,6 +340,7 @@ class TurnPrompts:
                 workspace=workspace,
                 limits=describe_limits(),
                 notices=visibility.notices(turn.turn_id),
+                away=self._kit.away,
                 feedback=tuple(present.feedback),
             )
         )
@@ -375,6 +378,7 @@ def build_announce(state: AnnounceState) -> str:
         _section(
             "RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run), *_limit_lines(state.limits)]
         ),
+        _section("UNAVAILABLE TOOLS", _away_lines(state.away)),
         _section("TEMPORAL CONTEXT", _time_lines(state.now, state.timezone)),
         _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
         _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
@@ -389,6 +393,17 @@ def build_announce(state: AnnounceState) -> str:
 
 def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"[{title}]", *lines)) if lines else ""
+
+
+def _away_lines(aliases: Sequence[str]) -> list[str]:
+    if not aliases:
+        return []
+    return [
+        "The tools of these MCP servers are missing in this turn, because the servers can't be reached: "
+        + ", ".join(f"mcp.{alias}" for alias in aliases),
+        "Do what you can without these tools. If something can't be done without them, tell the user that they are "
+        "unavailable at the moment, and do not make up their results.",
+    ]
 
 
 def _time_lines(now: str, zone: str | None) -> list[str]:

@@ -23,7 +23,7 @@ from chat_proc.channels.codec import encode_name
 from chat_proc.knowledge.spaces import KnowledgePorts, SpaceKeeper
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import SCRIPTED, ModelChoice, ModelRoles, RoleChoices
-from chat_proc.opening import KitOpener, build_host_options, build_texts
+from chat_proc.opening import KitOpener, McpReports, build_host_options, build_texts
 from chat_proc.sandbox.opening import OpenedSandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
@@ -76,7 +76,7 @@ class TalkOpener(KitOpener):
     @asynccontextmanager
     async def open_mcp_servers(
         self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
-    ) -> AsyncGenerator[Callable[[], Sequence[str]]]:
+    ) -> AsyncGenerator[McpReports]:
         fixed = self._build_fixed(KitOpener.choose_mcp_servers(self, bundle))
 
         async def offer(found: Sequence[Tool]) -> None:
@@ -84,8 +84,8 @@ class TalkOpener(KitOpener):
 
         if fixed:
             await on_change(fixed)
-        async with KitOpener.open_mcp_servers(self, bundle, secrets, offer) as list_problems:
-            yield list_problems
+        async with KitOpener.open_mcp_servers(self, bundle, secrets, offer) as reports:
+            yield reports
 
     def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
         """The answers of this server, by the names of its tools."""

@@ -144,7 +144,7 @@ class AgentServers:
         self._left_out: dict[str, tuple[str, ...]] = {}
         self._connections: dict[str, McpConnection] = {}
         self._tokens: dict[str, ClientTokens] = {}
-        self._unusable: list[str] = []
+        self._refused: dict[str, str] = {}
         self._announcing = asyncio.Lock()
 
     @property
@@ -159,7 +159,13 @@ class AgentServers:
             for alias, connection in self._connections.items()
             if (problem := connection.problem or (alias in self._tokens and self._tokens[alias].problem))
         ]
-        return (*self._unusable, *away, *(line for lines in self._left_out.values() for line in lines))
+        refused = (f"mcp.{alias}: {why}" for alias, why in self._refused.items())
+        return (*refused, *away, *(line for lines in self._left_out.values() for line in lines))
+
+    def list_away(self) -> tuple[str, ...]:
+        """The aliases of servers that were never reached or can't be used, so that their tools are missing."""
+        unreached = (alias for alias, connection in self._connections.items() if connection.listed is None)
+        return (*self._refused, *unreached)
 
     async def wait_for_attempts(self, within_s: float) -> None:
         """Wait until each server was reached or has failed once, but no longer than this."""
@@ -170,7 +176,7 @@ class AgentServers:
 
     def refuse(self, alias: str, why: str) -> None:
         """Note a server that can't be used as configured."""
-        self._unusable.append(f"mcp.{alias}: {why}")
+        self._refused[alias] = why
         _log.warning("An MCP server can't be used", server=alias, why=why)
 
     def add(self, offered: OfferedServer, prepared: Prepared) -> McpConnection:
