@@ -148,6 +148,22 @@ def test_a_type_that_contains_itself_ends_as_any_value() -> None:
         model.model_validate({"list": {"value": "x"}})
 
 
+def test_a_multiple_that_nothing_can_be_divided_by_is_refused() -> None:
+    for place in ({"properties": {"a": {"multipleOf": 10**400}}}, {"allOf": [{"items": {"multipleOf": -(10**400)}}]}):
+        with pytest.raises(Invalid, match="its schema has a multipleOf that is too large"):
+            build_params("y", {"type": "object", **place})
+
+
+@pytest.mark.parametrize("step", [10**308, 1e308, 0.1, 5e-324], ids="{:g}".format)
+@pytest.mark.parametrize("given", [7, 0.7, 1e308, 10**400], ids=["7", "0.7", "1e308", "1e400"])
+def test_any_number_can_be_checked_for_multiples(step: float, given: float) -> None:
+    model = build_params("y", {"type": "object", "properties": {"a": {"type": "number", "multipleOf": step}}})
+    try:
+        model.model_validate({"a": given})
+    except ValidationError as error:
+        assert error.errors()[0]["type"] == "json_schema"
+
+
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "(?=a)", "(a|a)*b"])
 def test_no_pattern_takes_long(pattern: str) -> None:
     model: type[BaseModel] = build_params(

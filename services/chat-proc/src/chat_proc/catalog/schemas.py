@@ -6,6 +6,7 @@ A large schema takes up to 50 ms: read it in a thread.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -103,6 +104,8 @@ class _Expansion:
         for key, value in cast("Mapping[str, object]", fields).items():
             if key in _DROPPED:
                 continue
+            if key == "multipleOf" and isinstance(value, int) and abs(value) > sys.float_info.max:
+                raise Invalid("has a multipleOf that is too large to divide by")
             if isinstance(value, list) and key in _LISTED_SCHEMAS:
                 # Drafts before 2020-12 list the types of the first items in `items`.
                 name, listed = "prefixItems" if key == "items" else key, cast("list[object]", value)

@@ -97,6 +97,15 @@ def _check_pattern(
         yield SchemaViolation(f"it does not match the pattern {pattern[:100]!a}")
 
 
+def _check_multiple(
+    checker: Draft202012Validator, step: object, instance: object, schema: object
+) -> Generator[SchemaViolation, None, None]:
+    try:
+        yield from Draft202012Validator.VALIDATORS["multipleOf"](checker, step, instance, schema)
+    except OverflowError:
+        yield SchemaViolation("it is too large to be divided")
+
+
 def _try_search(pattern: str, text: str) -> bool | None:
     """Whether the pattern is found; None for one that RE2 does not know, which is left to the server."""
     try:
@@ -106,7 +115,9 @@ def _try_search(pattern: str, text: str) -> bool | None:
 
 
 _extend = cast("Any", validators).extend
-_Checker: Final = cast("type[Validator]", _extend(Draft202012Validator, {"pattern": _check_pattern}))
+_Checker: Final = cast(
+    "type[Validator]", _extend(Draft202012Validator, {"pattern": _check_pattern, "multipleOf": _check_multiple})
+)
 
 
 def _build_model(name: str, schema: Keywords, checked: dict[str, Any]) -> type[BaseModel]:
