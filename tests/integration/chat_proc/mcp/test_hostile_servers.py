@@ -9,6 +9,7 @@ import zlib
 from typing import Any
 
 import pytest
+import structlog
 from helpers.mcp_servers import TOOL, Answer, Asked, RawServer, begin_stream, open_agent, send, send_event
 from helpers.waiting import wait_until
 
@@ -321,6 +322,65 @@ async def test_servers_whose_tools_are_missing_are_away(raw: RawServer) -> None:
         is_down = True
         assert (await agent.call("mcp.s.act")).status == "error"
         assert agent.servers.list_away() == ("unset",), "its tools are still offered"
+
+
+SECRET = "sk-0123456789-abcdefghijklmnop"
+TELLING = "import os, sys; sys.stderr.write({text}); sys.exit(1)"
+REJECTING = """
+import json, os, sys
+for line in sys.stdin:
+    error = {"code": -32603, "message": "the token " + os.environ["TOKEN"] + " is wrong"}
+    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "error": error}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        TELLING.format(text="'bad token ' + os.environ['TOKEN']"),
+        TELLING.format(text="os.environ['TOKEN'] + 'x' * 380"),
+        REJECTING,
+    ],
+    ids=["written", "cut", "answered"],
+)
+async def test_problems_of_commands_show_no_secret(code: str) -> None:
+    server = McpServer(command=sys.executable, args=("-c", code), env={"TOKEN": "${b:token}"})
+    with structlog.testing.capture_logs() as logs:
+        async with open_agent(server, secrets={"b:token": SECRET}, ready_within_s=0) as agent:
+            await agent.servers.wait_for_attempts(10)
+            (problem,) = agent.servers.list_problems()
+    assert "[redacted]" in problem or "xxx" in problem, problem
+    assert SECRET[-12:] not in problem + str(logs)
+
+
+@pytest.mark.parametrize("place", ["error", "reason", "tool", "schema"])
+async def test_problems_of_addresses_show_no_secret(raw: RawServer, place: str) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        token = asked.headers["x-token"]
+        if place == "tool":
+            raw.tools = [TOOL, {**TOOL, "name": f"with {token} and {'x' * 80}"}]
+        elif place == "schema":
+            raw.tools = [
+                TOOL,
+                {**TOOL, "name": "b", "inputSchema": {"type": "object", "properties": {f"{token} x": {}}}},
+            ]
+        elif place == "error" and asked.rpc == "initialize":
+            error = {"code": -32603, "message": f"{token} is wrong"}
+            await raw.send_json(writer, {"jsonrpc": "2.0", "id": asked.body["id"], "error": error})
+            return True
+        elif place == "reason" and asked.rpc == "initialize":
+            await raw.reply(writer, asked, {"protocolVersion": token})
+            return True
+        return False
+
+    raw.before = answer
+    server = McpServer(url=raw.url, headers={"X-Token": "${b:token}"})
+    with structlog.testing.capture_logs() as logs:
+        async with open_agent(server, secrets={"b:token": SECRET}, ready_within_s=0) as agent:
+            await agent.servers.wait_for_attempts(10)
+            (problem,) = agent.servers.list_problems()
+    assert place == "reason" or "[redacted]" in problem, problem
+    assert SECRET[-12:] not in problem + str(logs)
 
 
 CHATTY = (

@@ -300,9 +300,9 @@ class McpConnection:
                     self._set_session(None)
                     await end_tasks(listening, ending)
         finally:
-            if transport.ended.is_set() and not self._closing:
+            if transport.ended.is_set() and not self._closing and (why := transport.explain_end()):
                 self._is_explained = True
-                self._note_problem(transport.explain_end() or self.problem)
+                self._note_problem(why)
         if not self._closing:
             MCP_CONNECTIONS.labels("lost").inc()
             _log.warning("Lost the connection to an MCP server", server=self._alias, why=self.problem)
@@ -412,4 +412,9 @@ def _explain(error: BaseException) -> str:
         if error.error.code == METHOD_NOT_FOUND:
             return "The server has no tools, or no MCP server is at this address."
         return error.error.message[:500]
+    if isinstance(error, ValidationError):
+        # Its own text shows parts of what the server sent, in which secrets would not be found.
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"][-3:]))
+        return f"An answer of the server is not one of the protocol: {place}: {first['msg']}"[:500]
     return f"{type(error).__name__}: {error}"[:500]

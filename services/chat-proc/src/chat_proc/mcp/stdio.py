@@ -26,6 +26,7 @@ from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, choose_
 from chat_proc.bundles.host.section import MIB
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
 from everturn.core.errors import Unavailable
+from everturn.core.logging import Redactor
 from everturn.core.transports import CheckedWriter
 
 END_WITHIN_S: Final = 2.0
@@ -65,11 +66,13 @@ class ChildCommand:
 
 
 class StdioProcess:
-    """The streams of one server process for the SDK, as `open` yields them. `explain_end` says why it ended."""
+    """The streams of one server process for the SDK, as `open` yields them. `explain_end` says why it ended, without
+    the secrets of `redactor`."""
 
-    def __init__(self, command: ChildCommand, options: ChildOptions) -> None:
+    def __init__(self, command: ChildCommand, options: ChildOptions, redactor: Redactor) -> None:
         self._command = command
         self._options = options
+        self._redactor = redactor
         self._errors = ""
         self._why = ""
         self.ended = asyncio.Event()
@@ -146,7 +149,8 @@ class StdioProcess:
         return await asyncio.to_thread(_find_installed, name, self._options.search_path)
 
     def _note_line(self, line: str) -> None:
-        written = f"{self._errors} {line.strip()}"
+        # Before it is cut: a part of a secret would not be found.
+        written = f"{self._errors} {self._redactor.redact(line.strip())}"
         self._errors = written if len(written) <= MAX_ERROR_CHARS else f"...{written[3 - MAX_ERROR_CHARS :]}"
 
     @asynccontextmanager

@@ -203,8 +203,8 @@ class AgentServers:
         build = partial(build_tools, offered, connection.listed or (), connection, self._dependencies.objects, redactor)
         tools, left_out = await asyncio.to_thread(build)
         self._tools[offered.alias] = tools
-        self._left_out[offered.alias] = left_out
-        for line in left_out:
+        self._left_out[offered.alias] = tuple(map(redactor.redact, left_out))
+        for line in self._left_out[offered.alias]:
             _log.warning("A tool of an MCP server is not as configured", why=line)
         await self._announce()
 
@@ -236,7 +236,8 @@ def build_tools(
             if tool_id in built:
                 raise Invalid("another tool of the server has the same id")
             if len(encode_name(tool_id)) > MAX_NAME_CHARS:
-                raise Invalid(f"its name is too long: {encode_name(tool_id)} may have {MAX_NAME_CHARS} characters")
+                left = MAX_NAME_CHARS - len(encode_name(f"mcp.{offered.alias}."))
+                raise Invalid(f"its name is too long: at most {left} characters are allowed")
             spec = build_spec(tool_id, tool, server)
         except Invalid as error:
             left_out.append(f"mcp.{offered.alias}: the tool {tool.name[:100]!a} is not offered: {error.detail}.")
@@ -343,7 +344,7 @@ def _prepare(
     redactor = Redactor(hidden)
     if server.command is not None:
         command = ChildCommand(server.command, server.args, values, files if offered.owner else None)
-        return Prepared(lambda: StdioProcess(command, dependencies.children), redactor)
+        return Prepared(lambda: StdioProcess(command, dependencies.children, redactor), redactor)
     if bad := [name for name, value in values.items() if not value.isprintable() or not value.isascii()]:
         raise Invalid(f"The header {bad[0]} has characters that a header can't have.")
     way = HttpWay(
