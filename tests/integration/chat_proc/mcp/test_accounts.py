@@ -599,18 +599,33 @@ async def test_a_late_answer_is_used_before_the_person_is_asked_again(world: Wor
         assert await world.find_link(agent) is not None
 
 
-async def test_a_secret_is_sent_to_the_issuer_that_it_is_configured_for_only(world: World) -> None:
+async def test_a_connection_ends_when_another_issuer_is_configured(world: World) -> None:
     honest = world.login
     async with run_authorization_server() as other:
         protect(world.raw, other)
         other.override["/register"] = answering(201, {"client_id": CLIENT_ID})
         world.login = other
         async with world.worker() as agent:
-            token = await world.connect(agent)
+            await world.connect(agent)
+        async with world.worker(issuer=other.url) as agent:
+            assert await tokens_of(agent).find(world.ann) in other.valid, "the same issuer, now by its name"
         client = {"issuer": honest.url, "client_id": CLIENT_ID, "client_secret": "${b:mail_secret}"}
         async with world.worker(**client) as agent:
-            assert await tokens_of(agent).find(world.ann, token) in other.valid
-        assert [form.get("client_secret") for form in other.forms] == [None, None]
+            assert "The connection has ended" in await fails(agent, world.ann)
+            assert await world.store.load(world.ann, KEY) is None
+        assert [form.get("client_secret") for form in other.forms] == [None], "the other server gets the secret"
+
+
+async def test_a_code_of_another_issuer_is_not_exchanged(world: World) -> None:
+    honest = world.login
+    async with run_authorization_server() as other:
+        protect(world.raw, other)
+        world.login = other
+        async with world.worker() as agent:
+            await world.answer(agent)
+        async with world.worker(issuer=honest.url) as agent:
+            assert "The connection has ended" in await fails(agent, world.ann)
+        assert other.forms == [] and honest.forms == []
 
 
 @pytest.mark.parametrize("named", ["https://[x", "http://127.0.0.1:99999999/x", "\x7f", "https://\u2100/"])

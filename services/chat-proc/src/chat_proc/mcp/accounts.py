@@ -241,6 +241,7 @@ class PersonalTokens:
             return None
         try:
             saved = self._sealer.open(Saved, stored.sealed, self._place(principal))
+            self._check_issuer(saved.client)
             left_s = saved.expires_at - time.time()
             is_usable = saved.access_token != rejected and left_s > 0
             if is_usable and (left_s > EARLY_S or saved.refresh_token is None):
@@ -252,6 +253,12 @@ class PersonalTokens:
             raise
         usable = saved.access_token if is_usable else None
         return await self._own(self._try_renew(principal, stored, saved, usable))
+
+    def _check_issuer(self, client: Client) -> None:
+        """Raise NoToken if another authorization server is configured now than the one of this client."""
+        issuer = self.server.grant.issuer
+        if issuer is not None and not match_issuers(issuer, client.issuer):
+            raise NoToken(ENDED)
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work that goes on if the caller is cancelled: the authorization server answers only once."""
@@ -274,6 +281,7 @@ class PersonalTokens:
         try:
             link = self._sealer.open(Link, answer.sealed, self._place(principal))
             client = link.client
+            self._check_issuer(client)
             if (answer.issuer is None and client.names_issuer) or answer.issuer not in (None, client.issuer):
                 # RFC 9207: the code of another server must not be sent to this one.
                 raise NoToken("The account was not connected, because another authorization server has answered.")
@@ -330,7 +338,7 @@ class PersonalTokens:
 
     async def _request(self, client: Client, form: Mapping[str, str]) -> OAuthToken:
         grant = self.server.grant
-        # Clients of earlier connections can be those of another server, which may choose any id for them.
+        # Only the client at the configured server gets the secret: another server may choose any id for its clients.
         is_trusted = grant.issuer is not None and match_issuers(grant.issuer, client.issuer)
         is_configured = is_trusted and client.client_id == grant.client_id
         secret = self.server.secret if is_configured else client.client_secret
