@@ -71,6 +71,8 @@ class McpReports:
 
     list_problems: Callable[[], Sequence[str]] = tuple
     list_away: Callable[[], Sequence[str]] = tuple
+    wait_for_attempts: Callable[[float], Awaitable[Sequence[str]]] | None = None
+    """None without servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,15 @@ class KitOpener:
 
     @asynccontextmanager
     async def open_mcp_servers(
-        self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
+        self,
+        bundle: Bundle,
+        secrets: Mapping[str, str],
+        on_change: Callable[[Sequence[Tool]], Awaitable[None]],
+        *,
+        ready_within_s: float | None = None,
     ) -> AsyncGenerator[McpReports]:
-        """The MCP servers of a bundle while it is open. Raises Invalid."""
+        """The MCP servers of a bundle while it is open, after those that answer in time; without `ready_within_s` in
+        READY_WITHIN_S. Raises Invalid."""
         chosen = self.choose_mcp_servers(bundle)
         if not chosen:
             yield McpReports()
@@ -198,7 +206,7 @@ class KitOpener:
         from chat_proc.mcp.accounts import Sealer
         from chat_proc.mcp.http import HostRules
         from chat_proc.mcp.stdio import ChildOptions
-        from chat_proc.mcp.tools import Accounts, McpDependencies, open_servers
+        from chat_proc.mcp.tools import READY_WITHIN_S, Accounts, McpDependencies, open_servers
 
         hosts, settings = self.hosts, self.settings
         children = ChildOptions(settings.search_path, hosts.environments, hosts.uids, hosts.variables)
@@ -208,9 +216,15 @@ class KitOpener:
         rules = HostRules(settings.mcp_hosts)
         dependencies = McpDependencies(self.objects, self.resolver.resolve, rules, children, accounts)
         found = find_mcp_secrets(settings, secrets)
-        opening = open_servers(chosen, dependencies, find_secret=found.get, on_change=on_change, files=bundle.files)
-        async with opening as servers:
-            yield McpReports(servers.list_problems, servers.list_away)
+        async with open_servers(
+            chosen,
+            dependencies,
+            find_secret=found.get,
+            on_change=on_change,
+            files=bundle.files,
+            ready_within_s=READY_WITHIN_S if ready_within_s is None else ready_within_s,
+        ) as servers:
+            yield McpReports(servers.list_problems, servers.list_away, servers.wait_for_attempts)
 
 
 def find_mcp_secrets(settings: WorkerSettings, secrets: Mapping[str, str]) -> Mapping[str, str]:

@@ -60,6 +60,8 @@ from everturn_testing.turns.timelines import MemoryTimelines
 LEASE_S: Final = 3_600.0
 """Longer than a talk, because nobody renews it."""
 OWNER: Final = "talk"
+SERVERS_WITHIN_S: Final = 10.0
+"""How long the first talk waits for an MCP server that neither answers nor fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,22 @@ class TalkOpener(KitOpener):
     with a url is contacted."""
 
     answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
+    silent: set[str] = field(default_factory=set[str])
+    """The aliases of servers that neither answered nor failed in SERVERS_WITHIN_S. Later talks don't start them."""
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
         chosen = KitOpener.choose_mcp_servers(self, bundle)
-        return tuple(each for each in chosen if each.server.url is None and not self._list_answers(each.alias))
+        started = (each for each in chosen if each.server.url is None and not self._list_answers(each.alias))
+        return tuple(each for each in started if each.alias not in self.silent)
 
     @asynccontextmanager
     async def open_mcp_servers(
-        self, bundle: Bundle, secrets: Mapping[str, str], on_change: Callable[[Sequence[Tool]], Awaitable[None]]
+        self,
+        bundle: Bundle,
+        secrets: Mapping[str, str],
+        on_change: Callable[[Sequence[Tool]], Awaitable[None]],
+        *,
+        ready_within_s: float | None = 0,
     ) -> AsyncGenerator[McpReports]:
         fixed = self._build_fixed(KitOpener.choose_mcp_servers(self, bundle))
 
@@ -84,8 +94,13 @@ class TalkOpener(KitOpener):
 
         if fixed:
             await on_change(fixed)
-        async with KitOpener.open_mcp_servers(self, bundle, secrets, offer) as reports:
-            yield reports
+        opening = KitOpener.open_mcp_servers(self, bundle, secrets, offer, ready_within_s=ready_within_s)
+        async with opening as reports:
+            why = f"It neither answered nor failed within {SERVERS_WITHIN_S:g} s of an earlier talk."
+            silent = tuple(f"mcp.{alias}: {why}" for alias in sorted(self.silent))
+            if reports.wait_for_attempts is not None:
+                self.silent.update(await reports.wait_for_attempts(SERVERS_WITHIN_S))
+            yield replace(reports, list_problems=lambda: (*silent, *reports.list_problems()))
 
     def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
         """The answers of this server, by the names of its tools."""
@@ -114,10 +129,12 @@ async def open_stage(
     opened: OpenedSandbox | SandboxUnavailable,
     knowledge: KnowledgePorts,
     resolver: NameResolver,
+    silent: set[str],
     bundle: Bundle,
     talk: TalkFile,
 ) -> AsyncGenerator[Stage]:
-    """The stage of one talk. Raises Invalid if the bundle can't be opened."""
+    """The stage of one talk. `silent` is what all talks know of MCP servers. Raises Invalid if the bundle can't be
+    opened."""
     bundle = bundle.override(BundleProps(settings=talk.settings)) if talk.settings else bundle
     bundle = replace(bundle, manifest=bundle.manifest.model_copy(update={"models": {}}))
     _save_secrets(settings, bundle.id, talk.secrets)
@@ -159,6 +176,7 @@ async def open_stage(
             texts=build_texts(OperatorConfig()),
             hosts=build_host_options(settings),
             answers=talk.mcp_answers,
+            silent=silent,
         )
         kit = await stack.enter_async_context(opener.open(bundle))
         ids = RandomIds(partial(now_ms, platform.clock))

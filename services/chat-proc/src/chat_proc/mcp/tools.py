@@ -167,12 +167,14 @@ class AgentServers:
         unreached = (alias for alias, connection in self._connections.items() if connection.listed is None)
         return (*self._refused, *unreached)
 
-    async def wait_for_attempts(self, within_s: float) -> None:
-        """Wait until each server was reached or has failed once, but no longer than this."""
+    async def wait_for_attempts(self, within_s: float) -> tuple[str, ...]:
+        """Wait until each server was reached or has failed once, but no longer than this. Returns the aliases of those
+        that have done neither."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 for connection in self._connections.values():
                     await connection.attempted.wait()
+        return tuple(alias for alias, connection in self._connections.items() if not connection.attempted.is_set())
 
     def refuse(self, alias: str, why: str) -> None:
         """Note a server that can't be used as configured."""
