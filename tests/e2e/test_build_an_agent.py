@@ -82,7 +82,7 @@ async def test_an_author_makes_tries_and_hands_over_an_agent(tmp_path: Path) -> 
     bundle = BundleFolders(Path(folder), config.bundles, config.ai.default_bundle).look()["support"].bundle
     assert bundle is not None
     about = bundle.manifest
-    assert (config.ai.default_bundle, about.title, len(about.roles)) == ("support", "Help of Spoke & Chain", 4)
+    assert (config.ai.default_bundle, about.title, len(about.roles)) == ("support", "Spoke & Chain support", 4)
     assert (about.limits.cost_usd, about.limits.wall_time_s, about.agent.max_iterations) == (0.2, 300, 8)
 
 
