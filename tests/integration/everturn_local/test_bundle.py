@@ -83,7 +83,7 @@ def test_the_shipped_bundles_are_there_until_the_operator_has_others(tmp_path: P
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("name", ["analyst", "desk", "librarian"])
-def test_the_talks_of_the_shipped_bundles_pass(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_tests_of_the_shipped_bundles_pass(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     settings = LocalSettings(everturn_home=tmp_path / "home")
 
     status = run_bundle(["test", str(SHIPPED / name)], settings, environment=ENVIRONMENT)

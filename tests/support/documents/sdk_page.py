@@ -27,7 +27,7 @@ _QUALIFIED: Final = re.compile(r"\b(?:everturn_sdk\.[a-z_]+|typing|collections\.
 _OBJECT: Final = re.compile(r"<object object at 0x[0-9a-f]{1,16}>")
 _INTRODUCTION: Final = """# SDK of agents
 Everything that an author imports from `everturn_sdk`, made from its docstrings. The guides
-[Write tools of a bundle](../how-to/write-tools-of-a-bundle.md) and
+[Write tools for a bundle](../how-to/write-tools-of-a-bundle.md) and
 [Write a workflow](../how-to/write-a-workflow.md) show how the parts fit together.
 
 `tests/architecture/test_sdk_page.py` rewrites this page with `UPDATE_GOLDEN=1`.

@@ -21,13 +21,13 @@ SHIPPED: Final = REPOSITORY / "bundles"
 def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment: Mapping[str, str]) -> int:
     """Run a command and return its exit status; all but `run` are commands of the worker."""
     if list(arguments[:1]) != ["run"]:
-        # Talks can run programs.
+        # Tests can run programs.
         environment = {"SANDBOX_PYTHON": str(SANDBOX_PYTHON), **environment}
         return run_worker_command(["bundle", *(arguments or ["--help"])], environment)
     parser = argparse.ArgumentParser(
         prog="everturn bundle run",
-        description="Run the platform on this machine, as `make run` does, with this bundle alone. Changes of its "
-        "files are loaded while it runs.",
+        description="Run the platform on this machine, as `make run` does, with only this bundle. Changes to its files "
+        "are loaded while it runs.",
     )
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="default: the current folder")
     folder = parser.parse_args(arguments[1:]).folder.resolve()

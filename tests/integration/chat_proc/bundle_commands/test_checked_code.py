@@ -223,7 +223,7 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
         ),
         (
             {"bundle.toml": f"{MANIFEST}[knowledge]\n", "knowledge/a.md": "# A\n[b](b.md)\n", "knowledge/x.bin": "\0"},
-            ["knowledge/a.md, line 2: The link b.md leads nowhere."],
+            ["knowledge/a.md, line 2: The link b.md is broken."],
         ),
         (
             {"tools/desk.py": TOOL.replace("tool()", "tool")},

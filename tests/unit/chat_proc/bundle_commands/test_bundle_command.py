@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from chat_proc.bundle_commands.cases import read_cases
 from chat_proc.bundle_commands.command import NotCreated, check_folder, parse_arguments, run_bundle, save_new
-from chat_proc.bundle_commands.talks import read_talks
 from chat_proc.bundles.bundle import read_folder
 from chat_proc.bundles.manifest import MANIFEST, Manifest, read_manifest
 from everturn.core.errors import Invalid
@@ -55,7 +55,7 @@ def test_a_new_bundle_is_an_agent_without_a_problem(tmp_path: Path, name: str, t
     assert (about.id, about.title, len(about.starters)) == (name, title, 2)
     assert about.instructions.startswith("You work for")
     assert sorted(path.name for path in folder.iterdir()) == ["bundle.toml", "instructions.md", "tests"]
-    assert [talk.name for talk in read_talks(folder)] == ["hello"]
+    assert [case.name for case in read_cases(folder)] == ["hello"]
 
 
 def test_the_comments_of_a_new_bundle_are_all_keys_that_exist(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_is_likely_wrong_is_a_warning(tmp_path: Path, capsys: pytest.Captur
     assert status == 0
     assert lines[0] == "warning: bundle.toml: title: People see the id, a. Set a title."
     assert lines[1].startswith("warning: instructions.md: The file is empty, ")
-    assert lines[2].startswith("warning: bundle.toml: starters: People see no messages to begin with.")
+    assert lines[2].startswith("warning: bundle.toml: starters: People see no suggested messages.")
     assert lines[3].startswith("warning: bundle.toml, line 3: models.decision: ")
     assert "openai:x names a model of openai, but OPENAI_API_KEY is not set." in lines[3]
     assert lines[4].startswith("warning: bundle.toml, line 5: models.title: ") and "no provider or endpoint" in lines[4]

@@ -1,4 +1,4 @@
-"""What the talks of a bundle are played with: settings, a sandbox and files that they share."""
+"""What the tests of a bundle are played with: settings, a sandbox and files that they share."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from chat_proc.bootstrap import choose_execution
+from chat_proc.bundle_commands.cases import CaseFile
 from chat_proc.bundle_commands.playing import Stage
-from chat_proc.bundle_commands.talks import TalkFile
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.knowledge.spaces import KnowledgePorts
@@ -23,23 +23,23 @@ from everturn.core.errors import Invalid
 from everturn.memory.encoders.hashed import HashedEmbedder
 
 TURN_S: Final = 120.0
-"""Time limit of a turn of a talk, its programs and its workflow included."""
+"""Time limit of a turn of a test, its programs and its workflow included."""
 
 
 @asynccontextmanager
 async def open_stages(
     folder: Path, *, has_programs: bool
-) -> AsyncGenerator[Callable[[Bundle, TalkFile], AbstractAsyncContextManager[Stage]]]:
-    """What opens the stage of each talk; what talks share ends with the context. Only with `has_programs` is a sandbox
+) -> AsyncGenerator[Callable[[Bundle, CaseFile], AbstractAsyncContextManager[Stage]]]:
+    """What opens the stage of each test; what tests share ends with the context. Only with `has_programs` is a sandbox
     opened. Raises Invalid if a setting can't be used, or if this installation has no test drivers."""
     try:
         from chat_proc.bundle_commands.opening import open_stage
         from everturn_testing.knowledge.store import MemoryKnowledgeStore
     except ModuleNotFoundError as error:
-        raise Invalid("Talks can be played only where Everturn was installed with `make setup`.") from error
+        raise Invalid("Tests can run only where Everturn was installed with `make setup`.") from error
 
     async with AsyncExitStack() as stack:
-        private = Path(stack.enter_context(TemporaryDirectory(prefix="everturn-talks-", ignore_cleanup_errors=True)))
+        private = Path(stack.enter_context(TemporaryDirectory(prefix="everturn-tests-", ignore_cleanup_errors=True)))
         settings = build_settings(private).model_copy(update={"secrets_dir": private / "secrets"})
         reader = PageReader()
         stack.push_async_callback(reader.close)
@@ -48,7 +48,7 @@ async def open_stages(
         if has_programs:
             opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
         else:
-            opened = SandboxUnavailable("no talk runs a program")
+            opened = SandboxUnavailable("no test runs a program")
         store = MemoryKnowledgeStore(SystemClock())
         knowledge = KnowledgePorts(store, HashedEmbedder(), reader, settings.git_rules)
         folders = _build_folders(folder, private)

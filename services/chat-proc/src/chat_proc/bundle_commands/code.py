@@ -413,9 +413,9 @@ async def _check_knowledge(bundle: Bundle, folder: Path, report: CodeReport) -> 
         documents += len(listing.files)
         for found in broken[:MAX_LISTED]:
             file, line, target = found.split(":", 2)
-            report.warnings.append(Problem(f"The link {target.strip()} leads nowhere", file, int(line)))
+            report.warnings.append(Problem(f"The link {target.strip()} is broken", file, int(line)))
         if len(broken) > MAX_LISTED:
-            report.warnings.append(_at_key(report, f"{len(broken) - MAX_LISTED} more links lead nowhere", "knowledge"))
+            report.warnings.append(_at_key(report, f"{len(broken) - MAX_LISTED} more links are broken", "knowledge"))
         for skipped in listing.skipped.listed[:MAX_LISTED]:
             report.warnings.append(_at_key(report, f"Skipped {skipped}", "knowledge"))
     if documents:

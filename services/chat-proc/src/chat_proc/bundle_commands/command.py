@@ -11,9 +11,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from chat_proc.bundle_commands.cases import FOLDER as TESTS
+from chat_proc.bundle_commands.cases import read_cases
 from chat_proc.bundle_commands.code import check_code, place_problem
-from chat_proc.bundle_commands.talks import FOLDER as TALKS
-from chat_proc.bundle_commands.talks import read_talks
 from chat_proc.bundle_commands.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
@@ -23,7 +23,7 @@ from chat_proc.skills.reader import load_platform_skills, read_skills
 from everturn.core.errors import Invalid
 
 HAS_PROBLEMS: Final = 1
-FIRST_TALK: Final = f"{TALKS}/hello.toml"
+FIRST_CASE: Final = f"{TESTS}/hello.toml"
 _PACKAGE: Final = "chat_proc.bundle_commands"
 
 
@@ -46,18 +46,18 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what follows `bundle`. Exits with 2 if it is invalid."""
     parser = argparse.ArgumentParser(
         prog="everturn bundle",
-        description="Make, check and test an agent of your own. A bundle is the folder that makes an agent.",
+        description="Create, check and test agents of your own. A bundle is the folder that defines an agent.",
         epilog="`everturn bundle run [FOLDER]` runs a platform with a bundle, where Everturn is installed with `make`.",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    new = commands.add_parser("new", help="write a folder with an example to edit")
+    new = commands.add_parser("new", help="create a bundle from an example")
     new.add_argument("name", metavar="NAME", help="the id of the agent and the name of its folder, such as support")
-    new.add_argument("--dir", type=Path, default=Path(), help="where to make the folder (default: the current folder)")
+    new.add_argument("--dir", type=Path, default=Path(), help="where to create it (default: the current folder)")
     check = commands.add_parser(
         "check",
-        help="say what is wrong with a bundle",
+        help="report what is wrong with a bundle",
         description="Read a bundle as a worker does, and print everything that is wrong with it. Exit status: 0 if a "
-        "worker accepts it, also with warnings; 1 if not; 2 if an argument or a setting is invalid.",
+        "worker accepts it, even with warnings; 1 if not; 2 if an argument or a setting is invalid.",
     )
     check.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
@@ -68,15 +68,15 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     check.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
     test = commands.add_parser(
         "test",
-        help="play the talks of a bundle",
-        description="Play the conversations in the folder tests of a bundle, without a platform and with scripted "
-        "replies of the model. Exit status: 0 if all pass; 1 if one fails; 2 if the bundle or a file can't be used.",
+        help="run the tests of a bundle",
+        description="Run the tests in the folder `tests` of a bundle, without a platform and with scripted replies of "
+        "the model. Exit status: 0 if all pass; 1 if one fails; 2 if the bundle or a file can't be used.",
     )
     test.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: the current folder"
     )
-    test.add_argument("-k", default="", metavar="NAME", dest="name", help="only talks whose names contain NAME")
-    test.add_argument("--json", action="store_true", dest="as_json", help="print one line of JSON for each talk")
+    test.add_argument("-k", default="", metavar="NAME", dest="name", help="only tests whose names contain NAME")
+    test.add_argument("--json", action="store_true", dest="as_json", help="print one line of JSON for each test")
     return parser.parse_args(arguments)
 
 
@@ -85,7 +85,7 @@ def run_bundle(given: argparse.Namespace) -> int:
     if given.action == "new":
         folder = save_new(given.name, given.dir)
         sys.stdout.write(
-            f"Created {folder / MANIFEST}, {folder / INSTRUCTIONS} and {folder / FIRST_TALK} with an example. Replace "
+            f"Created {folder / MANIFEST}, {folder / INSTRUCTIONS} and {folder / FIRST_CASE} with an example. Replace "
             f"it with your own texts, then run: everturn bundle check {folder}\n"
         )
         return 0
@@ -111,8 +111,8 @@ def save_new(name: str, parent: Path) -> Path:
     template = files(_PACKAGE).joinpath("template")
     try:
         folder.mkdir()
-        (folder / TALKS).mkdir()
-        for file in (MANIFEST, INSTRUCTIONS, FIRST_TALK):
+        (folder / TESTS).mkdir()
+        for file in (MANIFEST, INSTRUCTIONS, FIRST_CASE):
             text = template.joinpath(file).read_text(encoding="utf-8")
             (folder / file).write_text(text.replace("TITLE", title).replace("NAME", name), encoding="utf-8")
     except FileExistsError as error:
@@ -142,7 +142,7 @@ def check_folder(folder: Path, *, installs: bool = False) -> Checked:
         *_check_texts(bundle, text),
         *_check_models(bundle, text, settings, config),
         *code.warnings,
-        *_check_talks(folder),
+        *_check_cases(folder),
     ]
     return Checked(bundle, (), tuple(warnings), tuple(code.parts))
 
@@ -156,16 +156,16 @@ def _check_texts(bundle: Bundle, text: str) -> list[Problem]:
         warnings.append(Problem("The file is empty, so the agent knows nothing about its task", INSTRUCTIONS))
     if not about.starters:
         line = find_line(text, ["starters"])
-        warnings.append(Problem("People see no messages to begin with. Set one or more", MANIFEST, line, "starters"))
+        warnings.append(Problem("People see no suggested messages. Set one or more", MANIFEST, line, "starters"))
     return warnings
 
 
-def _check_talks(folder: Path) -> tuple[Problem, ...]:
-    """The mistakes in files of talks, which workers don't read."""
-    if not any((folder / TALKS).glob("*.toml")):
+def _check_cases(folder: Path) -> tuple[Problem, ...]:
+    """The mistakes in files of tests, which workers don't read."""
+    if not any((folder / TESTS).glob("*.toml")):
         return ()
     try:
-        read_talks(folder)
+        read_cases(folder)
     except BadBundle as error:
         return error.problems
     return ()

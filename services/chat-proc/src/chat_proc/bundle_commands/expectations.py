@@ -1,10 +1,10 @@
-"""Compares what has happened in a turn of a talk with what is expected of it."""
+"""Compares what has happened in a turn of a test with what is expected of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chat_proc.bundle_commands.talks import ExpectedCall, Talk, TalkTurn
+from chat_proc.bundle_commands.cases import Case, CaseTurn, ExpectedCall
 from chat_proc.bundles.manifest import Problem
 from chat_proc.workspace.text_search import Pattern
 from everturn.files.model import Artifact
@@ -36,7 +36,7 @@ class PlayedTurn:
     unasked: int
     refused: int
     unanswered: Sequence[str] = ()
-    """Tools whose calls wait for an approval that the talk does not give."""
+    """Tools whose calls wait for an approval that the test does not give."""
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class _Call:
         return f"{self.tool_id}({_shorten(args, 120)})"
 
 
-def find_failures(talk: Talk, number: int, played: PlayedTurn) -> list[Problem]:
+def find_failures(case: Case, number: int, played: PlayedTurn) -> list[Problem]:
     """Everything that is not as expected in turn `number`, which counts from 0."""
     return [
-        talk.explain(message.rstrip("."), "turn", number, *place)
-        for place, message in _compare(talk.content.turn[number], played)
+        case.explain(message.rstrip("."), "turn", number, *place)
+        for place, message in _compare(case.content.turn[number], played)
     ]
 
 
@@ -78,7 +78,7 @@ def _path_of(artifact: Artifact) -> str:
 _Failures = Iterator[tuple[tuple[str, ...], str]]
 
 
-def _compare(turn: TalkTurn, played: PlayedTurn) -> _Failures:
+def _compare(turn: CaseTurn, played: PlayedTurn) -> _Failures:
     expect = turn.expect
     calls = _collect_calls(played.blocks)
     yield from _compare_end(turn, played)
@@ -112,7 +112,7 @@ def _compare(turn: TalkTurn, played: PlayedTurn) -> _Failures:
         seen = [call for call in calls if call.status == "ok" and (ref in call.text or ref in str(call.args))]
         if not seen:
             found = [call for call in calls if "knowledge" in call.tool_id or "ks:" in str(call.args)]
-            results = "; ".join(f"{call} returned {_show(call.text)}" for call in found) or "no search and no reading"
+            results = "; ".join(f"{call} returned {_show(call.text)}" for call in found) or "no search or read"
             yield ("expect", "knowledge"), f"expected {ref} to be found, found {results}"
     durable = [block.body for block in played.blocks if isinstance(block.body, DurableStepBody)]
     steps = [each.key for each in durable if (each.kind, each.state) == ("step", "done")]
@@ -128,7 +128,7 @@ def _compare(turn: TalkTurn, played: PlayedTurn) -> _Failures:
             yield ("expect", "prompt_contains"), f"expected {_show(text)} in the system prompt, found no such text"
 
 
-def _compare_end(turn: TalkTurn, played: PlayedTurn) -> _Failures:
+def _compare_end(turn: CaseTurn, played: PlayedTurn) -> _Failures:
     """How often the model was asked, and how the turn has ended."""
     expect = turn.expect
     for tool_id in played.unanswered:
@@ -159,7 +159,7 @@ def _compare_end(turn: TalkTurn, played: PlayedTurn) -> _Failures:
         yield ("expect", "outcome"), f"expected the outcome {expect.outcome or 'completed'}, found {outcome}"
 
 
-def _compare_calls(turn: TalkTurn, calls: Sequence[_Call]) -> _Failures:
+def _compare_calls(turn: CaseTurn, calls: Sequence[_Call]) -> _Failures:
     expect = turn.expect
     position = 0
     for expected in expect.calls:

@@ -1,10 +1,10 @@
-"""Tools of an MCP server whose answers a talk fixes: offered as the server's own, without the server."""
+"""Tools of an MCP server whose answers a test fixes: offered as the server's own, without the server."""
 
 from collections.abc import Mapping
 
 import mcp_types as types
 
-from chat_proc.bundle_commands.talks import McpAnswer
+from chat_proc.bundle_commands.cases import McpAnswer
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.mcp.results import build_outcome
@@ -45,6 +45,6 @@ def build_fixed_tools(offered: OfferedServer, answers: Mapping[str, McpAnswer], 
         tool_id = f"mcp.{offered.alias}.{name}"
         if not offered.server.offers(name):
             raise Invalid(f"mcp_answers: [mcp.{offered.alias}] of the bundle does not offer the tool {name!a}.")
-        listed = types.Tool(name=name, description="Answers as the talk says.", input_schema={"type": "object"})
+        listed = types.Tool(name=name, description="Answers as the test says.", input_schema={"type": "object"})
         tools.append(FixedTool(build_spec(tool_id, listed, offered.server), answer, objects))
     return tuple(tools)

@@ -1,4 +1,4 @@
-"""Opens a worker without a platform for a talk of a bundle: conversations are in memory and the model is scripted;
+"""Opens a worker without a platform for a test of a bundle: conversations are in memory and the model is scripted;
 everything else is real."""
 
 import json
@@ -11,8 +11,8 @@ from typing import Final
 
 from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
+from chat_proc.bundle_commands.cases import CaseFile, McpAnswer, Reply
 from chat_proc.bundle_commands.playing import Stage
-from chat_proc.bundle_commands.talks import McpAnswer, Reply, TalkFile
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BundleProps
@@ -58,15 +58,15 @@ from everturn_testing.turns.reading import MemoryTurns, NoSweeps
 from everturn_testing.turns.timelines import MemoryTimelines
 
 LEASE_S: Final = 3_600.0
-"""Longer than a talk, because nobody renews it."""
-OWNER: Final = "talk"
+"""Longer than a test, because nobody renews it."""
+OWNER: Final = "test"
 SERVERS_WITHIN_S: Final = 10.0
-"""How long the first talk waits for an MCP server that neither answers nor fails."""
+"""How long the first test waits for an MCP server that neither answers nor fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class TalkOpener(KitOpener):
-    """Answers the tools of MCP servers that the talk has answers for. Other servers with a command are started; none
+class CaseOpener(KitOpener):
+    """Answers the tools of MCP servers that the test has answers for. Other servers with a command are started; none
     with a url is contacted."""
 
     answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
@@ -131,13 +131,13 @@ async def open_stage(
     resolver: NameResolver,
     silent: set[str],
     bundle: Bundle,
-    talk: TalkFile,
+    case: CaseFile,
 ) -> AsyncGenerator[Stage]:
-    """The stage of one talk. `silent` is what all talks know of MCP servers. Raises Invalid if the bundle can't be
+    """The stage of one test. `silent` is what all tests know of MCP servers. Raises Invalid if the bundle can't be
     opened."""
-    bundle = bundle.override(BundleProps(settings=talk.settings)) if talk.settings else bundle
+    bundle = bundle.override(BundleProps(settings=case.settings)) if case.settings else bundle
     bundle = replace(bundle, manifest=bundle.manifest.model_copy(update={"models": {}}))
-    _save_secrets(settings, bundle.id, talk.secrets)
+    _save_secrets(settings, bundle.id, case.secrets)
     await _build_knowledge(bundle, folders, knowledge)
     platform, objects, model = MemoryPlatform(SystemClock()), MemoryObjects(), QueuedScriptedModel()
     conversations = MemoryConversationReader(platform)
@@ -157,10 +157,10 @@ async def open_stage(
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, 1.0)
         ports = ToolPorts(objects, attachments, MemoryArtifacts(platform), conversations, MemoryTimelines(platform))
-        opener = TalkOpener(
+        opener = CaseOpener(
             settings=settings,
             config=OperatorConfig(),
-            models=ModelRoles(RoleChoices(ModelChoice(SCRIPTED, "talk", "a talk")), lambda _: model),
+            models=ModelRoles(RoleChoices(ModelChoice(SCRIPTED, "test", "a test")), lambda _: model),
             objects=objects,
             resolver=resolver,
             offer=partial(offer_tools, ports, opened.sandbox if isinstance(opened, OpenedSandbox) else opened),
@@ -175,7 +175,7 @@ async def open_stage(
             profiles=opened.profiles if isinstance(opened, OpenedSandbox) else None,
             texts=build_texts(OperatorConfig()),
             hosts=build_host_options(settings),
-            answers=talk.mcp_answers,
+            answers=case.mcp_answers,
             silent=silent,
         )
         kit = await stack.enter_async_context(opener.open(bundle))
@@ -204,7 +204,7 @@ def _build_runner_parts(
     stragglers: Stragglers,
     ids: RandomIds,
 ) -> RunnerDependencies:
-    """What runs the turns of a talk."""
+    """What runs the turns of a test."""
     leases = MemoryLeases(platform, owner=OWNER, ttl_s=LEASE_S)
     timelines, events, ringer = MemoryTimelines(platform), MemoryEvents(), Ringer(MemoryDoorbells(), NoSweeps())
     clock, retries = platform.clock, RetryPolicy()
@@ -254,13 +254,13 @@ def _save_secrets(settings: WorkerSettings, bundle_id: str, secrets: Mapping[str
 
 
 async def _build_knowledge(bundle: Bundle, folders: BundleFolders, ports: KnowledgePorts) -> None:
-    """Build the spaces that are not built yet, so that no talk begins without them. Raises Invalid."""
+    """Build the spaces that are not built yet, so that no test begins without them. Raises Invalid."""
     for space in bundle.manifest.knowledge:
         keeper = SpaceKeeper(bundle.id, space, folders.find_folder(bundle.id), ports)
         try:
             await keeper.update()
         except (EverturnError, TimeoutError) as error:
-            where = f"The knowledge space {space.name!a}" if space.name else "The knowledge"
+            where = f"The knowledge space {space.name!a}" if space.name else "The knowledge space"
             reason = (error.detail if isinstance(error, EverturnError) else "") or str(error) or "It took too long."
             raise Invalid(f"{where} can't be built: {reason}") from error
 

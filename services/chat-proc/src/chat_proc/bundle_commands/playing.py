@@ -1,4 +1,4 @@
-"""Plays the talks of a bundle: each turn through the worker's own runner, then compared with what is expected."""
+"""Plays the tests of a bundle: each turn through the worker's own runner, then compared with what is expected."""
 
 import asyncio
 import hashlib
@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from chat_proc.agent.kit import BundleKit
+from chat_proc.bundle_commands.cases import FOLDER, Case, CaseTurn, Reply
 from chat_proc.bundle_commands.expectations import PlayedTurn, collect_artifacts, find_failures
-from chat_proc.bundle_commands.talks import FOLDER, Reply, Talk, TalkTurn
 from chat_proc.bundles.manifest import Problem
 from chat_proc.tools.knowledge.search_knowledge import SEARCH_KNOWLEDGE_TOOL
 from chat_proc.worker.runner import TurnRunner
@@ -36,7 +36,7 @@ MAX_APPROVALS: Final = 100
 """Times that one turn may wait for a person."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_LOG_LINES: Final = 20
-"""Lines of the bundle's output that are shown for a talk that fails, the last ones."""
+"""Lines of the bundle's output that are shown for a test that fails, the last ones."""
 CODE_TOOL: Final = "exec_tools.execute_code_python"
 _SHOWN: Final = frozenset(
     {"Output of a bundle", "The process of a bundle has ended", "The workflow of a bundle failed"}
@@ -53,7 +53,7 @@ class Script(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one talk is played with."""
+    """What one test is played with."""
 
     kit: BundleKit
     inbox: Inbox
@@ -69,21 +69,21 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedTalk:
-    """A talk that was played: what was not as expected, and the last lines that the bundle printed."""
+class PlayedCase:
+    """A test that was played: what was not as expected, and the last lines that the bundle printed."""
 
-    talk: Talk
+    case: Case
     failures: tuple[Problem, ...]
     output: tuple[str, ...]
     seconds: float
 
 
-def needs_programs(talks: Sequence[Talk]) -> bool:
+def needs_programs(cases: Sequence[Case]) -> bool:
     """Whether a scripted reply runs a program."""
     return any(
         call.tool == CODE_TOOL
-        for talk in talks
-        for turn in talk.content.turn
+        for case in cases
+        for turn in case.content.turn
         for reply in turn.model
         for call in reply.calls
     )
@@ -101,13 +101,13 @@ def collect_logs() -> Generator[list[EventDict]]:
         structlog.configure(**before)
 
 
-def check_calls(talk: Talk, kit: BundleKit, principal: Principal) -> list[Problem]:
+def check_calls(case: Case, kit: BundleKit, principal: Principal) -> list[Problem]:
     """The scripted calls of tools that the agent does not have: most likely typing mistakes."""
     offered = kit.for_turn(principal)
     known = {spec.tool_id for spec in offered.catalog.specs}
     known |= {SEARCH_KNOWLEDGE_TOOL} if offered.authored is not None else set()
     problems: list[Problem] = []
-    for number, turn in enumerate(talk.content.turn):
+    for number, turn in enumerate(case.content.turn):
         missing = [call.tool for reply in turn.model for call in reply.calls if call.tool not in known]
         for tool_id in dict.fromkeys(missing):
             hint = f"The agent has: {', '.join(sorted(known))}"
@@ -118,35 +118,35 @@ def check_calls(talk: Talk, kit: BundleKit, principal: Principal) -> list[Proble
                 hint = f'Write its answer as [mcp_answers."{tool_id}"]. {hint}'
             elif tool_id == CODE_TOOL:
                 hint = offered.code[:1].upper() + offered.code[1:]
-            problems.append(talk.explain(f"The agent has no tool {tool_id!a}. {hint}", "turn", number, "model"))
+            problems.append(case.explain(f"The agent has no tool {tool_id!a}. {hint}", "turn", number, "model"))
     return problems
 
 
-class TalkPlayer:
-    """Plays one talk on its stage."""
+class CasePlayer:
+    """Plays one test on its stage."""
 
-    def __init__(self, stage: Stage, talk: Talk, folder: Path) -> None:
+    def __init__(self, stage: Stage, case: Case, folder: Path) -> None:
         self._stage = stage
-        self._talk = talk
+        self._case = case
         self._folder = folder
-        self._principal = build_principal(talk)
+        self._principal = build_principal(case)
         self._conversation_id = stage.ids.conversation()
 
     async def play(self) -> list[Problem]:
         """Everything that is not as expected. A turn that does not end as expected is the last one."""
-        if problems := check_calls(self._talk, self._stage.kit, self._principal):
+        if problems := check_calls(self._case, self._stage.kit, self._principal):
             return problems
-        for number, turn in enumerate(self._talk.content.turn):
+        for number, turn in enumerate(self._case.content.turn):
             try:
                 async with asyncio.timeout(self._stage.turn_s):
                     played = await self._play_turn(number, turn)
             except TimeoutError:
-                return [self._talk.explain(f"the turn did not end within {self._stage.turn_s:g} s", "turn", number)]
-            if failures := find_failures(self._talk, number, played):
+                return [self._case.explain(f"the turn did not end within {self._stage.turn_s:g} s", "turn", number)]
+            if failures := find_failures(self._case, number, played):
                 return failures
         return []
 
-    async def _play_turn(self, number: int, turn: TalkTurn) -> PlayedTurn:
+    async def _play_turn(self, number: int, turn: CaseTurn) -> PlayedTurn:
         stage, model = self._stage, self._stage.model
         asked_before, refused_before = len(model.requests), len(model.refused)
         stage.set_replies(turn.model)
@@ -167,7 +167,7 @@ class TalkPlayer:
             unanswered=unanswered,
         )
 
-    async def _send(self, number: int, turn: TalkTurn) -> TurnId:
+    async def _send(self, number: int, turn: CaseTurn) -> TurnId:
         stage = self._stage
         uploads = [await self._upload(name) for name in turn.attach]
         message = IncomingMessage(
@@ -191,8 +191,8 @@ class TalkPlayer:
         now = await self._stage.inbox.load_now()
         return Upload(artifact_id, path.name, mime, len(data), digest, key, "not scanned", now)
 
-    async def _run(self, turn_id: TurnId, turn: TalkTurn) -> list[str]:
-        """Run the turn to its end, and answer its approvals. The tools whose calls wait for an answer that the talk
+    async def _run(self, turn_id: TurnId, turn: CaseTurn) -> list[str]:
+        """Run the turn to its end, and answer its approvals. The tools whose calls wait for an answer that the test
         does not give."""
         stage = self._stage
         for _ in range(MAX_APPROVALS):
@@ -226,9 +226,9 @@ class TalkPlayer:
         return data.decode(errors="replace")
 
 
-def build_principal(talk: Talk) -> Principal:
-    """The person of a talk."""
-    return Principal("tests", "tests", "person", frozenset(talk.content.roles))
+def build_principal(case: Case) -> Principal:
+    """The person of a test."""
+    return Principal("tests", "tests", "person", frozenset(case.content.roles))
 
 
 def read_prompt(request: ModelRequest) -> str:

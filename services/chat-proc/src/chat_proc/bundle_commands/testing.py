@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from chat_proc.bundle_commands.bootstrap import open_stages
+from chat_proc.bundle_commands.cases import Case, read_cases
 from chat_proc.bundle_commands.playing import (
-    PlayedTalk,
-    TalkPlayer,
+    CasePlayer,
+    PlayedCase,
     collect_logs,
     needs_programs,
     render_output,
 )
-from chat_proc.bundle_commands.talks import Talk, read_talks
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.manifest import BadBundle
 from everturn.core.errors import EverturnError
@@ -25,39 +25,39 @@ FAILED = 1
 UNUSABLE = 2
 
 
-async def run_talks(folder: Path, name: str, *, as_json: bool) -> int:
-    """Play the talks of the bundle whose names contain `name`, print what happens, and return the exit status."""
+async def run_cases(folder: Path, name: str, *, as_json: bool) -> int:
+    """Play the tests of the bundle whose names contain `name`, print what happens, and return the exit status."""
     try:
         bundle = read_folder(folder)
-        talks = read_talks(folder, name)
+        cases = read_cases(folder, name)
     except BadBundle as error:
         return _refuse(error, as_json=as_json)
-    return await _play_all(bundle, folder, talks, as_json=as_json)
+    return await _play_all(bundle, folder, cases, as_json=as_json)
 
 
-async def _play_all(bundle: Bundle, folder: Path, talks: Sequence[Talk], *, as_json: bool) -> int:
+async def _play_all(bundle: Bundle, folder: Path, cases: Sequence[Case], *, as_json: bool) -> int:
     failed = 0
     with collect_logs() as lines:
-        async with open_stages(folder, has_programs=needs_programs(talks)) as open_stage:
-            for talk in talks:
+        async with open_stages(folder, has_programs=needs_programs(cases)) as open_stage:
+            for case in cases:
                 lines.clear()
                 began_s = time.monotonic()
                 try:
-                    async with open_stage(bundle, talk.content) as stage:
-                        failures = await TalkPlayer(stage, talk, folder).play()
+                    async with open_stage(bundle, case.content) as stage:
+                        failures = await CasePlayer(stage, case, folder).play()
                 except BadBundle as error:
                     return _refuse(error, as_json=as_json)
                 except EverturnError as error:
                     return _refuse(BadBundle(error.detail or str(error)), as_json=as_json)
-                played = PlayedTalk(talk, tuple(failures), render_output(lines), time.monotonic() - began_s)
+                played = PlayedCase(case, tuple(failures), render_output(lines), time.monotonic() - began_s)
                 failed += bool(failures)
                 _print((_build_json if as_json else _render)(played))
     if not as_json:
-        count = len(talks)
+        count = len(cases)
         _print(
-            f"{failed} of {count} {'talk' if count == 1 else 'talks'} failed."
+            f"{failed} of {count} {'test' if count == 1 else 'tests'} failed."
             if failed
-            else f"{count} {'talk' if count == 1 else 'talks'} passed."
+            else f"{count} {'test' if count == 1 else 'tests'} passed."
         )
     return FAILED if failed else 0
 
@@ -70,18 +70,18 @@ def _refuse(error: BadBundle, *, as_json: bool) -> int:
     return UNUSABLE
 
 
-def _render(played: PlayedTalk) -> str:
-    lines = [f"{'FAILED' if played.failures else 'ok'}  {played.talk.name}  {played.seconds:.1f} s"]
+def _render(played: PlayedCase) -> str:
+    lines = [f"{'FAILED' if played.failures else 'ok'}  {played.case.name}  {played.seconds:.1f} s"]
     lines += [f"  {problem}" for problem in played.failures]
     if played.failures and played.output:
         lines += ["  Output of the bundle:", *(f"    {text}" for text in played.output)]
     return "\n".join(lines)
 
 
-def _build_json(played: PlayedTalk) -> str:
+def _build_json(played: PlayedCase) -> str:
     return json.dumps(
         {
-            "talk": played.talk.name,
+            "test": played.case.name,
             "passed": not played.failures,
             "seconds": round(played.seconds, 2),
             "failures": [asdict(problem) for problem in played.failures],
@@ -97,5 +97,5 @@ def _print(text: str) -> None:
 
 
 def run_test(folder: Path, name: str, *, as_json: bool) -> int:
-    """`bundle test`; see `run_talks`."""
-    return asyncio.run(run_talks(folder, name, as_json=as_json))
+    """`bundle test`; see `run_cases`."""
+    return asyncio.run(run_cases(folder, name, as_json=as_json))

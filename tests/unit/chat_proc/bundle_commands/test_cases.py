@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_commands.talks import Talk, locate, read_talks
+from chat_proc.bundle_commands.cases import Case, locate, read_cases
 from chat_proc.bundles.manifest import BadBundle
 
 HELLO = '[[turn]]\nuser = "Hi."\nmodel = ["Hello."]\n'
@@ -16,14 +16,14 @@ def write(folder: Path, text: str, name: str = "hello") -> Path:
     return folder
 
 
-def read_one(folder: Path) -> Talk:
-    (talk,) = read_talks(folder)
-    return talk
+def read_one(folder: Path) -> Case:
+    (case,) = read_cases(folder)
+    return case
 
 
 def list_problems(folder: Path) -> list[str]:
     with pytest.raises(BadBundle) as caught:
-        read_talks(folder)
+        read_cases(folder)
     return list(map(str, caught.value.problems))
 
 
@@ -49,13 +49,13 @@ def test_single_values_and_texts_need_no_list_and_no_table(tmp_path: Path) -> No
     )
 
 
-def test_talks_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
+def test_cases_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
     for name in ("refund", "refund_denied", "hello"):
         write(tmp_path, HELLO, name)
 
-    assert [talk.name for talk in read_talks(tmp_path, "refund")] == ["refund", "refund_denied"]
-    with pytest.raises(BadBundle, match=r"has no talk with 'nothing' in its name\. Write one to tests/hello\.toml"):
-        read_talks(tmp_path, "nothing")
+    assert [case.name for case in read_cases(tmp_path, "refund")] == ["refund", "refund_denied"]
+    with pytest.raises(BadBundle, match=r"has no test with 'nothing' in its name\. Write one to tests/hello\.toml"):
+        read_cases(tmp_path, "nothing")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Talks of bundles whose scripted model runs programs, in the sandbox of this machine."""
+"""Tests of bundles whose scripted model runs programs, in the sandbox of this machine."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from chat_proc.bundle_commands.command import parse_arguments, run_bundle
 
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
-TALK = """
+CASE = """
 [[turn]]
 user = "Add the amounts."
 attach = "sales.csv"
@@ -30,7 +30,7 @@ files = { path = "outputs/sum.txt", contains = "120" }
 """
 
 
-def test_a_program_of_a_talk_runs_in_the_sandbox(
+def test_a_program_of_a_case_runs_in_the_sandbox(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not PYTHON.exists():
@@ -39,11 +39,11 @@ def test_a_program_of_a_talk_runs_in_the_sandbox(
     (tmp_path / "tests").mkdir()
     (tmp_path / "bundle.toml").write_text('id = "sums"\n')
     (tmp_path / "tests" / "sales.csv").write_text("name,amount\na,50\nb,70\n")
-    (tmp_path / "tests" / "sum.toml").write_text(TALK)
+    (tmp_path / "tests" / "sum.toml").write_text(CASE)
 
     status = run_bundle(parse_arguments(["test", str(tmp_path)]))
 
     printed = capsys.readouterr().out
     if "Programs can't run here" in printed:
         pytest.skip(printed)
-    assert (status, printed.splitlines()[-1]) == (0, "1 talk passed."), printed
+    assert (status, printed.splitlines()[-1]) == (0, "1 test passed."), printed

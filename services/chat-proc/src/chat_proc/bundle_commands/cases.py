@@ -1,4 +1,4 @@
-"""The files `tests/*.toml` of a bundle: talks with scripted replies of the model, and what is expected of each turn."""
+"""The files `tests/*.toml` of a bundle: tests with scripted replies of the model, and what is expected of each turn."""
 
 import re
 import tomllib
@@ -16,8 +16,8 @@ from everturn.core.identity import Role
 from everturn.core.settings import explain_errors
 
 FOLDER: Final = "tests"
-MAX_TALKS: Final = 200
-MAX_TALK_BYTES: Final = 256 * 1024
+MAX_CASES: Final = 200
+MAX_CASE_BYTES: Final = 256 * 1024
 MAX_TURNS: Final = 50
 MAX_REPLIES: Final = 100
 MAX_ATTACHMENT_BYTES: Final = 16 * 1024 * 1024
@@ -51,10 +51,10 @@ def _check_pattern(text: str) -> str:
     return text
 
 
-def _check_turns(turns: tuple["TalkTurn", ...]) -> tuple["TalkTurn", ...]:
+def _check_turns(turns: tuple["CaseTurn", ...]) -> tuple["CaseTurn", ...]:
     # Not a limit of the field, which would also be reported if a turn has a mistake.
     if not 1 <= len(turns) <= MAX_TURNS:
-        raise ValueError(f"A talk has 1 to {MAX_TURNS} turns")
+        raise ValueError(f"A test has 1 to {MAX_TURNS} turns")
     return turns
 
 
@@ -116,7 +116,7 @@ class Expectations(Section):
     prompt_contains: Texts = ()
 
 
-class TalkTurn(Section):
+class CaseTurn(Section):
     """A message of the person and what follows. `attach` are paths below the folder `tests`."""
 
     user: str = Field(min_length=1)
@@ -139,7 +139,7 @@ class McpAnswer(Section):
     error: str = ""
 
 
-class TalkFile(Section):
+class CaseFile(Section):
     """The whole of a file."""
 
     about: str = ""
@@ -147,76 +147,76 @@ class TalkFile(Section):
     settings: Mapping[str, JsonValue] = {}
     secrets: Mapping[str, str] = {}
     mcp_answers: Mapping[str, McpAnswer] = {}
-    turn: Annotated[tuple[TalkTurn, ...], AfterValidator(_check_turns)]
+    turn: Annotated[tuple[CaseTurn, ...], AfterValidator(_check_turns)]
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Case:
     """A file that was read. `file` is its path in the bundle, `text` its content, for finding lines."""
 
     name: str
     file: str
     text: str
-    content: TalkFile
+    content: CaseFile
 
     def explain(self, message: str, *place: str | int) -> Problem:
         """A problem at a place of the file, such as `"turn", 0, "expect", "answer"`."""
         return Problem(message, self.file, locate(self.text, place), name_place(place))
 
 
-def read_talks(folder: Path, name: str = "") -> list[Talk]:
-    """The talks of the bundle in `folder` whose names contain `name`, in order. Raises BadBundle with all problems."""
+def read_cases(folder: Path, name: str = "") -> list[Case]:
+    """The tests of the bundle in `folder` whose names contain `name`, in order. Raises BadBundle with all problems."""
     found = sorted(path for path in (folder / FOLDER).glob("*.toml") if name in path.stem)
     if not found:
         asked = f" with {name!a} in its name" if name else ""
         raise BadBundle(
-            f"The folder {folder.name} has no talk{asked}. Write one to {FOLDER}/hello.toml, as "
+            f"The folder {folder.name} has no test{asked}. Write one to {FOLDER}/hello.toml, as "
             "docs/how-to/test-a-bundle.md describes."
         )
-    if len(found) > MAX_TALKS:
-        raise BadBundle(f"The folder {FOLDER} has {len(found)} talks; {MAX_TALKS} are allowed.")
-    talks: list[Talk] = []
+    if len(found) > MAX_CASES:
+        raise BadBundle(f"The folder {FOLDER} has {len(found)} tests; {MAX_CASES} are allowed.")
+    cases: list[Case] = []
     problems: list[Problem] = []
     for path in found:
         try:
-            talks.append(read_talk(folder, path))
+            cases.append(read_case(folder, path))
         except BadBundle as error:
             problems += error.problems
     if problems:
         raise BadBundle(*problems)
-    return talks
+    return cases
 
 
-def read_talk(folder: Path, path: Path) -> Talk:
+def read_case(folder: Path, path: Path) -> Case:
     """Raises BadBundle with all problems of the file."""
     file = f"{FOLDER}/{path.name}"
     try:
         with path.open("rb") as opened:
-            data = opened.read(MAX_TALK_BYTES + 1)
-        if len(data) > MAX_TALK_BYTES:
-            raise BadBundle(Problem(f"It is longer than {MAX_TALK_BYTES} bytes", file))
+            data = opened.read(MAX_CASE_BYTES + 1)
+        if len(data) > MAX_CASE_BYTES:
+            raise BadBundle(Problem(f"It is longer than {MAX_CASE_BYTES} bytes", file))
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise BadBundle(Problem(str(error.strerror), file)) from error
     except UnicodeDecodeError as error:
         raise BadBundle(Problem("The text is not valid UTF-8", file)) from error
     try:
-        content = TalkFile.model_validate(tomllib.loads(text))
+        content = CaseFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         line = _PLACE.search(str(error))
         raise BadBundle(Problem(_PLACE.sub("at ", str(error)), file, int(line[1]) if line else None)) from error
     except ValidationError as error:
         raise BadBundle(*_explain(file, text, error)) from error
-    talk = Talk(path.stem, file, text, content)
-    problems = [*_check_attachments(talk, folder), *_check_replies(talk)]
+    case = Case(path.stem, file, text, content)
+    problems = [*_check_attachments(case, folder), *_check_replies(case)]
     if problems:
         raise BadBundle(*problems)
-    return talk
+    return case
 
 
-def _check_attachments(talk: Talk, folder: Path) -> list[Problem]:
+def _check_attachments(case: Case, folder: Path) -> list[Problem]:
     problems: list[Problem] = []
-    for number, turn in enumerate(talk.content.turn):
+    for number, turn in enumerate(case.content.turn):
         for name in turn.attach:
             path = (folder / FOLDER / name).resolve()
             if not path.is_relative_to(folder.resolve()):
@@ -227,17 +227,17 @@ def _check_attachments(talk: Talk, folder: Path) -> list[Problem]:
                 why = f"{name} has more than {MAX_ATTACHMENT_BYTES // 2**20} MiB"
             else:
                 continue
-            problems.append(talk.explain(why, "turn", number, "attach"))
+            problems.append(case.explain(why, "turn", number, "attach"))
     return problems
 
 
-def _check_replies(talk: Talk) -> list[Problem]:
+def _check_replies(case: Case) -> list[Problem]:
     problems: list[Problem] = []
-    for name, answer in talk.content.mcp_answers.items():
+    for name, answer in case.content.mcp_answers.items():
         if sum((bool(answer.text), answer.value is not None, bool(answer.error))) != 1:
-            problems.append(talk.explain("Give it a text, a value or an error", "mcp_answers", name))
+            problems.append(case.explain("Give it a text, a value or an error", "mcp_answers", name))
         if name.count(".") != 2 or not name.startswith("mcp."):
-            problems.append(talk.explain('Name the tool as ["mcp.<alias>.<tool>"], with quotes', "mcp_answers", name))
+            problems.append(case.explain('Name the tool as ["mcp.<alias>.<tool>"], with quotes', "mcp_answers", name))
     return problems
 
 

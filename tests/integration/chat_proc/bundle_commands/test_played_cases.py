@@ -1,4 +1,4 @@
-"""`everturn bundle test` with real processes of bundles: what talks can check, and what they report."""
+"""`everturn bundle test` with real processes of bundles: what tests can check, and what they report."""
 
 import json
 import sys
@@ -134,25 +134,25 @@ def play(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> t
     return status, capsys.readouterr().out
 
 
-def play_one(folder: Path, capsys: pytest.CaptureFixture[str], talk: str) -> tuple[int, list[str]]:
-    """The exit status, and the failures of the only talk."""
-    write(folder, {**BASE, "tests/talk.toml": talk})
+def play_one(folder: Path, capsys: pytest.CaptureFixture[str], case: str) -> tuple[int, list[str]]:
+    """The exit status, and the failures of the only test."""
+    write(folder, {**BASE, "tests/test.toml": case})
     status, printed = play(folder, capsys)
     return status, [line.strip() for line in printed.splitlines() if line.startswith("  tests/")]
 
 
-def test_a_talk_goes_through_all_that_an_agent_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, printed = play(write(tmp_path, {**BASE, "tests/talk.toml": EVERYTHING}), capsys)
+def test_a_case_goes_through_all_that_an_agent_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, printed = play(write(tmp_path, {**BASE, "tests/test.toml": EVERYTHING}), capsys)
 
-    assert (status, printed.splitlines()[1:]) == (0, ["1 talk passed."]), printed
-    assert printed.startswith("ok  talk  ")
+    assert (status, printed.splitlines()[1:]) == (0, ["1 test passed."]), printed
+    assert printed.startswith("ok  test  ")
 
 
 def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, printed = play(save_new("shop", tmp_path), capsys, "-k", "hel", "--json")
 
     (line,) = printed.splitlines()
-    assert (status, json.loads(line)["talk"], json.loads(line)["passed"]) == (0, "hello", True)
+    assert (status, json.loads(line)["test"], json.loads(line)["passed"]) == (0, "hello", True)
 
 
 @pytest.mark.parametrize(
@@ -160,39 +160,39 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
     [
         (
             'model = ["Bye."]\nexpect = { answer = "Hello." }\n',
-            "tests/talk.toml, line 4: turn 1: expect.answer: expected 'Hello.', found 'Bye.'.",
+            "tests/test.toml, line 4: turn 1: expect.answer: expected 'Hello.', found 'Bye.'.",
         ),
         (
             'model = [{ calls = ["desk.report"] }]\n',
-            "tests/talk.toml, line 3: turn 1: model: the model was asked again after 1 reply: add what it replies "
+            "tests/test.toml, line 3: turn 1: model: the model was asked again after 1 reply: add what it replies "
             "then.",
         ),
         (
             'model = ["Bye.", "Again."]\n',
-            "tests/talk.toml, line 3: turn 1: model: expected the model to be asked for 2 replies, found that it was "
+            "tests/test.toml, line 3: turn 1: model: expected the model to be asked for 2 replies, found that it was "
             "asked for 1.",
         ),
         (
             'model = [{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }, "Bye."]\n',
-            "tests/talk.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
+            "tests/test.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
             '"desk.find failed: ToolRaised: everturn_sdk.settings.MissingSetting: This agent has no secret '
             "'b:desk_key'. An operator sets it. (desk.py, line 9)\". If that is right, expect "
             '{ tool = "desk.find", status = "error" }.',
         ),
         (
             'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 } }] }, "Bye."]\n',
-            "tests/talk.toml, line 2: turn 1: user: a call of desk.refund waits for approval, but the turn doesn't "
+            "tests/test.toml, line 2: turn 1: user: a call of desk.refund waits for approval, but the turn doesn't "
             "say what the person answers: add approve = true, or false.",
         ),
         (
             'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 } }] }, "Bye."]\n'
             'approve = true\nexpect = { calls = [{ tool = "desk.refund", result_contains = "refunded 2" }] }\n',
-            "tests/talk.toml, line 5: turn 1: expect.calls: expected 'refunded 2' in the result of "
+            "tests/test.toml, line 5: turn 1: expect.calls: expected 'refunded 2' in the result of "
             "desk.refund(amount=1, order=7), found 'refunded 1 for order 7'.",
         ),
         (
             'model = [{ then = "fail_for_good" }]\n',
-            "tests/talk.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem model-unavailable",
+            "tests/test.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem model-unavailable",
         ),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_failure_says_what_was_expected_and_what_was_found(
 def test_a_denied_call_and_expected_problems_are_no_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    talk = (
+    case = (
         '[[turn]]\nuser = "Refund."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 '
         '} }] }, "No."]\napprove = false\nexpect = { approvals = "desk.refund" }\n'
         '[[turn]]\nuser = "Refund all."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 9999 '
@@ -216,11 +216,11 @@ def test_a_denied_call_and_expected_problems_are_no_failures(
         '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-unavailable" }\n'
     )
 
-    assert play_one(tmp_path, capsys, talk) == (0, [])
+    assert play_one(tmp_path, capsys, case) == (0, [])
 
 
 def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    talk = (
+    case = (
         '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "react.search_knowledge", args = { query = "x" } }] }, '
         '"A refund.", "It is right."]\n'
         'expect = { answer = "It is right.", steps = "open_ticket", knowledge = "docs/x.md", '
@@ -228,55 +228,55 @@ def test_a_workflow_runs_with_its_steps_and_tasks(tmp_path: Path, capsys: pytest
     )
     write(tmp_path, {"workflow.py": WORKFLOW})
 
-    assert play_one(tmp_path, capsys, talk) == (0, [])
-    status, failures = play_one(tmp_path, capsys, talk.replace('"open_ticket"', '"noted"'))
+    assert play_one(tmp_path, capsys, case) == (0, [])
+    status, failures = play_one(tmp_path, capsys, case.replace('"open_ticket"', '"noted"'))
     assert (status, len(failures)) == (1, 1)
     assert failures[0].endswith("expected the step noted to be done, found open_ticket.")
 
 
 def test_replies_answer_a_tool_that_calls_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    talk = (
+    case = (
         '[[turn]]\nuser = "Rate it."\nmodel = [{ calls = "desk.rate" }, \'{"stars": 4}\', "Four stars."]\n'
         'expect = { answer = "Four stars.", calls = { tool = "desk.rate", result_contains = "4" } }\n'
     )
-    write(tmp_path, {**BASE, "tools/desk.py": DESK + RATE, "tests/talk.toml": talk})
+    write(tmp_path, {**BASE, "tools/desk.py": DESK + RATE, "tests/test.toml": case})
 
     status, printed = play(tmp_path, capsys)
-    assert (status, printed.splitlines()[1:]) == (0, ["1 talk passed."]), printed
+    assert (status, printed.splitlines()[1:]) == (0, ["1 test passed."]), printed
 
 
 def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    talk = (
+    case = (
         '[[turn]]\nuser = "Hi."\nmodel = [{ reply = "Done.", shows = "report.txt" }, { calls = "desk.report" }]\n'
         'expect = { answer = "Done." }\n'
     )
 
-    assert play_one(tmp_path, capsys, talk) == (0, [])
+    assert play_one(tmp_path, capsys, case) == (0, [])
 
 
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
         (
-            {"tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["desk.fnd"] }]\n'},
-            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'desk.fnd'. The agent has: desk.find, ",
+            {"tests/test.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["desk.fnd"] }]\n'},
+            "tests/test.toml, line 3: turn 1: model: The agent has no tool 'desk.fnd'. The agent has: desk.find, ",
         ),
         (
-            {"tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.crm.find"] }]\n'},
-            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'mcp.crm.find'. Write its answer as "
+            {"tests/test.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.crm.find"] }]\n'},
+            "tests/test.toml, line 3: turn 1: model: The agent has no tool 'mcp.crm.find'. Write its answer as "
             '[mcp_answers."mcp.crm.find"].',
         ),
         (
             {
                 "bundle.toml": 'id = "desk"\n[mcp.list]\ncommand = "npxx"\n',
-                "tests/talk.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n',
+                "tests/test.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n',
             },
-            "tests/talk.toml, line 3: turn 1: model: The agent has no tool 'mcp.list.add'. mcp.list: The command npxx "
+            "tests/test.toml, line 3: turn 1: model: The agent has no tool 'mcp.list.add'. mcp.list: The command npxx "
             "does not exist here. The agent has: ",
         ),
         (
-            {"tests/talk.toml": f'[[turn]]\nuser = "Hi."\nmodel = [{{ calls = ["{CODE_TOOL}"] }}]\n'},
-            f"tests/talk.toml, line 3: turn 1: model: The agent has no tool '{CODE_TOOL}'. Programs can't run here: "
+            {"tests/test.toml": f'[[turn]]\nuser = "Hi."\nmodel = [{{ calls = ["{CODE_TOOL}"] }}]\n'},
+            f"tests/test.toml, line 3: turn 1: model: The agent has no tool '{CODE_TOOL}'. Programs can't run here: "
             "SANDBOX_PYTHON is not set.",
         ),
     ],
@@ -316,14 +316,14 @@ def test_talks_wait_once_for_a_server_that_is_away(
         ({"tools/desk.py": "import nothing_there\n"}, "error: "),
         ({"bundle.toml": "id = 1\n"}, "error: bundle.toml, line 1: id: Input should be a valid string.\n"),
         (
-            {"tests/talk.toml": f'[mcp_answers."mcp.erp.x"]\ntext = "x"\n{EVERYTHING[EVERYTHING.index("[[turn]]") :]}'},
+            {"tests/test.toml": f'[mcp_answers."mcp.erp.x"]\ntext = "x"\n{EVERYTHING[EVERYTHING.index("[[turn]]") :]}'},
             "error: mcp_answers: The agent has no server for 'mcp.erp.x'. Its servers are: mcp.crm.\n",
         ),
     ],
 )
-def test_a_bundle_that_cannot_be_used_is_no_failed_talk(
+def test_a_bundle_that_cannot_be_used_is_no_failed_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str], problem: str
 ) -> None:
-    status, printed = play(write(tmp_path, {**BASE, "tests/talk.toml": EVERYTHING, **files}), capsys)
+    status, printed = play(write(tmp_path, {**BASE, "tests/test.toml": EVERYTHING, **files}), capsys)
 
     assert (status, printed.startswith(problem)) == (2, True), printed
