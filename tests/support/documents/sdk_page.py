@@ -25,12 +25,13 @@ OF_PLATFORM: Final = "Called by the platform"
 MAX_LINE: Final = 100
 _QUALIFIED: Final = re.compile(r"\b(?:everturn_sdk\.[a-z_]+|typing|collections\.abc|types)\.(?=[A-Z])")
 _OBJECT: Final = re.compile(r"<object object at 0x[0-9a-f]{1,16}>")
-_INTRODUCTION: Final = """# SDK of agents
-Everything that an author imports from `everturn_sdk`, made from its docstrings. The guides
-[Write tools for a bundle](../how-to/write-tools-of-a-bundle.md) and
-[Write a workflow](../how-to/write-a-workflow.md) show how the parts fit together.
+_INTRODUCTION: Final = """# SDK reference
+Everything that an author can import from `everturn_sdk`. The guides
+[Write tools for a bundle](../how-to/write-tools-of-a-bundle.md),
+[Write a workflow](../how-to/write-a-workflow.md) and [Write an operation](../how-to/write-an-operation.md) show how the
+parts fit together.
 
-`tests/architecture/test_sdk_page.py` rewrites this page with `UPDATE_GOLDEN=1`.
+This page is generated from docstrings: `tests/architecture/test_sdk_page.py` rewrites it with `UPDATE_GOLDEN=1`.
 """
 
 

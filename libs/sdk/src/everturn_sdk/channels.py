@@ -23,9 +23,9 @@ Subscriber = Callable[..., Awaitable[None] | None]
 class ChannelSpec:
     """One channel of a reply.
 
-    Citations such as [[S:1]] are replaced in markdown, text and html, for those who see the text. `model` validates the
-    JSON of the channel. `emit_marker` says where clients show the text; None is not shown. Raises ValueError for an
-    unknown format.
+    With `replace_citations`, citations such as [[S:1]] are replaced in the markdown, text or html that clients show.
+    `model` validates the JSON of the channel. `emit_marker` says where clients show the text; with None they don't show
+    it. Raises ValueError for an unknown format.
     """
 
     name: str
@@ -58,7 +58,8 @@ class EmitDelta(Protocol):
 
 
 class ChannelSubscribers:
-    """Functions that receive every delta of a channel, with the arguments of `EmitDelta`, even if it is not shown."""
+    """Functions that get every delta of a channel, even if clients don't show it. Each is called with the keyword
+    arguments `channel`, `instance`, `index`, `text`, `completed`, `marker`, `format` and `artifact`, as is `emit`."""
 
     def __init__(self) -> None:
         self._by_channel: dict[str, list[Subscriber]] = {}
@@ -85,8 +86,8 @@ class ChannelInstance:
 class ChannelResult:
     """All occurrences of a channel.
 
-    `raw` joins them, citations untouched; `used_sources` are the sids cited in it. `obj` is the JSON value, or the
-    instance of the channel's model, of a channel that occurred once; `error` says why it is missing.
+    `raw` joins them, with citations as written; `used_sources` are the numbers of the cited sources. `obj` is the JSON
+    value, or an instance of the channel's model, if the channel occurred once; `error` says why it is missing.
     """
 
     raw: str = ""
@@ -122,7 +123,7 @@ class ServiceError(TypedDict):
 
 
 class StreamMeta(TypedDict):
-    """Other facts about a reply. `raw` is empty unless requested; `capped` means that the reply was cut at its limit.
+    """Details of a reply. `raw` is empty unless requested; `capped` means that the reply was cut at its limit.
     `usage` has input_tokens, output_tokens, cache_read_tokens, cache_write_tokens and cost_usd."""
 
     service_error: ServiceError | None

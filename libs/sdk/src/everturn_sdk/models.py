@@ -42,12 +42,12 @@ class ModelPort(Protocol):
 
 
 class Models:
-    """The models of the bundle, as `self.models` of a workflow and `context.models` of a tool. Their calls count for
-    the limits of the turn. Its workflow can make 20 of each kind, and all of its tools as many.
+    """The models of the bundle: `self.models` in a workflow, `context.models` in a tool. Calls count towards the limits
+    of the turn. In a turn, the workflow can make 20 calls of each kind, and all tools together 20 more.
 
-    Those of a workflow are recorded. Those of a tool are not, so `key` has no meaning there, and a tool that is
-    repeated after a crash calls the model again. They raise ToolError in place of WorkflowError, and clients see
-    nothing of them: only `emit` and `subscribers` get the deltas.
+    The calls of a workflow are recorded. Those of a tool are not: `key` has no effect, a tool that is repeated after a
+    crash calls the model again, ToolError is raised in place of WorkflowError, and clients see nothing of the reply.
+    Only `emit` and `subscribers` get its deltas.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Models:
     ) -> tuple[dict[str, ChannelResult], StreamMeta]:
         """Call a model once, and show what it writes in each channel under the marker of the channel.
 
-        `messages` are `{"role": "system" | "user" | "assistant", "content": text}`. `role` names the model, such as
-        `fast`; any other name is the agent's own. `emit` gets each delta that is shown, `subscribers` those of their
-        channel, shown or not; neither can begin a step or another call. The fields of `composite_channel`, a JSON
-        object, are shown under `composite_marker`: those in `composite_cfg`, or all. `sources_list` are the sources for
-        citations, by default those of the conversation.
+        `messages` are `{"role": "system" | "user" | "assistant", "content": text}`. `role` is `fast` or `reasoning` for
+        the model that is configured for it; any other name is the agent's own model. `emit` gets each delta that is
+        shown, `subscribers` those of their channel, shown or not; neither can begin a step or another call. The fields
+        of `composite_channel`, a JSON object, are shown under `composite_marker`: those in `composite_cfg`, or all.
+        `sources_list` are the sources for citations, by default those of the conversation.
 
-        The reply is recorded by the key, by default the number of the call in `run`: if `run` is executed again, it is
-        returned, and nothing is shown twice. A failure of the model is `service_error` of the second value. Raises
-        WorkflowError if the call is not possible, and as `step` does.
+        The reply is recorded under the key, by default the number of the call in `run`: if `run` is executed again, the
+        recorded reply is returned, and nothing is shown twice. If the model fails, `service_error` of the second value
+        says why. Raises WorkflowError if the call is not possible, and as `step` does.
         """
         check_outside("stream_with_channels", self._failure)
         port = self._port()
@@ -138,10 +138,10 @@ class Models:
         key: str | None = None,
     ) -> Any:
         """Ask a model for a value: an instance of `schema` if it is a pydantic model, otherwise a dict that matches the
-        JSON schema of an object. Its patterns and formats are not checked while the model can still correct its reply.
+        JSON schema of an object. While the model can still correct its reply, patterns and formats are not checked.
 
-        The value is recorded by the key, as that of `stream_with_channels`. Raises WorkflowError if the model gives no
-        such value, and as `step` does.
+        The value is recorded under the key, like the reply of `stream_with_channels`. Raises WorkflowError if the model
+        gives no such value, and as `step` does.
         """
         check_outside("structured_call", self._failure)
         is_model = isinstance(schema, type)

@@ -21,7 +21,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class OperationError(Exception):
-    """Raise it to tell the caller why an operation was refused, in a sentence."""
+    """Raise it to tell the caller in a sentence why an operation was refused."""
 
 
 class OperationOptions(BaseModel):
@@ -37,12 +37,13 @@ class OperationOptions(BaseModel):
 def operation(
     *, roles: Collection[str] = (), timeout_s: float = 30.0, effect: Effect = "irreversible"
 ) -> Callable[[_Method], _Method]:
-    """Mark a method of a workflow as an operation, which people with one of the `roles` may call; everybody who may use
-    the bundle, without roles. Its typed parameters are the arguments, and the first paragraph of its docstring
-    describes it. A parameter of the type OperationContext says who calls. What it returns becomes JSON.
+    """Mark a method of a workflow as an operation. Only people with one of the `roles` may call it; without roles,
+    everybody who may use the bundle. Its typed parameters are the arguments, and the first paragraph of its docstring
+    describes it. A parameter of the type OperationContext says who calls. The returned value becomes JSON.
 
-    `effect` says what a repetition would do. One that is `pure` or `idempotent` is executed once more if its process
-    was lost. A method that is not async runs in a thread, which keeps running after the time limit.
+    `effect` says what repeating a call would do: one that is `pure` or `idempotent` is executed once more if its
+    process was lost. `timeout_s` is at most 45. A method that is not async runs in a thread, which keeps running after
+    the time limit.
     """
     options = OperationOptions(roles=tuple(roles), timeout_s=timeout_s, effect=effect)
 
@@ -70,7 +71,7 @@ class Operation:
         self._params = build_params(place, method, hints, context=OperationContext)
         guide = inspect.getdoc(method)
         if not guide:
-            raise BadTool(f"{place}: the method has no docstring, which says what the operation does.")
+            raise BadTool(f"{place}: the method has no docstring. Say in one what the operation does.")
         self.description = OperationDescription(
             name=name,
             summary=guide.partition("\n\n")[0].replace("\n", " "),

@@ -113,7 +113,7 @@ class CallContext(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     call_id: str
-    """Of this call; the same when it is repeated after a crash."""
+    """The id of the call; the same if the call is repeated after a crash."""
     tenant: str
     project: str
     user_id: str
@@ -354,7 +354,7 @@ class Log(Message):
 
 
 class SourceRow(BaseModel):
-    """A source for the conversation's pool; `url` is a web address."""
+    """A source that answers of the conversation can cite; `url` is a web address."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

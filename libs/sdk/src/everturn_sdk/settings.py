@@ -15,18 +15,18 @@ class MissingSetting(LookupError):
 
 
 def get_settings() -> Mapping[str, Any]:
-    """The settings of the bundle: its `[settings]`, changed by those that the operator sets for it."""
+    """The settings of the bundle: its `[settings]` with the operator's overrides."""
     return _settings
 
 
 def get_plain(path: str, default: object = _MISSING) -> Any:
-    """One setting by its path, such as `"search.limit"` or `"b:search.limit"`. Without a `default`, raises
+    """A setting by its path, such as `"search.limit"` or `"b:search.limit"`. Without a `default`, raises
     MissingSetting if there is none."""
     found: object = _settings
     for name in path.removeprefix(_OWN).split("."):
         if not isinstance(found, Mapping) or name not in found:
             if default is _MISSING:
-                raise MissingSetting(f"This agent has no setting {path!r}. Write it into [settings] of bundle.toml.")
+                raise MissingSetting(f"This agent has no setting {path!r}. Add it to [settings] of bundle.toml.")
             return default
         found = cast("Mapping[str, object]", found)[name]
     return found

@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 class ToolError(Exception):
-    """Raise it to tell the model why a call failed, in a sentence: the call then counts as made without an effect."""
+    """Raise it to tell the model in a sentence why a call failed. The call then counts as having had no effect."""
 
 
 class BadTool(Exception):
@@ -42,7 +42,7 @@ class BadTool(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Return it for a text that the person should see, such as a page of HTML: it becomes a file of the turn, and the
+    """Return it for a text that the person should see, such as an HTML page: it becomes a file of the turn, and the
     model gets one line about it. `filename` is relative to `outputs/`. Without a `mime`, the type follows from the
     name."""
 
@@ -115,17 +115,17 @@ def tool(
     addresses: Sequence[str] = (),
     asks_after_untrusted: bool = False,
 ) -> _Function | Callable[[_Function], _Function]:
-    """Mark a function as a tool. Its typed parameters are the tool's, and its docstring is the guide for the model; the
-    first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext receives the context
-    of the call. A function that is not async runs in a thread, which keeps running if the call is given up. Without
-    options, `@tool` and `@tool()` are the same.
+    """Mark a function as a tool. Its typed parameters become those of the tool, and its docstring tells the model how
+    to use it; the first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext
+    receives the context of the call. A function that is not async runs in a thread, which keeps running if the call is
+    cancelled. Without options, `@tool` and `@tool()` are the same.
 
-    - `effect`: what repeating a call would do. A call that a crash has interrupted is repeated if the tool is `pure` or
-      `idempotent`; the model learns that an `irreversible` one is uncertain.
+    - `effect`: what repeating a call would do. If a crash interrupts a call, it is repeated if the tool is `pure` or
+      `idempotent`; the model is told that the outcome of an `irreversible` one is uncertain.
     - `strategy`: the purpose of a call: `exploration` finds information, `exploitation` produces something from it,
       `neutral` does neither. It decides which calls one reply may make together.
     - `requires_approval`: a person has to approve each call; programs can't make one.
-    - `in_programs`, `in_loop`: whether programs and the model itself can call the tool. Both can unless it is set.
+    - `in_programs`, `in_loop`: whether programs and the model can call the tool. Both can by default.
     - `timeout_s`: time limit of a call in seconds, at most 300.
     - `untrusted`: whether the result contains text of third parties.
     - `addresses`: the names of parameters with web addresses that the function requests.
@@ -184,30 +184,31 @@ class CallPort(ModelPort, Protocol):
 
 @dataclass(slots=True)
 class ToolContext:
-    """The call that a function serves, and what it can do for the person meanwhile.
+    """The current call, and what its function can do for the person while it runs.
 
-    `progress`, `message`, `data` and `log` can be used everywhere. `claim`, `put_artifact` and the functions of
-    `models`, which are those of a workflow, are awaited; a function that is not async writes
+    `progress`, `message`, `data` and `log` can be used everywhere. `claim`, `put_artifact` and the methods of
+    `models`, which are those of a workflow, are awaited; a function that is not async uses
     `context.wait(context.claim(...))`.
     """
 
     call: CallContext
+    """For whom and where the call is made."""
     _port: CallPort = field(repr=False)
     _events_left: int = field(default=MAX_EVENTS, repr=False)
     is_cancelled: bool = False
-    """Whether the call was given up. A long function that is not async should look at it from time to time."""
+    """Whether the call was cancelled. A long function that is not async should check this from time to time."""
 
     @property
     def models(self) -> Models:
-        """The models of the bundle, as a workflow has them. All tools of a turn can make 20 calls of each kind."""
+        """The models of the bundle. All tools of a turn together can make 20 calls of each kind."""
         return Models(lambda: self._port, lambda _function, key: key or "tool", ToolError)
 
     def progress(self, text: str) -> None:
-        """Report progress to the person; a long text is cut. Raises ToolError after too many events."""
+        """Report progress to the person; a long text is cut. Raises ToolError after 100 events of the call."""
         self._emit("progress", text)
 
     def message(self, text: str) -> None:
-        """Send a message to the person; otherwise like `progress`."""
+        """Send a message to the person, with the limits of `progress`."""
         self._emit("message", text)
 
     def data(self, data: Mapping[str, Any]) -> None:
@@ -245,7 +246,8 @@ class ToolContext:
         return await self._port.put_artifact(path, data, description, visibility)
 
     def wait(self, made: Coroutine[Any, Any, _Result]) -> _Result:
-        """The result of `claim`, `put_artifact` or a call of `models`, for a function that is not async."""
+        """Wait for `claim`, `put_artifact` or a method of `models` in a function that is not async, and return the
+        result."""
         return cast("_Result", self._port.wait(made))
 
     def _emit(

@@ -46,7 +46,7 @@ class StepFailed(WorkflowError):
 
 
 class Payload(BaseModel):
-    """The message of the person that the turn answers, and for whom it is answered."""
+    """The message that the turn answers, and who sent it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -64,7 +64,7 @@ class RunResult(BaseModel):
     """The result of one `react.run`. `text` is the answer, empty if the outcome is `failed`; `error` then says why.
 
     `capped` and `stopped` mean that the answer was written early, because of a limit or because the person
-    intervened; `cut` means that it ends too soon. `files` are those that the agent has made.
+    intervened; `cut` means that it is incomplete. `files` are those that the agent has created.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -102,7 +102,7 @@ class RunPort(ModelPort, Protocol):
 
 
 class React:
-    """The agent of the bundle, as `build_react` has set it up for one turn."""
+    """The agent of the bundle in one turn, as `build_react` returns it."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class React:
             return await port.call(function, tuple(arguments.values()))
 
     async def run(self, payload: Payload | str) -> RunResult:
-        """Let the agent answer. The person sees how it works, and its answer.
+        """Let the agent answer. The person sees its work and its answer.
 
-        The first call of a turn with the payload that `run` was given answers the person's message. Any other payload,
-        and each further call, is a new task that the agent reads after what it has done before. Raises WorkflowError in
-        a step or a knowledge function, and if the turn has reached a limit.
+        The first call of a turn with the payload of `run` answers the person's message. Any other payload, and each
+        further call, is a new task that the agent reads after what it has done before. Raises WorkflowError in a step
+        or a knowledge function, and if the turn has reached a limit.
         """
         return await self._workflow._answer(self, payload)  # pyright: ignore[reportPrivateUsage]
 
 
 class ContextRAGClient:
-    """What was said in the person's conversations, and what the timeline of this one contains."""
+    """Searches the person's conversations, and reads what refs name."""
 
     def __init__(self, port: Callable[[], RunPort]) -> None:
         self._port = port
@@ -146,13 +146,13 @@ class ContextRAGClient:
     async def search(
         self, *, query: str, kind: Literal["user", "assistant", "attachment", "summary"] | None = None, limit: int = 5
     ) -> list[dict[str, Any]]:
-        """The texts that match best, by meaning and words, from all conversations of the person in this project; each
-        has a `ref`, a `text`, a `role`, a `turn_id`, a `ts` and a `score`. `limit` is at most 50."""
+        """The texts that best match the query, by meaning and words, from all conversations of the person in this
+        project; each has a `ref`, a `text`, a `role`, a `turn_id`, a `ts` and a `score`. `limit` is at most 50."""
         return await self._port().ask("search", {"query": query, "kind": kind, "limit": limit})
 
     async def fetch_ctx(self, refs: Sequence[str]) -> str:
         """The contents behind up to 20 refs, such as `"ar:<turn_id>.assistant.completion"`, each after a line about it;
-        all together up to 20,000 characters. One that can't be read has only the line."""
+        at most 20,000 characters in total. A ref that can't be read has only the line."""
         return await self._port().ask("fetch_ctx", {"refs": list(refs)})
 
 
@@ -174,7 +174,7 @@ class ConversationStore:
     ) -> RunFile:
         """Store a file of this turn, such as `report.pdf`, below `outputs/`, once for each key, as with
         `feedback`. The person sees an `external` one. A turn can have 20 such files, within the limits of all its
-        files; like those of tools they are not scanned for viruses. Raises WorkflowError if there is no room, and as
+        files; like those of tools, they are not scanned for viruses. Raises WorkflowError if a limit is reached, and as
         `step` does."""
         _check_outside("self.store.put_attachment")
         asked = {
@@ -187,8 +187,8 @@ class ConversationStore:
         return RunFile.model_validate(await self._port().ask("put_file", asked, content=content))
 
     async def get_turns(self, *, limit: int = 20) -> list[dict[str, Any]]:
-        """The last turns, at most 100, the oldest first. Each has a `turn_id`, the `text` of the person, and the
-        `answer`; texts are cut at 4,000 characters."""
+        """The last turns, at most 100, the oldest first. Each has a `turn_id`, the person's `text` and the `answer`;
+        texts are cut at 4,000 characters."""
         return await self._port().ask("turns", {"limit": limit})
 
     async def get_timeline(self, turn_id: str | None = None) -> list[dict[str, Any]]:
@@ -226,7 +226,7 @@ class HostingService:
 class BaseWorkflow:
     """Extend it once in `workflow.py` and write `run`.
 
-    The object that `on_bundle_load` has prepared is copied for each turn: what it has put on `self` is there in `run`,
+    Each turn gets a copy of the object that `on_bundle_load` has prepared: `run` finds on `self` what it has put there,
     shared by all turns.
     """
 
@@ -239,9 +239,13 @@ class BaseWorkflow:
         self.scratchpad: dict[str, Any] = {}
         """For the workflow's own values during one execution of `run`; it is not kept."""
         self.ctx_client = ContextRAGClient(self._require_port)
+        """Searches the person's conversations."""
         self.hosting_service = HostingService()
+        """Addresses of files."""
         self.models = Models(self._require_port, self._choose_key, WorkflowError)
+        """Calls of models."""
         self.store = ConversationStore(self._require_port, self._choose_key)
+        """Turns, timeline and files of this conversation."""
 
     async def run(self, payload: Payload) -> RunResult | str | None:
         """Answer one message. The returned text is the answer of the turn; None keeps the agent's last one."""
@@ -252,21 +256,20 @@ class BaseWorkflow:
         may be async, and has about a minute."""
 
     def pre_run_hook(self) -> Any:
-        """Called before each execution of `run`, also when another worker repeats it. It may be async."""
+        """Called before each execution of `run`, including those after a worker was lost. It may be async."""
 
     def on_turn_end(self) -> Any:
-        """Called when `run` has returned or raised, shortly before the turn ends. What it raises is only logged. It may
-        be async."""
+        """Called when `run` has returned or raised an exception, shortly before the turn ends. What it raises is only
+        logged. It may be async, and has 5 s."""
 
     def before_round(self, number: int) -> Any:
-        """Called before each round in which the agent works. It observes, as `after_tool` does: it has 5 s, its result
-        is not used, what it raises is logged, and it can't begin a step, a call of a model or anything else that is
-        recorded.
-        After a time limit the hook is not called again in this turn. A round can be announced twice if a worker is
-        lost. It may be async."""
+        """Called before each round in which the agent works. It only observes, as `after_tool` does: its result is not
+        used, what it raises is logged, and it can't begin a step, a call of a model or anything else that is recorded.
+        It has 5 s; if it takes longer, it is not called again in this turn. It can be called twice for the same round
+        if a worker is lost. It may be async."""
 
     def after_tool(self, use: ToolUse) -> Any:
-        """Called when a call of a tool by the agent has ended. See `before_round`."""
+        """Called when a tool call of the agent has ended. See `before_round`."""
 
     async def build_react(
         self,
@@ -276,11 +279,11 @@ class BaseWorkflow:
         knowledge_space_fn: Callable[..., Any] | None = None,
         knowledge_read_fn: Callable[..., Any] | None = None,
     ) -> React:
-        """The agent with the instructions, tools and skills of the bundle. The two modules name its descriptors, which
-        are read when the bundle is loaded. Raises WorkflowError if they are others.
+        """The agent with the instructions, tools and skills of the bundle. `tools_module` and `skills_module` can name
+        the bundle's descriptors, which are read when the bundle is loaded. Raises WorkflowError if they name others.
 
         `knowledge_space_fn(query, limit)` answers `react.search_knowledge`, and `knowledge_read_fn(path)` returns the
-        text for `react.read` of `ks:` and this path; either may be async. What they raise is an error for the model.
+        text for `react.read` of `ks:` and this path; either may be async. The model gets what they raise as an error.
         """
         for name, module in (("tools", tools_module), ("skills", skills_module)):
             if module is not None:
@@ -290,11 +293,11 @@ class BaseWorkflow:
     async def step(self, key: str, fn: Callable[..., Any], *args: Any, effect: Effect = "irreversible") -> Any:
         """Call `fn(*args)` once in this turn and return its result, which must be JSON of at most 64 KB.
 
-        The result is recorded under the key, and returned instead of repeated if `run` is executed again. `effect` says
-        what a repetition would do if a worker was lost during the call: one that is `pure` or `idempotent` is repeated,
-        an `irreversible` one raises StepAmbiguous. Raises StepFailed if the function raises or its result can't be
-        recorded, and WorkflowError in a step or a knowledge function, if the key was used before in this execution, and
-        if the turn has reached a limit.
+        The result is recorded under the key. If `run` is executed again, the recorded result is returned, and `fn` is
+        not called. `effect` says what happens if a worker was lost during the call: a step that is `pure` or
+        `idempotent` is repeated, an `irreversible` one raises StepAmbiguous. Raises StepFailed if the function raises an
+        exception or its result can't be recorded. Raises WorkflowError in a step or a knowledge function, if the key
+        was used before in this execution, and if the turn has reached a limit.
         """
         _check_outside("self.step")
         port = self._require_port()
@@ -328,10 +331,12 @@ class BaseWorkflow:
         confidence: float | None = None,
         key: str | None = None,
     ) -> None:
-        """Judge this turn as a machine, once for each key; without one it is the number of the call in `run`.
+        """Add feedback of the origin `machine` to this turn, once for each key. By default, the key is the number of
+        the call in `run`.
 
-        `confidence` is from 0 to 1, `text` has up to 10,000 characters. A turn can have 20 such judgements. They are
-        stored with the agent's answer if that waits for the end of `run`. Raises WorkflowError as `step` does.
+        `confidence` is from 0 to 1, `text` has up to 10,000 characters. A workflow can do this 20 times in a turn. The
+        feedback is stored with the agent's answer if that waits for the end of `run`. Raises WorkflowError as `step`
+        does.
         """
         _check_outside("self.feedback")
         asked = {"key": self._choose_key("feedback", key), "reaction": reaction, "text": text, "confidence": confidence}
