@@ -31,7 +31,7 @@ async def test_a_widget_follows_the_canvas_and_sends_a_message_that_the_person_c
     assert await board.locator("#dot").evaluate("image => image.naturalWidth") == 7
 
     await board.get_by_role("button", name="Close ticket 7").click()
-    proposal = person.page.get_by_role("region", name="Message of the widget")
+    proposal = person.page.get_by_role("region", name="Message from the widget")
     await expect(proposal).to_contain_text("script:plain, close 7")
     assert await find_violations(person.page) == []
     await proposal.get_by_role("button", name="Send this message").click()
@@ -61,7 +61,7 @@ async def test_a_hostile_widget_reaches_nothing_and_sends_nothing(person: Person
         " dialog closed, network closed, our server closed, sockets closed, nested pages closed"
     )
     # Its message waits for the person.
-    await expect(person.page.get_by_role("region", name="Message of the widget")).to_be_visible()
+    await expect(person.page.get_by_role("region", name="Message from the widget")).to_be_visible()
     await expect(person.turns).to_have_count(1)
     await person.button("Don\u2019t send it").click()
     await person.page.evaluate("document.querySelector('iframe').contentWindow.postMessage('leave', '*')")

@@ -31,9 +31,9 @@ export function searchAgents(agents: readonly Agent[], query: string): readonly 
 
 /** What it does or why it does not; only operators get agents that can't run, errors, and problems. */
 export function describeAgent({ description, is_ready: isReady, error, problems }: Agent): string {
-  if (error !== undefined) return isReady ? `An older version runs. The newest one has an error: ${error}` : `It can’t run: ${error}`;
+  if (error !== undefined) return isReady ? `The previous version is in use. The newest one has an error: ${error}` : `It can’t run: ${error}`;
   if (!isReady) return "It can’t run at the moment.";
-  return [description, ...problems.map((problem) => `Does not work: ${problem}`)].filter((text) => text !== "").join(" ");
+  return [description, ...problems.map((problem) => `Problem: ${problem}`)].filter((text) => text !== "").join(" ");
 }
 
 /** An emoji or at most two letters: of the icon, else the initials of the title. */

@@ -43,7 +43,7 @@ export function CollectionView({ collection, onBack }: CollectionViewProps): JSX
   return (
     <>
       {collection.error !== undefined && <p role="alert" className={styles.problem}>These documents can’t be searched: {collection.error}</p>}
-      {!isLoading && items.length === 0 && <p className={styles.none}>No documents yet. Add texts, PDF or .docx files.</p>}
+      {!isLoading && items.length === 0 && <p className={styles.none}>No documents yet. Add text, PDF or .docx files.</p>}
       <ul className={styles.list} aria-label="Documents">
         {items.map((document) => (
           <DocumentRow
@@ -62,7 +62,7 @@ export function CollectionView({ collection, onBack }: CollectionViewProps): JSX
               variant={isSure ? "danger" : "quiet"}
               onClick={() => { if (isSure) void attempt(() => backend.deleteCollection(collection.id), onBack); else setSure(true); }}
             >
-              {isSure ? "Delete it with all documents" : "Delete collection"}
+              {isSure ? "Delete it and all its documents" : "Delete collection"}
             </Button>
             <AddFiles isBusy={share !== null} onFiles={(files) => { void add(files); }} />
           </>

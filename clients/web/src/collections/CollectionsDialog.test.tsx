@@ -57,7 +57,7 @@ test("a collection is deleted after a second click", async () => {
   await userEvent.click(await screen.findByRole("button", { name: "Delete collection" }));
   expect(requests.some(({ method }) => method === "DELETE")).toBe(false);
 
-  await userEvent.click(screen.getByRole("button", { name: "Delete it with all documents" }));
+  await userEvent.click(screen.getByRole("button", { name: "Delete it and all its documents" }));
 
   expect(await screen.findByRole("button", { name: /Handbook/ })).toBeInTheDocument();
   expect(requests.map(({ method, path }) => `${method} ${path}`)).toContain(`DELETE ${BASE}/coll_1`);

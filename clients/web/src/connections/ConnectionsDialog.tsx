@@ -37,7 +37,7 @@ export function ConnectionsDialog({ onClose, returnTo }: ConnectionsDialogProps)
   const shown = error !== null ? describeError(error) : problem;
   return (
     <Modal heading="Connected accounts" onClose={onClose} returnTo={returnTo}>
-      <p>Agents use these accounts on your behalf. If you disconnect one, its agent asks you again when it needs it.</p>
+      <p>Agents use these accounts on your behalf. If you disconnect one, the agent asks you again when it needs it.</p>
       {shown !== "" && <p role="alert" className={styles.problem}>{shown}</p>}
       {data?.items.length === 0 && <p className={styles.none}>No accounts yet. Agents ask when they need one.</p>}
       <ul className={styles.list} aria-label="Accounts">

@@ -23,7 +23,7 @@ export function EmbeddedApp({ opening }: { opening: Promise<Embedding> }): JSX.E
   useEffect(() => {
     opening.then(setEmbedding, (error: unknown) => { setProblem(describeError(error)); });
   }, [opening]);
-  const expire = useCallback(() => { setProblem("This chat has expired. Load the page again to go on."); }, []);
+  const expire = useCallback(() => { setProblem("This chat has expired. Reload the page to continue."); }, []);
   if (problem !== "") return <p role="alert" className={styles.notice}>{problem}</p>;
   if (embedding === null) return <div className={styles.notice} aria-busy />;
   return (

@@ -43,7 +43,7 @@ test("with one agent there are its title, description and starters, but no choic
 
   await userEvent.click(await screen.findByRole("button", { name: "Where is my order?" }));
 
-  expect(screen.getByText("Answers questions about orders. Does not work: mcp.crm: It does not answer.")).toBeVisible();
+  expect(screen.getByText("Answers questions about orders. Problem: mcp.crm: It does not answer.")).toBeVisible();
   expect(screen.getByPlaceholderText("Ask \u2068Support\u2069…")).toBeVisible();
   expect(screen.queryByRole("radiogroup")).toBeNull();
   await waitFor(() => { expect(sent(page)).toEqual([["Where is my order?", undefined]]); });
@@ -191,8 +191,8 @@ test("operators see which agents can't run, or not wholly, and why", async () =>
   const choice = await screen.findByRole("radio", { name: "Broken" });
   expect(choice).toBeDisabled();
   expect(choice).toHaveAccessibleDescription("It can’t run: bundle.toml, line 3: titel is unknown.");
-  expect(screen.getByRole("radio", { name: "Older" })).toHaveAccessibleDescription("An older version runs. The newest one has an error: instructions.md is too long.");
-  expect(screen.getByRole("radio", { name: "Partial" })).toHaveAccessibleDescription("Keeps notes. Does not work: mcp.notes: The server does not answer.");
+  expect(screen.getByRole("radio", { name: "Older" })).toHaveAccessibleDescription("The previous version is in use. The newest one has an error: instructions.md is too long.");
+  expect(screen.getByRole("radio", { name: "Partial" })).toHaveAccessibleDescription("Keeps notes. Problem: mcp.notes: The server does not answer.");
 });
 
 test("hostile titles, descriptions and starters are only text", async () => {

@@ -71,7 +71,7 @@ test("a stopped widget is removed and can be started again with a new address", 
 
   expect(screen.getByRole("alert")).toHaveTextContent("The widget was stopped. It sent a message of more than 65,536 characters.");
   expect(screen.queryByTitle("Tickets")).toBeNull();
-  fireEvent.click(screen.getByRole("button", { name: "Start it again" }));
+  fireEvent.click(screen.getByRole("button", { name: "Restart the widget" }));
   await findFrame();
 
   expect(requests).toHaveLength(2);

@@ -53,7 +53,7 @@ export default function WidgetPanel({ agentId, widget, conversationId, turns, on
       {stopped !== "" && (
         <div role="alert" className={styles.problem}>
           <p>The widget was stopped. {stopped}</p>
-          <Button onClick={restart}>Start it again</Button>
+          <Button onClick={restart}>Restart the widget</Button>
         </div>
       )}
       {error !== null && <p className={artifactStyles.problem} role="alert">Couldn’t load the widget: {describeError(error)}</p>}
@@ -132,8 +132,8 @@ function Proposal({ text, onAnswer }: { text: string; onAnswer: (isSent: boolean
   }, []);
   const shown = useMemo(() => escapeDirectionControls(text), [text]);
   return (
-    <section className={styles.proposal} aria-label="Message of the widget">
-      <p>The widget asks you to send this message in your name:</p>
+    <section className={styles.proposal} aria-label="Message from the widget">
+      <p>The widget asks you to send this message:</p>
       <blockquote dir="auto">{shown}</blockquote>
       <div className={styles.choices}>
         <Button variant="primary" disabled={!isRead} onClick={() => { onAnswer(true); }}>Send this message</Button>

@@ -170,7 +170,7 @@ export class WidgetBridge {
     if (text.trim() === "" || text.length > LIMITS.proposalChars) {
       this.refuse(id, 422, `\`text\` must have 1 to ${LIMITS.proposalChars.toLocaleString("en")} characters.`);
     } else if (this.proposal !== null) {
-      this.refuse(id, 429, "Another message of this widget waits for the person.");
+      this.refuse(id, 429, "Another message from this widget is waiting for the person.");
     } else {
       this.proposal = id;
       this.options.propose(text);

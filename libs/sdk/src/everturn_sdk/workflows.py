@@ -295,8 +295,8 @@ class BaseWorkflow:
 
         The result is recorded under the key. If `run` is executed again, the recorded result is returned, and `fn` is
         not called. `effect` says what happens if a worker was lost during the call: a step that is `pure` or
-        `idempotent` is repeated, an `irreversible` one raises StepAmbiguous. Raises StepFailed if the function raises an
-        exception or its result can't be recorded. Raises WorkflowError in a step or a knowledge function, if the key
+        `idempotent` is repeated, an `irreversible` one raises StepAmbiguous. Raises StepFailed if the function raises
+        an exception or its result can't be recorded. Raises WorkflowError in a step or a knowledge function, if the key
         was used before in this execution, and if the turn has reached a limit.
         """
         _check_outside("self.step")

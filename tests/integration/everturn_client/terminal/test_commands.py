@@ -74,9 +74,9 @@ async def test_agents_are_listed_as_a_table_and_as_json(server: "SmallServer", e
     assert (code, out) == (
         0,
         "* desk   Support desk  Opens tickets.\n"
-        "    Does not work: mcp.crm: away.\n"
+        "    Problem: mcp.crm: away.\n"
         "  it     IT\n"
-        "    Its newest content is refused: bundle.toml, line 3: icons: Unknown key.\n"
+        "    Its newest version has an error: bundle.toml, line 3: icons: Unknown key.\n"
         "  sales  sales\n"
         "    It can't be used: The folder sales has no bundle.toml.\n",
     )

@@ -252,16 +252,16 @@ def render_agents(agents: Sequence[Agent]) -> str:
         about = one_line(agent.description)
         lines.append(f"{mark} {agent.id:{id_width}}  {name:{title_width}}  {about}".rstrip())
         if agent.error:
-            state = "Its newest content is refused" if agent.is_ready else "It can't be used"
+            state = "Its newest version has an error" if agent.is_ready else "It can't be used"
             lines.append(f"    {state}: {agent.error}")
-        lines += [f"    Does not work: {problem}" for problem in agent.problems]
+        lines += [f"    Problem: {problem}" for problem in agent.problems]
     return "\n".join(lines)
 
 
 def render_starters(starters: Sequence[str]) -> str:
     """Messages to begin with, numbered."""
     lines = [f"  {number}. {one_line(starter)}" for number, starter in enumerate(starters, 1)]
-    return "\n".join(["To begin with one of these messages, type its number:", *lines])
+    return "\n".join(["To send one of these messages, type its number:", *lines])
 
 
 def render_name(conversation: ConversationView, state: StateView | None) -> str:
