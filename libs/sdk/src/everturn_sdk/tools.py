@@ -115,13 +115,13 @@ def tool(
     addresses: Sequence[str] = (),
     asks_after_untrusted: bool = False,
 ) -> _Function | Callable[[_Function], _Function]:
-    """Mark a function as a tool. Its typed parameters become those of the tool, and its docstring tells the model how
-    to use it; the first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext
+    """Mark a function as a tool. Its typed parameters become those of the tool, and its docstring explains to the model
+    how to use it; the first paragraph is the summary, of at most 300 characters. A parameter of the type ToolContext
     receives the context of the call. A function that is not async runs in a thread, which keeps running if the call is
     cancelled. Without options, `@tool` and `@tool()` are the same.
 
     - `effect`: what repeating a call would do. If a crash interrupts a call, it is repeated if the tool is `pure` or
-      `idempotent`; the model is told that the outcome of an `irreversible` one is uncertain.
+      `idempotent`; the model learns that the outcome of an `irreversible` one is uncertain.
     - `strategy`: the purpose of a call: `exploration` finds information, `exploitation` produces something from it,
       `neutral` does neither. It decides which calls one reply may make together.
     - `requires_approval`: a person has to approve each call; programs can't make one.
