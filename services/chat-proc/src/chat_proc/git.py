@@ -322,7 +322,7 @@ async def fetch_commit(repository: Repository, commit: str, rules: GitRules) -> 
         await _run_git(fetch, folder, rules, limit_s=rules.fetch_s, token=token)
         fetched = await _run_git(["rev-parse", "--verify", f"{_FETCHED}^{{commit}}"], folder, rules, limit_s=READ_S)
         if fetched.decode().strip() != commit:
-            raise GitUnavailable(f"{ref} of {url} has moved on meanwhile.")
+            raise GitUnavailable(f"{ref} of {url} has changed during the fetch.")
         found = FetchedCommit(folder, commit, rules)
         try:
             yield found

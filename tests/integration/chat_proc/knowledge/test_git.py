@@ -89,7 +89,7 @@ async def test_a_branch_that_moves_meanwhile_is_fetched_later(source: GitSource)
     source.write("a.md", "two")
     source.commit()
 
-    with pytest.raises(GitUnavailable, match="moved on"):
+    with pytest.raises(GitUnavailable, match="has changed during the fetch"):
         async with open_git_tree(
             Repository(source.url, "main"), commit, RULES, name="", roots=ALL, limits=TreeLimits()
         ):

@@ -44,7 +44,7 @@ def test_a_page_without_a_usable_title_is_named_by_its_folder(page: bytes) -> No
         ({"widgets/A b/index.html": PAGE}, "widgets/A b: The name of a widget has 1 to 40 lower-case letters"),
         (
             {"widgets/a/index.html": b"x" * (MAX_FILE_BYTES + 1)},
-            "widgets/a/index.html: A file of a widget may have 4 MiB",
+            "widgets/a/index.html: A file of a widget may have at most 4 MiB",
         ),
         ({f"widgets/w{i}/index.html": PAGE for i in range(MAX_WIDGETS + 1)}, "A bundle can have 16 widgets"),
     ],

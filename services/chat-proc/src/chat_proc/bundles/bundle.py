@@ -158,7 +158,7 @@ def _walk(folder: Path) -> list[tuple[str, os.stat_result]]:
             if not entry.is_dir(follow_symlinks=False):
                 found.append((path, _check_file(root, path, entry)))
             elif depth >= MAX_DEPTH:
-                raise BadBundle(f"{path}: Folders may be nested {MAX_DEPTH} deep.")
+                raise BadBundle(f"{path}: Folders may be nested at most {MAX_DEPTH} deep.")
             else:
                 waiting.append((Path(entry.path), depth + 1))
     if len(found) > MAX_FILES:
@@ -176,7 +176,7 @@ def _scan(folder: Path) -> Generator["os.DirEntry[str]"]:
 
 def _check_path(path: str) -> None:
     if len(path) > MAX_PATH_CHARS:
-        raise BadBundle(f"{path[:80]!a}...: A path may have {MAX_PATH_CHARS} characters.")
+        raise BadBundle(f"{path[:80]!a}...: A path may have at most {MAX_PATH_CHARS} characters.")
     if not path.isprintable() or "\\" in path:
         raise BadBundle(f"{path!a} is not a usable name for a file.")
 
@@ -197,7 +197,7 @@ def _resolve(path: Path) -> Path:
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise BadBundle(f"{path.name} is a link that leads nowhere.") from error
+        raise BadBundle(f"{path.name} is a broken link.") from error
 
 
 def _read(folder: Path, path: str, left: int) -> bytes:
@@ -208,5 +208,5 @@ def _read(folder: Path, path: str, left: int) -> bytes:
     except OSError as error:
         raise BadBundle(f"{path}: {error.strerror}.") from error
     if len(content) > left:
-        raise BadBundle(f"The files of {folder.name} are longer than {MAX_BYTES // 1024 // 1024} MB together.")
+        raise BadBundle(f"The files of {folder.name} have more than {MAX_BYTES // 2**20} MiB in total.")
     return content

@@ -90,9 +90,9 @@ def _check_settings(settings: Mapping[str, JsonValue]) -> Mapping[str, JsonValue
     for _ in range(MAX_SETTINGS_DEPTH):
         level = [each for value in level for each in _list_inner(value)]
     if level:
-        raise ValueError(f"Tables and lists may be nested {MAX_SETTINGS_DEPTH} deep")
+        raise ValueError(f"Tables and lists may be nested at most {MAX_SETTINGS_DEPTH} deep")
     if len(json.dumps(settings)) > MAX_SETTINGS_BYTES:
-        raise ValueError(f"All settings together may have {MAX_SETTINGS_BYTES} bytes")
+        raise ValueError(f"All settings together may have at most {MAX_SETTINGS_BYTES} bytes")
     return settings
 
 
@@ -218,7 +218,7 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
     text = _decode(MANIFEST, data, MAX_MANIFEST_BYTES)
     if (found := _LONG_KEY.search(text)) is not None:
         line = text.count("\n", 0, found.start()) + 1
-        raise BadBundle(Problem(f"A key may have {MAX_KEY_PARTS} parts", MANIFEST, line))
+        raise BadBundle(Problem(f"A key may have at most {MAX_KEY_PARTS} parts", MANIFEST, line))
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

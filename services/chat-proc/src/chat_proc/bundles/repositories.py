@@ -288,9 +288,9 @@ class _Limit:
         self._files += 1
         self._bytes += size
         if self._files > self._max_files or self._bytes > self._max_bytes:
-            megabytes = self._max_bytes // 1024 // 1024
+            mebibytes = self._max_bytes // 2**20
             raise BadBundle(
-                f"There are more than {self._max_files} {self._what}, or they are longer than {megabytes} MB together."
+                f"There are more than {self._max_files} {self._what}, or they have more than {mebibytes} MiB in total."
             )
 
 

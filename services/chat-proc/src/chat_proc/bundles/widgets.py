@@ -33,7 +33,7 @@ def list_widgets(files: Mapping[str, bytes]) -> tuple[WidgetListing, ...]:
             )
         if len(content) > MAX_FILE_BYTES:
             raise BadBundle(
-                Problem(f"A file of a widget may have {MAX_FILE_BYTES // 1024 // 1024} MiB", f"{FOLDER}/{path}")
+                Problem(f"A file of a widget may have at most {MAX_FILE_BYTES // 1024 // 1024} MiB", f"{FOLDER}/{path}")
             )
         names.add(name)
         if path == f"{name}/{PAGE}":

@@ -286,7 +286,7 @@ def _resolve(folder: Path, origin: str, place: str | None = None) -> _Found:
     if not target.is_relative_to(folder):
         return _Found(origin, None, "it is a link that leads out of the folder")
     if not target.exists():
-        return _Found(origin, None, "it is a link that leads nowhere")
+        return _Found(origin, None, "it is a broken link")
     real = target.relative_to(folder).as_posix()
     return _Found(origin, "" if real == "." else real)
 
