@@ -51,7 +51,10 @@ def find_others(found: Mapping[str, Found]) -> list[Found]:
     [
         (NESTED + "[" * 900, "bundle.toml: Tables or lists are nested too deep."),
         (NESTED + "[" * 900 + "]" * 900, "bundle.toml: Tables or lists are nested too deep."),
-        (NESTED + "[" * 90 + "]" * 90, "bundle.toml, line 2: settings: Tables and lists may be nested at most 32 deep."),
+        (
+            NESTED + "[" * 90 + "]" * 90,
+            "bundle.toml, line 2: settings: Tables and lists may be nested at most 32 deep.",
+        ),
         (NESTED + "9" * 5_000, "bundle.toml: A value can't be read: Exceeds the limit (4300 digits)"),
         ('id = "odd"\n[settings]\n' + "a." * 50_000 + "a = 1", "bundle.toml, line 3: A key may have at most 64 parts."),
         ('id = "odd"\n[settings]\n' + '"\\"." . ' * 30_000, "bundle.toml, line 3: A key may have at most 64 parts."),
