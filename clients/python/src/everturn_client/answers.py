@@ -81,10 +81,11 @@ class ConversationNow(ConversationView):
 
 
 class Agent(Answer):
-    """An agent that this person may use; `starters` are messages to begin with.
+    """An agent that this person may use; `starters` are suggested first messages.
 
-    `error` says to administrators why the newest content of its bundle is refused, `problems` what does not work in the
-    version that serves. Only they are given an agent that is not ready, which has no content that works.
+    For callers with the role privileged or admin, `error` says why the newest version of its bundle is refused, and
+    `problems` what does not work in the version in use. Only they see an agent that is not ready: one without a usable
+    version.
     """
 
     id: str

@@ -40,7 +40,7 @@ class WidgetOut(JsonBody):
     name: str = Field(examples=["board"])
     """Its name in `GET /bundles/{tenant}/{project}/{bundle_id}/widgets/{name}`."""
     title: str = Field(examples=["Open tickets"])
-    """Its name for people."""
+    """The name that people see."""
 
 
 class BundleOut(JsonBody):
@@ -49,7 +49,7 @@ class BundleOut(JsonBody):
     id: str = Field(examples=["support"])
     """The value of `bundle_id`."""
     title: str = Field(examples=["Support"])
-    """Its name for people."""
+    """The name that people see."""
     description: str = Field(examples=["Answers questions about orders."])
     """What it does, in one line; can be empty."""
     icon: str = Field(examples=["📦"])
@@ -63,9 +63,9 @@ class BundleOut(JsonBody):
     is_ready: bool = Field(examples=[True])
     """Whether it can run; callers without the role `privileged` or `admin` get only those that can."""
     error: str | None = Field(examples=[None])
-    """Why its newest content is refused; null without an error, and for callers without one of these roles."""
+    """Why its newest version is refused; null without an error, and for callers without one of these roles."""
     problems: tuple[str, ...] = Field(examples=[["mcp.crm: The server does not answer."]])
-    """What does not work in the version that serves, such as MCP servers; empty for callers without these roles."""
+    """What does not work in the version in use, such as MCP servers; empty for callers without these roles."""
 
 
 class BundleList(JsonBody):

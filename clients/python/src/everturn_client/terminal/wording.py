@@ -242,8 +242,8 @@ def render_connections(connections: Sequence[Connection]) -> str:
 
 
 def render_agents(agents: Sequence[Agent]) -> str:
-    """A line for each: `*` for the default one, id, title and description. Then why its newest content is refused, and
-    what does not work in the version that serves."""
+    """A line for each: `*` for the default one, id, title and description. Then why its newest version is refused, and
+    what does not work in the version in use."""
     names = [one_line(agent.title) for agent in agents]
     id_width, title_width = (max(map(len, texts), default=0) for texts in ([agent.id for agent in agents], names))
     lines: list[str] = []
@@ -259,7 +259,7 @@ def render_agents(agents: Sequence[Agent]) -> str:
 
 
 def render_starters(starters: Sequence[str]) -> str:
-    """Messages to begin with, numbered."""
+    """Suggested first messages, numbered."""
     lines = [f"  {number}. {one_line(starter)}" for number, starter in enumerate(starters, 1)]
     return "\n".join(["To send one of these messages, type its number:", *lines])
 

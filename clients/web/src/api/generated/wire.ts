@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas ac421dd47846dc639272602dff5f6b8134f8e85c72af351b12fcfffcd33026f7
-// Types 4654b59ab911fdded1c39e3d18a25905074f9bdcfbfeaa770a4ab1a887926152
+// Schemas e8664e669d560064f594f4b76da867a56abd9288d35b7b1960faf3a46c1eb6f0
+// Types f9b804575a31d51a86e6328b9a655d4b7e9b84643356f311bfe7e2905c3973a8
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -242,7 +242,7 @@ export interface components {
             readonly description: string;
             /**
              * Error
-             * @description Why its newest content is refused; null without an error, and for callers without one of these roles.
+             * @description Why its newest version is refused; null without an error, and for callers without one of these roles.
              * @example null
              */
             readonly error?: string;
@@ -272,7 +272,7 @@ export interface components {
             readonly is_ready: boolean;
             /**
              * Problems
-             * @description What does not work in the version that serves, such as MCP servers; empty for callers without these roles.
+             * @description What does not work in the version in use, such as MCP servers; empty for callers without these roles.
              * @example [
              *       "mcp.crm: The server does not answer."
              *     ]
@@ -288,7 +288,7 @@ export interface components {
             readonly starters: readonly string[];
             /**
              * Title
-             * @description Its name for people.
+             * @description The name that people see.
              * @example Support
              */
             readonly title: string;
@@ -2239,13 +2239,13 @@ export interface components {
             readonly files: number;
             /**
              * Name
-             * @description Its name, as in its SKILL.md.
+             * @description Its name, which is that in its SKILL.md.
              * @example refunds
              */
             readonly name: string;
             /**
              * Ref
-             * @description The ref with which agents read it.
+             * @description By what agents read it.
              * @example sk:project.refunds
              */
             readonly ref: string;
@@ -3149,7 +3149,7 @@ export interface components {
             readonly name: string;
             /**
              * Title
-             * @description Its name for people.
+             * @description The name that people see.
              * @example Open tickets
              */
             readonly title: string;
