@@ -215,7 +215,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default=4096,
         ge=256,
         validation_alias="BUNDLE_MEMORY_MAX_MIB",
-        description="Memory in MiB that a bundle can ask for its process. Without a wish it has 1024.",
+        description="Maximum of host.memory_mib of a bundle, in MiB. The default of that key is 1024.",
     )
     bundle_uids: str = Field(
         default="21000-21999",
@@ -324,7 +324,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default="",
         validation_alias="MCP_ALLOWED_HOSTS",
         description="Hosts at which MCP servers may be contacted: names or *.name, separated by commas. Empty allows "
-        "all but link-local addresses and those at which clouds give machines their credentials.",
+        "all but link-local addresses and the metadata addresses of clouds.",
     )
     brave_api_key: SecretStr = Field(
         default=SecretStr(""), validation_alias="BRAVE_API_KEY", description="Enables web search with Brave."
@@ -366,8 +366,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     connections_callback_url: str = Field(
         default="",
         validation_alias="CONNECTIONS_CALLBACK_URL",
-        description="Address to which a browser returns after an account was connected: that of the service, followed "
-        "by /mcp-connections/callback. Without it people can't connect accounts.",
+        description="Address to which browsers return from the sign-in of a service: the address of this server, "
+        "followed by /mcp-connections/callback. Without it people can't connect accounts.",
     )
 
     @property

@@ -101,11 +101,11 @@ TURN_CRASHES = Counter(
 )
 BUNDLES = Gauge("everturn_bundles", "Bundles of this worker, by state: ready, or refused content.", ["state"])
 BUNDLES_REFUSED = Counter(
-    "everturn_bundles_refused", "Times that the content of a bundle was refused. `GET /bundles` and the log say why."
+    "everturn_bundles_refused", "Times that a version of a bundle was refused. `GET /bundles` and the log say why."
 )
 BUNDLE_FETCHES = Counter(
     "everturn_bundle_fetches",
-    "Looks at the repositories of bundles from git, by outcome: fetched, unchanged, refused (the newest commit can't "
+    "Checks of the repositories of bundles from git, by outcome: fetched, unchanged, refused (the newest commit can't "
     "be used), or failed.",
     ["outcome"],
 )
@@ -220,8 +220,8 @@ KNOWLEDGE_BUILD_SECONDS = Histogram(
 )
 KNOWLEDGE_DOCUMENTS = Counter(
     "everturn_knowledge_documents",
-    "Documents of the knowledge spaces that this worker built, by outcome: indexed, copied from the version before, or"
-    " skipped.",
+    "Documents of the knowledge spaces that this worker built, by outcome: indexed, copied from the previous version, "
+    "or skipped.",
     ["outcome"],
 )
 COLLECTIONS_BUILT = Counter(
