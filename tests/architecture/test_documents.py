@@ -16,6 +16,8 @@ from architecture_rules.documents import (
 )
 from architecture_rules.sources import ROOT, SHIPPED_SKILLS, Module, load_repository_texts, render
 
+from chat_proc.tools.offered import BUILTIN_TOOLS
+
 RETRY_NAME = re.compile(
     r"^_?([A-Z]+_)*(TRIES|RETRY|RETRIES|ATTEMPTS|CLOSINGS|BACKOFF|FIRST_PAUSE|AGAIN_S|REREADS|MAX_READS|MAX_DEATHS|OFFLINE_MS)"
     r"(_[A-Z]+)*$"
@@ -228,3 +230,9 @@ def test_a_link_that_leads_nowhere_is_found(text: str, found: int):
 )
 def test_addresses_and_paths_of_a_machine_are_found(text: str, found: int):
     assert len(list(check_no_machine("a.md", text))) == found
+
+
+def test_authors_find_every_tool_of_the_platform() -> None:
+    page = (ROOT / "docs" / "how-to" / "write-tools-of-a-bundle.md").read_text()
+
+    assert [tool_id for tool_id in sorted(BUILTIN_TOOLS) if f"`{tool_id}`" not in page] == []
