@@ -243,7 +243,7 @@ class OAuthRequests:
             raise NoToken(f"{host} did not issue a token that can be used: {_first_problem(error)}") from error
         text = token.access_token
         if not 1 <= len(text) <= MAX_TOKEN_CHARS or not text.isascii() or not text.isprintable():
-            raise NoToken(f"{host} issued a token that a header can't have.")
+            raise NoToken(f"{host} issued a token that can't be sent in a header.")
         if len((token.refresh_token or "").encode()) > MAX_TOKEN_CHARS:
             raise NoToken(f"{host} issued a refresh token of more than {MAX_TOKEN_CHARS} bytes.")
         return token

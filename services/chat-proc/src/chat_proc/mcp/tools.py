@@ -348,7 +348,7 @@ def _prepare(
         command = ChildCommand(server.command, server.args, values, files if offered.owner else None)
         return Prepared(lambda: StdioProcess(command, dependencies.children, redactor), redactor)
     if bad := [name for name, value in values.items() if not value.isprintable() or not value.isascii()]:
-        raise Invalid(f"The header {bad[0]} has characters that a header can't have.")
+        raise Invalid(f"The header {bad[0]} has characters that are not allowed in a header.")
     way = HttpWay(
         dependencies.resolve,
         dependencies.rules,
