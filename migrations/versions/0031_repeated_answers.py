@@ -4,7 +4,7 @@ from alembic import op
 from scripts import save_functions
 
 revision = "0031"
-down_revision = "0029"
+down_revision = "0030"
 
 
 def upgrade() -> None:

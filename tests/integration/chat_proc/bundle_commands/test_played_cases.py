@@ -292,20 +292,20 @@ def test_a_call_of_a_tool_that_does_not_exist_is_a_mistake(
 @pytest.mark.parametrize(
     ("code", "limit_s"), [("import time; time.sleep(60)", 14), ("raise SystemExit('no database')", 4)]
 )
-def test_talks_wait_once_for_a_server_that_is_away(
+def test_cases_wait_once_for_a_server_that_is_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: str, limit_s: float
 ) -> None:
     monkeypatch.setattr(opening, "SERVERS_WITHIN_S", 3.0)
     files: dict[str, str] = {
         "bundle.toml": f'id = "desk"\n[mcp.list]\ncommand = "{sys.executable}"\nargs = ["-c", "{code}"]\n'
     }
-    talk = '[[turn]]\nuser = "Hi."\nmodel = ["Hello."]\nexpect = { answer_contains = "Hello" }\n'
-    files |= {f"tests/talk_{number}.toml": talk for number in range(4)}
+    case = '[[turn]]\nuser = "Hi."\nmodel = ["Hello."]\nexpect = { answer_contains = "Hello" }\n'
+    files |= {f"tests/case_{number}.toml": case for number in range(4)}
     files["tests/z.toml"] = '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n'
     folder = write(tmp_path, {"instructions.md": "You greet.", **files})
     began_s = time.monotonic()
     status, printed = play(folder, capsys)
-    assert status == 1 and "1 of 5 talks failed." in printed
+    assert status == 1 and "1 of 5 tests failed." in printed
     assert ("neither answered nor failed within 3 s" in printed) == ("sleep" in code), printed
     assert time.monotonic() - began_s < limit_s
 

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas e8664e669d560064f594f4b76da867a56abd9288d35b7b1960faf3a46c1eb6f0
-// Types f9b804575a31d51a86e6328b9a655d4b7e9b84643356f311bfe7e2905c3973a8
+// Schemas 8bee06c4456a38c0d344cbb93cab6bd0fd0066fd8745c92467390916706e6565
+// Types cc0976ec52ce55455f1c04c9223242b96700660ee84b281c20cfe56bf4368f87
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2239,13 +2239,13 @@ export interface components {
             readonly files: number;
             /**
              * Name
-             * @description Its name, which is that in its SKILL.md.
+             * @description Its name, as in its SKILL.md.
              * @example refunds
              */
             readonly name: string;
             /**
              * Ref
-             * @description By what agents read it.
+             * @description The ref with which agents read it.
              * @example sk:project.refunds
              */
             readonly ref: string;

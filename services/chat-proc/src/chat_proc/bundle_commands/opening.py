@@ -71,7 +71,7 @@ class CaseOpener(KitOpener):
 
     answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
     silent: set[str] = field(default_factory=set[str])
-    """The aliases of servers that neither answered nor failed in SERVERS_WITHIN_S. Later talks don't start them."""
+    """The aliases of servers that neither answered nor failed in SERVERS_WITHIN_S. Later tests don't start them."""
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
         chosen = KitOpener.choose_mcp_servers(self, bundle)
@@ -96,7 +96,7 @@ class CaseOpener(KitOpener):
             await on_change(fixed)
         opening = KitOpener.open_mcp_servers(self, bundle, secrets, offer, ready_within_s=ready_within_s)
         async with opening as reports:
-            why = f"It neither answered nor failed within {SERVERS_WITHIN_S:g} s of an earlier talk."
+            why = f"It neither answered nor failed within {SERVERS_WITHIN_S:g} s of an earlier test."
             silent = tuple(f"mcp.{alias}: {why}" for alias in sorted(self.silent))
             if reports.wait_for_attempts is not None:
                 self.silent.update(await reports.wait_for_attempts(SERVERS_WITHIN_S))

@@ -99,8 +99,8 @@ class Environments:
         done = environment / _DONE
         descriptor = await asyncio.to_thread(_open_lock, environment)
         try:
-            # Users keep their shared lock as long as they use the environment. So the exclusive lock is only tried: whoever
-            # gets it installs, and the others wait until they can share it.
+            # Users keep their shared lock as long as they use the environment. So the exclusive lock is only tried: the
+            # one that gets it installs, and the others wait until they can share it.
             await _lock(descriptor, fcntl.LOCK_SH)
             while not await asyncio.to_thread(done.exists):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
