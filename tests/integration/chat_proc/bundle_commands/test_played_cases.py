@@ -2,15 +2,15 @@
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from chat_proc.bundle_commands import opening
+from chat_proc.bundle_commands import servers
 from chat_proc.bundle_commands.command import parse_arguments, run_bundle, save_new
 from chat_proc.bundle_commands.playing import CODE_TOOL
+from chat_proc.mcp.tools import AgentServers
 
 DESK = '''
 from everturn_sdk import SourceRow, ToolContext, get_plain, get_secret, tool
@@ -290,12 +290,29 @@ def test_a_call_of_a_tool_that_does_not_exist_is_a_mistake(
 
 
 @pytest.mark.parametrize(
-    ("code", "limit_s"), [("import time; time.sleep(60)", 14), ("raise SystemExit('no database')", 4)]
+    ("code", "within_s", "why"),
+    [
+        ("import time; time.sleep(600)", 2.0, "The server neither answered nor failed within 2 s."),
+        ("raise SystemExit('no database')", 60.0, "It wrote: no database"),
+    ],
 )
 def test_cases_wait_once_for_a_server_that_is_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: str, limit_s: float
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    within_s: float,
+    why: str,
 ) -> None:
-    monkeypatch.setattr(opening, "SERVERS_WITHIN_S", 3.0)
+    monkeypatch.setattr(servers, "START_WITHIN_S", within_s)
+    waited_s: list[float] = []
+    wait = AgentServers.wait_for_attempts
+
+    async def note(self: AgentServers, limit_s: float) -> tuple[str, ...]:
+        waited_s.append(limit_s)
+        return await wait(self, limit_s)
+
+    monkeypatch.setattr(AgentServers, "wait_for_attempts", note)
     files: dict[str, str] = {
         "bundle.toml": f'id = "desk"\n[mcp.list]\ncommand = "{sys.executable}"\nargs = ["-c", "{code}"]\n'
     }
@@ -303,11 +320,25 @@ def test_cases_wait_once_for_a_server_that_is_away(
     files |= {f"tests/case_{number}.toml": case for number in range(4)}
     files["tests/z.toml"] = '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n'
     folder = write(tmp_path, {"instructions.md": "You greet.", **files})
-    began_s = time.monotonic()
     status, printed = play(folder, capsys)
     assert status == 1 and "1 of 5 tests failed." in printed
-    assert ("neither answered nor failed within 3 s" in printed) == ("sleep" in code), printed
-    assert time.monotonic() - began_s < limit_s
+    assert why in printed, printed
+    assert waited_s == [within_s] * (1 if "sleep" in code else 5)
+
+
+def test_all_tools_are_offered_however_many_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = "".join(
+        f'\n@tool(effect="pure")\ndef look_{n}() -> str:\n    """Looks."""\n    return ""\n' for n in range(12)
+    )
+    case = (
+        '[[turn]]\nuser = "Hi."\nmodel = [{ calls = "desk.report" }, "Done."]\n'
+        'expect = { calls = "desk.report", answer = "Done.", prompt_contains = "Spoke & Chain" }\n'
+    )
+    threshold = f"{BASE['bundle.toml']}[config.react]\ntool_selection_threshold = 3\n"
+    write(tmp_path, {**BASE, "tools/desk.py": DESK + more, "tests/test.toml": case})
+    for manifest in (BASE["bundle.toml"], threshold):
+        status, printed = play(write(tmp_path, {"bundle.toml": manifest}), capsys)
+        assert (status, printed.splitlines()[1:]) == (0, ["1 test passed."]), printed
 
 
 @pytest.mark.parametrize(

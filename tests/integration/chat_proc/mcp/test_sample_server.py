@@ -160,12 +160,15 @@ async def test_a_command_that_does_not_exist_is_reported() -> None:
         assert agent.tool_ids == []
 
 
-async def test_why_a_command_ended_is_the_end_of_what_it_wrote() -> None:
-    code = "import sys, time; sys.stderr.write('line\\n' * 100 + 'ImportError: it was renamed'); sys.exit(1)"
+async def test_why_a_command_ended_is_in_what_it_wrote_first_and_last() -> None:
+    code = (
+        "import os, sys; sys.stderr.write('Cannot find ' + os.getcwd() + '/a.js\\n' + 'line\\n' * 100 + "
+        "'ImportError: it was renamed'); sys.exit(1)"
+    )
     with capture_logs() as lines:
         async with open_agent(McpServer(command=sys.executable, args=("-c", code)), ready_within_s=4) as agent:
             (problem,) = agent.servers.list_problems()
-    assert "It wrote: ..." in problem
+    assert "The server ended before it answered. It wrote: Cannot find a.js line" in problem
     assert problem.endswith("ImportError: it was renamed")
     # It was started twice within 4 s.
     failures = [line["log_level"] for line in lines if line["event"] == "Could not connect to an MCP server"]

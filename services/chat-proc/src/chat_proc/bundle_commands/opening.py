@@ -13,9 +13,10 @@ from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bundle_commands.cases import CaseFile, McpAnswer, Reply
 from chat_proc.bundle_commands.playing import Stage
+from chat_proc.bundle_commands.servers import explain_silence, wait_for_servers
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
-from chat_proc.bundles.manifest import BundleProps
+from chat_proc.bundles.manifest import AgentConfig, BundleProps
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import Tool
@@ -60,8 +61,8 @@ from everturn_testing.turns.timelines import MemoryTimelines
 LEASE_S: Final = 3_600.0
 """Longer than a test, because nobody renews it."""
 OWNER: Final = "test"
-SERVERS_WITHIN_S: Final = 10.0
-"""How long the first test waits for an MCP server that neither answers nor fails."""
+MAX_THRESHOLD: Final = 1_000
+"""The highest value of react.tool_selection_threshold, so that no turn asks the model for a choice among tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class CaseOpener(KitOpener):
 
     answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
     silent: set[str] = field(default_factory=set[str])
-    """The aliases of servers that neither answered nor failed in SERVERS_WITHIN_S. Later tests don't start them."""
+    """The aliases of servers that neither answered nor failed in time. Later tests don't start them."""
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
         chosen = KitOpener.choose_mcp_servers(self, bundle)
@@ -96,10 +97,9 @@ class CaseOpener(KitOpener):
             await on_change(fixed)
         opening = KitOpener.open_mcp_servers(self, bundle, secrets, offer, ready_within_s=ready_within_s)
         async with opening as reports:
-            why = f"It neither answered nor failed within {SERVERS_WITHIN_S:g} s of an earlier test."
-            silent = tuple(f"mcp.{alias}: {why}" for alias in sorted(self.silent))
             if reports.wait_for_attempts is not None:
-                self.silent.update(await reports.wait_for_attempts(SERVERS_WITHIN_S))
+                self.silent.update(await wait_for_servers(reports.wait_for_attempts))
+            silent = tuple(f"mcp.{alias}: {explain_silence()}" for alias in sorted(self.silent))
             yield replace(reports, list_problems=lambda: (*silent, *reports.list_problems()))
 
     def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
@@ -136,7 +136,9 @@ async def open_stage(
     """The stage of one test. `silent` is what all tests know of MCP servers. Raises Invalid if the bundle can't be
     opened."""
     bundle = bundle.override(BundleProps(settings=case.settings)) if case.settings else bundle
-    bundle = replace(bundle, manifest=bundle.manifest.model_copy(update={"models": {}}))
+    react = bundle.manifest.agent.model_copy(update={"tool_selection_threshold": MAX_THRESHOLD})
+    manifest = bundle.manifest.model_copy(update={"models": {}, "config": AgentConfig(react=react)})
+    bundle = replace(bundle, manifest=manifest)
     _save_secrets(settings, bundle.id, case.secrets)
     await _build_knowledge(bundle, folders, knowledge)
     platform, objects, model = MemoryPlatform(SystemClock()), MemoryObjects(), QueuedScriptedModel()

@@ -1,6 +1,6 @@
 """Starts the MCP servers of a bundle that have a command, as a worker does, and says what does not work."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,12 +66,23 @@ async def try_servers(
                 files=bundle.files,
                 ready_within_s=0,
             ) as servers:
-                await servers.wait_for_attempts(START_WITHIN_S)
+                silent = await wait_for_servers(servers.wait_for_attempts)
                 lines = servers.list_problems()
                 tools = tuple(tool.spec for tool in servers.tools)
     finally:
         names.close()
     for line in lines:
         place, _, why = line.partition(": ")
-        problems.append((place.removeprefix("mcp."), why))
+        alias = place.removeprefix("mcp.")
+        problems.append((alias, explain_silence() if alias in silent else why))
     return TriedServers(tools, tuple(problems))
+
+
+async def wait_for_servers(wait_for_attempts: Callable[[float], Awaitable[Sequence[str]]]) -> Sequence[str]:
+    """The aliases of servers that neither answered nor failed in time."""
+    return await wait_for_attempts(START_WITHIN_S)
+
+
+def explain_silence() -> str:
+    """What is wrong with a server that `wait_for_servers` returns."""
+    return f"The server neither answered nor failed within {START_WITHIN_S:g} s."

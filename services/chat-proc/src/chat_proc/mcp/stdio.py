@@ -32,7 +32,10 @@ from everturn.core.transports import CheckedWriter
 END_WITHIN_S: Final = 2.0
 """How long a server has to end by itself once its input is closed."""
 MAX_ERROR_CHARS: Final = 400
-"""The end of a server's error output that is kept; it explains why the server ended. It fits into a problem."""
+"""Of a server's error output, which explains why the server ended, the beginning and the end are kept. Fits into a
+problem."""
+FIRST_CHARS: Final = 180
+"""Of these, how many are the beginning. Node writes the reason first, Python last."""
 PYTHONS: Final = ("python", "python3")
 """As the command of a bundle: the Python with the libraries of its requirements.txt."""
 MEMORY_BYTES: Final = 2048 * MIB
@@ -73,7 +76,8 @@ class StdioProcess:
         self._command = command
         self._options = options
         self._redactor = redactor
-        self._errors = ""
+        self._first = self._last = ""
+        self._folder = ""
         self._why = ""
         self.ended = asyncio.Event()
 
@@ -106,13 +110,15 @@ class StdioProcess:
                 await asyncio.to_thread(remove_tree, str(root))
 
     def explain_end(self) -> str:
-        """Why the connection ended, with the last lines that the server wrote to its error output."""
-        return f"{self._why}{f' It wrote: {self._errors.strip()}' if self._errors else ''}".strip()
+        """Why the connection ended, with the first and the last lines that the server wrote to its error output."""
+        written = f"{self._first}{self._last}".strip()
+        return f"{self._why}{f' It wrote: {written}' if written else ''}".strip()
 
     async def _build_process(
         self, root: Path, uid: int | None, theirs: socket.socket, used: AsyncExitStack
     ) -> KeptProcess:
         code, home, command = root / "bundle", root / "home", self._command
+        self._folder = f"{code}/"
         program, needed = await self._find_program(code, used)
         environment = {
             **self._options.variables,
@@ -150,8 +156,13 @@ class StdioProcess:
 
     def _note_line(self, line: str) -> None:
         # Before it is cut: a part of a secret would not be found.
-        written = f"{self._errors} {self._redactor.redact(line.strip())}"
-        self._errors = written if len(written) <= MAX_ERROR_CHARS else f"...{written[3 - MAX_ERROR_CHARS :]}"
+        # Without its folder, which is another one for each start: the same reason is reported once.
+        written = f" {self._redactor.redact(line.strip()).replace(self._folder, '')}"
+        room = FIRST_CHARS - len(self._first)
+        self._first += written[:room]
+        last = self._last + written[room:]
+        kept = MAX_ERROR_CHARS - FIRST_CHARS
+        self._last = last if len(last) <= kept else f"...{last[3 - kept :]}"
 
     @asynccontextmanager
     async def _bridge(self, reader: asyncio.StreamReader, writer: CheckedWriter) -> AsyncGenerator[Streams]:
@@ -166,7 +177,7 @@ class StdioProcess:
                 tasks.cancel_scope.cancel()
 
     async def _read_messages(self, reader: asyncio.StreamReader, send: MemoryObjectSendStream[Incoming]) -> None:
-        pace = Pace()
+        pace, has_answered = Pace(), False
         try:
             # Our own end of the connection may have closed.
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -176,7 +187,10 @@ class StdioProcess:
                         check_message(line)
                         with suppress(ValueError):  # something else that the server printed
                             await send.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
-                    self._why = "The server ended."
+                            has_answered = True
+                    self._why = _describe_end(has_answered=has_answered)
+        except ConnectionError:  # it ended without reading all that was sent
+            self._why = _describe_end(has_answered=has_answered)
         except (ValueError, TooLarge):  # readline raises ValueError for a line beyond its limit
             self._why = f"The server sent a message of more than {MAX_MESSAGE_BYTES} bytes, or with too many values."
         finally:
@@ -199,6 +213,10 @@ class StdioProcess:
             self._why = self._why or "The server closed its input."
             self.ended.set()
             await incoming.aclose()
+
+
+def _describe_end(*, has_answered: bool) -> str:
+    return "The server ended." if has_answered else "The server ended before it answered."
 
 
 def _find_installed(name: str, search_path: str) -> tuple[Path, tuple[Path, ...]]:
