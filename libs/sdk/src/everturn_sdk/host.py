@@ -556,6 +556,9 @@ def _describe_exception() -> str:
     error = sys.exc_info()[1]
     if error is None:
         return "unknown error"
+    if isinstance(error, SyntaxError):
+        # Its text ends with the file and line.
+        return _clean(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
     text = "".join(traceback.format_exception_only(error)).strip()
     text += ". Name its package in requirements.txt, or correct the name" if type(error) is ModuleNotFoundError else ""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]

@@ -175,7 +175,7 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
         (
             'model = [{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }, "Bye."]\n',
             "tests/test.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
-            '"desk.find failed: ToolRaised: everturn_sdk.settings.MissingSetting: This agent has no secret '
+            '"desk.find failed: everturn_sdk.settings.MissingSetting: This agent has no secret '
             "'b:desk_key'. An operator sets it. (desk.py, line 9)\". If that is right, expect "
             '{ tool = "desk.find", status = "error" }.',
         ),

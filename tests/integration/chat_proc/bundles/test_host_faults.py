@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from chat_proc.bundles.host import host
 from chat_proc.bundles.host.host import HostLost
 from chat_proc.bundles.host.section import HostSection
-from chat_proc.tools.hosted import ToolRaised
+from chat_proc.catalog.tool import ToolRaised
 from everturn.core.errors import Invalid
 from everturn.core.loops import LOOPS
 from everturn_sdk.protocol import MAX_CONTENT_BYTES
@@ -747,7 +747,7 @@ async def test_secrets_in_events_and_errors_are_hidden(desk):
             "ModuleNotFoundError: No module named 'nothing_of_this_name'. Name its package in requirements.txt, or "
             "correct the name (desk.py, line 4)",
         ),
-        ("def f(:", "SyntaxError: invalid syntax"),
+        ("def f(:", "SyntaxError: invalid syntax (desk.py, line 4)"),
         ("print(get_secret('b:none'))", "This agent has no secret 'b:none'"),
         ("raise ValueError(get_secret('b:api_key'))", "ValueError: [redacted]"),
         ("while True: pass", "it was not ready within 2 s"),

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from chat_proc.tools.hosted import ToolRaised
+from chat_proc.catalog.tool import ToolRaised
 from everturn.core.errors import Invalid
 from everturn_sdk.protocol import MAX_REQUESTS
 

@@ -21,11 +21,11 @@ def test_what_an_author_has_to_correct_is_shown():
 
 
 def test_other_entries_than_errors_are_not_shown_and_errors_in_short():
-    lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 500), entry("critical", "gone")]
+    lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 1_500), entry("critical", "gone")]
 
     shown = render_entries("worker-1", lines)
 
-    assert [len(line) <= 211 for line in shown] == [True, True]
+    assert [len(line) <= 610 for line in shown] == [True, True]
     assert shown[1] == "worker-1: gone"
 
 
@@ -33,6 +33,21 @@ def test_the_cause_of_an_error_is_its_last_line():
     lines = [entry("error", "turn_failed", exception="Traceback\n  File x\nValueError: no")]
 
     assert render_entries("worker-1", lines) == ["worker-1: turn_failed (ValueError: no)"]
+
+
+def test_errors_name_the_bundle_or_the_tool():
+    refused = "A bundle can't be used; its previous version continues"
+    lines = [
+        entry("error", refused, bundle_id="huts", error="IndentationError: unexpected indent (huts.py, line 59)"),
+        entry("error", refused, bundle_id="huts", error="pip ended with status 1.\nmore\nERROR: No match for x"),
+        entry("error", "Tool raised an exception", tool_id="huts.find", error="ZeroDivisionError: division by zero"),
+    ]
+
+    assert render_entries("w", lines) == [
+        f"w: {refused}: huts (IndentationError: unexpected indent (huts.py, line 59))",
+        f"w: {refused}: huts (pip ended with status 1. ERROR: No match for x)",
+        "w: Tool raised an exception: huts.find (ZeroDivisionError: division by zero)",
+    ]
 
 
 def test_a_flood_of_errors_is_counted():

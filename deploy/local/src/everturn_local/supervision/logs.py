@@ -7,7 +7,6 @@ from typing import Any, cast
 
 MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_READ_BYTES = 256 * 1024
-MAX_LINE_CHARS = 200
 ERROR_LEVELS = frozenset({"error", "critical"})
 SHOWN_EVENTS = {
     "Loaded a bundle": ("bundle_id",),
@@ -20,7 +19,7 @@ SHOWN_EVENTS = {
 }
 """What authors wait for after they have saved, and what they have to correct, with the values that are shown."""
 MAX_SHOWN_CHARS = 600
-"""Of such an entry. A reason ends with what a server wrote last."""
+"""Of an entry. A reason ends with what a server wrote last."""
 
 
 def save_rotated(log: Path) -> None:
@@ -80,5 +79,9 @@ def _try_render(line: str) -> str | None:
         return ": ".join((event, *(str(entry.get(key)) for key in SHOWN_EVENTS[event])))[:MAX_SHOWN_CHARS]
     if str(entry.get("level", "")).lower() not in ERROR_LEVELS:
         return None
-    cause = str(entry.get("exception") or entry.get("error") or "").strip().splitlines()
-    return (event + (f" ({cause[-1]})" if cause else ""))[:MAX_LINE_CHARS]
+    subject = entry.get("tool_id") or entry.get("bundle_id")
+    about = event + (f": {subject}" if subject else "")
+    raised, error = (str(entry.get(key) or "").strip().splitlines() for key in ("exception", "error"))
+    # The last line of a traceback is the exception; an error begins with a sentence, and output of a program follows.
+    cause = " ".join(raised[-1:] or error[:1] + error[1:][-1:])
+    return (about + (f" ({cause})" if cause else ""))[:MAX_SHOWN_CHARS]

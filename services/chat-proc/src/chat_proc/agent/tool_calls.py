@@ -18,7 +18,7 @@ from chat_proc.agent.authored.models import ToolModels
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
-from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolRaised, ToolSpec
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
@@ -313,6 +313,9 @@ class ToolRunner:
         try:
             with turn.activity.open_call(spec.tool_id):
                 return await self._catalog.run(spec.tool_id, call)
+        except ToolRaised as error:
+            _log.error("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id, error=str(error))
+            return _NoOutcome(f"{spec.tool_id} failed: {error}"[:MAX_ERROR_CHARS])
         except Exception as error:  # noqa: BLE001 - the tool-call edge
             # The exception is reported to the model, which can react to it.
             _log.exception("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id)

@@ -235,6 +235,10 @@ class Rendered:
     mime: str = ""
 
 
+class ToolRaised(Exception):
+    """The code of a tool raised an exception, which the text describes."""
+
+
 class Tool(Protocol):
     """One tool; it keeps no state between calls."""
 

@@ -28,7 +28,7 @@ from chat_proc.bundles.manifest import BadBundle
 from chat_proc.bundles.policy import BuiltinToolsSection
 from chat_proc.catalog.described import APPROVAL_NOTICE, MAX_TIMEOUT_S
 from chat_proc.catalog.schemas import MAX_PARAMETERS, Keywords, read_author_schema
-from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import Rendered, Tool, ToolCall, ToolEvents, ToolOutcome, ToolRaised, ToolSpec
 from chat_proc.tools.offered import BUILTIN_TOOLS, NEEDED_TOOLS
 from chat_proc.tools.rendered import RenderingTool
 from chat_proc.tools.stored_files import store_file
@@ -348,10 +348,6 @@ def _read_sources(content: bytes) -> Sequence[SourceRow]:
     if len(rows) > MAX_SOURCES:
         raise Invalid(f"{len(rows)} sources; a claim can have at most {MAX_SOURCES}.")
     return rows
-
-
-class ToolRaised(Exception):
-    """The function of a tool raised an exception, which the text describes."""
 
 
 class _RunningCall:
