@@ -83,7 +83,10 @@ def test_mcp_servers_are_named(load: Load):
         ('TOOLS_SPECS = [{"alias": "desk"}]', "name either a module or a ref"),
         ('TOOLS_SPECS = [{"ref": "desk.py", "alias": "Desk"}]', "alias: String should match pattern"),
         ('TOOLS_SPECS = [{"ref": "desk.py", "alias": "mcp"}]', "the alias 'mcp' is reserved"),
-        ('TOOLS_SPECS = [{"ref": "desk.py", "alias": "a"}, {"module": "desk", "alias": "a"}]', "have the alias 'a'"),
+        (
+            'TOOLS_SPECS = [{"ref": "desk.py", "alias": "a"}, {"module": "desk", "alias": "a"}]',
+            "alias 'a' is also that of TOOLS_SPECS[0] of tools",
+        ),
         ('TOOLS_SPECS = [{"ref": "../x.py", "alias": "a"}]', "a: ../x.py is not in the bundle."),
         ('TOOLS_SPECS = [{"ref": "/etc/passwd", "alias": "a"}]', "a: /etc/passwd is not in the bundle."),
         ('TOOLS_SPECS = [{"ref": "none.py", "alias": "a"}]', "a: none.py is not a Python file of the bundle."),

@@ -60,18 +60,23 @@ class LoadedTools:
 def load_bundle_tools(folder: Path, package: str, described: Sequence[Mapping[str, Any]]) -> LoadedTools:
     """Load the tools of the bundle in `folder`, which can be imported as `package`. Raises BadTool; an exception of the
     bundle's own modules passes."""
-    entries = [_read_entry(f"tools[{number}] of bundle.toml", each) for number, each in enumerate(described)]
+    entries = {
+        place: _read_entry(place, each)
+        for place, each in ((f"tools {number} of bundle.toml", each) for number, each in enumerate(described, 1))
+    }
     runtime: Mapping[object, object] = {}
     mcp: list[McpTools] = []
     if (folder / DESCRIPTOR).is_file():
         descriptor = importlib.import_module(f"{package}.{DESCRIPTOR.removesuffix('.py')}")
         specs, mcp_specs = (_read_list(descriptor, name) for name in _LISTS)
-        entries += [_read_entry(f"TOOLS_SPECS[{number}] of {DESCRIPTOR}", each) for number, each in enumerate(specs)]
+        for number, each in enumerate(specs):
+            place = f"TOOLS_SPECS[{number}] of {DESCRIPTOR}"
+            entries[place] = _read_entry(place, each)
         mcp = [_read_mcp(number, each) for number, each in enumerate(mcp_specs)]
         runtime = _read_runtime(descriptor)
-    _check_unique("alias", [entry.alias for entry in entries])
-    _check_unique("alias of an MCP server", [each.alias for each in mcp])
-    functions = [function for entry in entries for function in _load_functions(entry, folder, package)]
+    _check_aliases({place: entry.alias for place, entry in entries.items()})
+    _check_aliases({f"MCP_TOOL_SPECS[{number}] of {DESCRIPTOR}": each.alias for number, each in enumerate(mcp)})
+    functions = [function for entry in entries.values() for function in _load_functions(entry, folder, package)]
     _check_runtime(runtime, {function.tool_id for function in functions})
     return LoadedTools(functions, mcp)
 
@@ -115,10 +120,13 @@ def _check_runtime(runtime: Mapping[object, object], tool_ids: Iterable[str]) ->
             )
 
 
-def _check_unique(what: str, names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise BadTool(f"Two entries have the {what} {name!r}.")
+def _check_aliases(aliases: Mapping[str, str]) -> None:
+    """Check that no two places have the same alias."""
+    first: dict[str, str] = {}
+    for place, alias in aliases.items():
+        if alias in first:
+            raise BadTool(f"{place}: The alias {alias!r} is also that of {first[alias]}. Change one.")
+        first[alias] = place
 
 
 def _load_functions(entry: ToolsEntry, folder: Path, package: str) -> list[ToolFunction]:

@@ -72,7 +72,10 @@ def function(
             with_tool(
                 TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("\n]", '\n    {"ref": "b.py", "alias": "desk"},\n]')}
             ),
-            ["Two entries have the alias 'desk'."],
+            [
+                "tools_descriptor.py, line 3: TOOLS_SPECS[1]: The alias 'desk' is also that of TOOLS_SPECS[0] of "
+                "tools_descriptor.py. Change one."
+            ],
         ),
         (
             with_tool(function(docstring="pass")),
@@ -127,8 +130,8 @@ def function(
                 },
             ),
             [
-                "bundle.toml, line 6: policy.0.when: desk.* has no parameter 'nme'. There are: name.",
-                "bundle.toml, line 9: policy.1.tool: The agent has no tool 'desk.fnd'. Perhaps you mean desk.find.",
+                "bundle.toml, line 6: policy 1.when: desk.* has no parameter 'nme'. There are: name.",
+                "bundle.toml, line 9: policy 2.tool: The agent has no tool 'desk.fnd'. Perhaps you mean desk.find.",
             ],
         ),
         (
@@ -136,7 +139,7 @@ def function(
                 "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "*"\nthen = "ask"\n'
                 '[[policy]]\ntool = "*"\nwhen = "amount > 1"\nthen = "ask"\n'
             },
-            ["bundle.toml, line 9: policy.1.when: 'amount' is not allowed in a condition; it can use args, "],
+            ["bundle.toml, line 9: policy 2.when: 'amount' is not allowed in a condition; it can use args, "],
         ),
         (
             {"tools_descriptor.py": 'MCP_TOOL_SPECS = [{"server_id": "crm", "alias": "c"}]\n'},
@@ -227,14 +230,50 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
         ),
         (
             {"tools/desk.py": TOOL.replace("tool()", "tool")},
-            ["tools/desk.py, line 4: find is marked with @tool, but no [[tools]] of bundle.toml names this file."],
+            [
+                "tools/desk.py, line 4: find is marked with @tool, but neither TOOLS_SPECS of tools_descriptor.py nor "
+                "[[tools]] of bundle.toml names this file."
+            ],
         ),
         (
             {
                 "bundle.toml": f'{MANIFEST}[[policy]]\ntool = "crm.find"\nthen = "ask"\n'
                 '[[policy]]\ntool = "mcp.away.find"\nthen = "ask"\n[[policy]]\ntool = "web_tools.*"\nthen = "ask"\n'
             },
-            ["bundle.toml, line 5: policy.0.tool: The agent has no tool 'crm.find'. "],
+            ["bundle.toml, line 5: policy 1.tool: The agent has no tool 'crm.find'. "],
+        ),
+        (
+            with_tool(TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("TOOLS", "TOOL")}),
+            [
+                "tools_descriptor.py: It sets neither TOOLS_SPECS nor MCP_TOOL_SPECS, so it has no effect. Perhaps you "
+                "mean TOOLS_SPECS in place of TOOL_SPECS.",
+                "tools/desk.py, line 4: find is marked with @tool",
+            ],
+        ),
+        (
+            {
+                "tool_descriptor.py": DESCRIPTOR,
+                "skill/shop/refunds/SKILL.md": SKILL,
+                "knowledge/a.md": "# A\n",
+                "workflow_parts.py": "",
+            },
+            [
+                "skill: Nothing uses this. Perhaps you mean skills.",
+                "tool_descriptor.py: Nothing uses this. Perhaps you mean tools_descriptor.py.",
+                "skill/shop/refunds/SKILL.md: This skill is not used. Skills belong into the folder skills.",
+                "knowledge: bundle.toml has no [knowledge], so the agent does not know these documents.",
+            ],
+        ),
+        (
+            {
+                "bundle.toml": f'{MANIFEST}[mcp.s]\ncommand = "nodex"\nargs = ["node_modules/s/a.js", "./x", ".."]\n',
+                "node_modules/s/a.js": "",
+            },
+            [
+                "bundle.toml, line 6: mcp.s.args: The server can't read node_modules/s/a.js, because node_modules is "
+                "no part of the bundle. Install it elsewhere.",
+                "bundle.toml, line 4: mcp.s: The command nodex does not exist here.",
+            ],
         ),
         ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: It is missing.", "tests/a.toml, line 1: x: Unknown key."]),
     ],
@@ -250,13 +289,13 @@ def test_what_an_operator_can_still_set_is_a_warning(
     assert not any(each.endswith("..") for each in found)
 
 
-def test_servers_with_a_command_are_started(tmp_path: Path) -> None:
+def test_servers_with_a_command_are_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sample = f'command = "{sys.executable}"\nargs = ["server.py", "stdio"]\n'
     folder = write(
         tmp_path,
         {
             "bundle.toml": f'{MANIFEST}[mcp.list]\ncommand = "npxx"\n[mcp.good]\n{sample}tools = ["add", "gone"]\n'
-            f'[mcp.ended]\ncommand = "{sys.executable}"\nargs = ["gone.py"]\n',
+            f'[mcp.ended]\ncommand = "{sys.executable}"\nargs = ["-c", "import nothing_there"]\n',
             "server.py": SAMPLE.read_text(),
         },
     )
@@ -268,7 +307,12 @@ def test_servers_with_a_command_are_started(tmp_path: Path) -> None:
         "bundle.toml, line 6: mcp.good: tools names the tool 'gone', which the server does not have.",
     ]
     assert ended.startswith("bundle.toml, line 10: mcp.ended: ")
-    assert "gone.py': [Errno 2] No such file or directory" in ended
+    assert ended.endswith("'nothing_there'. Name its package in requirements.txt, or correct the name.")
+
+    run_bundle(parse_arguments(["check", str(folder)]))
+    assert capsys.readouterr().out.splitlines()[-2:] == ["desk can be used. It has 3 MCP servers.", "mcp.good: add"]
+    run_bundle(parse_arguments(["check", str(folder), "--json"]))
+    assert json.loads(capsys.readouterr().out)["tools"] == ["mcp.good.add"]
 
     write(tmp_path, {"bundle.toml": f'{MANIFEST}[mcp.good]\n{sample}requires_approval = ["ad"]\n'})
     assert list(map(str, check_folder(folder).problems)) == [
@@ -306,7 +350,8 @@ def test_what_a_bundle_has_is_counted(
         0,
         "desk can be used. It has 1 tool, a workflow, 1 operation, 1 MCP server, 1 skill, 2 documents, 1 widget.\n",
     )
-    assert json.loads(capsys.readouterr().out)["parts"][:2] == ["1 tool", "a workflow"]
+    found = json.loads(capsys.readouterr().out)
+    assert (found["parts"][:2], found["tools"]) == (["1 tool", "a workflow"], ["desk.find"])
 
 
 def test_libraries_are_installed_when_that_is_asked_for(tmp_path: Path) -> None:

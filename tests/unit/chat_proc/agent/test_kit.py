@@ -144,9 +144,9 @@ def test_a_bundle_with_a_bad_skill_or_spec_is_refused_with_its_line() -> None:
     with pytest.raises(Invalid) as refused:
         read_bundle_skills(bad, has_programs=True)
     assert refused.value.detail == "skills/a/b/SKILL.md, line 2: the name 'c' must be that of its folder, 'b'."
-    with pytest.raises(BadBundle, match=r"bundle.toml, line 2: skills.0: Give either a path"):
+    with pytest.raises(BadBundle, match=r"bundle.toml, line 2: skills 1: Give either a path"):
         read_manifest(b'id = "desk"\n[[skills]]\n')
-    with pytest.raises(BadBundle, match=r"bundle.toml, line 3: skills.0.folder: Unknown key"):
+    with pytest.raises(BadBundle, match=r"bundle.toml, line 3: skills 1.folder: Unknown key"):
         read_manifest(b'id = "desk"\n[[skills]]\nfolder = "skills"\n')
 
 

@@ -122,6 +122,27 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
         ("id = 'a'\nid = 'b'\n", "bundle.toml, line 2: Cannot overwrite a value (at column 9)."),
         ("id = ", "bundle.toml: Invalid value (at end of document)."),
         ("", "bundle.toml: id: It is missing."),
+        ('id = "a\n', "bundle.toml, line 1: A text has no closing quote (at column 8)."),
+        (
+            'id = "a"\n[tools]\nref = "a.py"\n',
+            "bundle.toml, line 2: tools: Write [[tools]], with two brackets: there can be several.",
+        ),
+        (
+            'id = "a"\n[mcp]\ncommand = "x"\n',
+            "bundle.toml, line 3: mcp.command: Write the keys of a server below "
+            "[mcp.NAME], where NAME is your name for it.",
+        ),
+        (
+            'id = "a"\n[mcp.my-list]\ncommand = "x"\n',
+            "bundle.toml, line 2: mcp.my-list: The name of a server begins "
+            "with a letter and has at most 20 lower-case letters, digits and _.",
+        ),
+        (
+            'id = "a"\n[mcp.x]\ncommand = ["x", "y"]\n',
+            "bundle.toml, line 3: mcp.x.command: Write only the program as a text, and what follows it into args.",
+        ),
+        ('id = "a"\n[limits]\ncost_usd = "1"\n', "bundle.toml, line 3: limits.cost_usd: It must be a number."),
+        ('id = "a"\n[[tools]]\nref = "a.py"\n', "bundle.toml, line 2: tools 1.alias: It is missing."),
     ],
 )
 def test_a_manifest_that_is_no_table_is_a_problem(tmp_path: Path, manifest: str, shown: str) -> None:

@@ -225,6 +225,7 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 _MESSAGES: Final[Mapping[str, str]] = {
     "extra_forbidden": "Unknown key. Remove it or correct its name",
+    "float_type": "It must be a number",
     "frozen_set_type": 'It must be a list such as ["a", "b"]',
     "int_parsing": "It must be a whole number",
     "int_type": "It must be a whole number",
@@ -236,12 +237,22 @@ _UNWRITTEN: Final = re.compile(r"\[[a-z]+\]")
 """Parts of a place that are not in the file: Pydantic's `[key]`, and our tags of unions."""
 
 
+def name_place(place: Sequence[str | int]) -> str:
+    """A place in a file for people, who count from 1: `policy 2.when`."""
+    parts = [f" {part + 1}" if isinstance(part, int) else f".{part}" for part in place if not _is_unwritten(part)]
+    return "".join(parts).lstrip(". ")
+
+
+def _is_unwritten(part: str | int) -> bool:
+    return _UNWRITTEN.fullmatch(str(part)) is not None
+
+
 def explain_errors(error: ValidationError) -> list[str]:
     """One line for each wrong setting, without its value, which can be a secret. Problems of several settings name
     none."""
     lines: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
-        place = ".".join(part for part in map(str, problem["loc"]) if not _UNWRITTEN.fullmatch(part))
+        place = name_place(problem["loc"])
         message = _MESSAGES.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         lines.append(f"{place}: {message}" if place else message)
     return lines

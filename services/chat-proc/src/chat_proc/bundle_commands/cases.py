@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
-from chat_proc.bundles.manifest import BadBundle, Problem, Section, find_line
+from chat_proc.bundles.manifest import BadBundle, Problem, Section, explain_syntax, find_line
 from chat_proc.workspace.text_search import Pattern
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
-from everturn.core.settings import explain_errors
+from everturn.core.settings import explain_errors, name_place
 
 FOLDER: Final = "tests"
 MAX_CASES: Final = 200
@@ -23,7 +23,6 @@ MAX_REPLIES: Final = 100
 MAX_ATTACHMENT_BYTES: Final = 16 * 1024 * 1024
 
 _TURN_HEADER: Final = re.compile(r"\s*\[\[\s*turn\s*\]\]")
-_PLACE: Final = re.compile(r"at line (\d{1,9}), ")
 
 
 def _as_list(value: Any) -> Any:
@@ -161,7 +160,7 @@ class Case:
 
     def explain(self, message: str, *place: str | int) -> Problem:
         """A problem at a place of the file, such as `"turn", 0, "expect", "answer"`."""
-        return Problem(message, self.file, locate(self.text, place), name_place(place))
+        return Problem(message, self.file, locate(self.text, place), _name_key(place))
 
 
 def read_cases(folder: Path, name: str = "") -> list[Case]:
@@ -203,8 +202,7 @@ def read_case(folder: Path, path: Path) -> Case:
     try:
         content = CaseFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        line = _PLACE.search(str(error))
-        raise BadBundle(Problem(_PLACE.sub("at ", str(error)), file, int(line[1]) if line else None)) from error
+        raise BadBundle(explain_syntax(file, error)) from error
     except ValidationError as error:
         raise BadBundle(*_explain(file, text, error)) from error
     case = Case(path.stem, file, text, content)
@@ -246,16 +244,15 @@ def _explain(file: str, text: str, error: ValidationError) -> list[Problem]:
     problems: list[Problem] = []
     for place, explained in zip(places, explain_errors(error), strict=True):
         message = explained.partition(": ")[2] if place else explained
-        problems.append(Problem(message, file, locate(text, place), name_place(place)))
+        problems.append(Problem(message, file, locate(text, place), _name_key(place)))
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-def name_place(place: Sequence[str | int]) -> str:
-    """A place for people, who count turns and replies from 1: `turn 2: expect.calls 1.args`."""
-    parts = [f" {part + 1}" if isinstance(part, int) else f".{part}" for part in place]
+def _name_key(place: Sequence[str | int]) -> str:
+    """A place in a test for people: `turn 2: expect.calls 1.args`."""
     if place[:1] == ("turn",) and len(place) > 2 and isinstance(place[1], int):
-        return f"turn {place[1] + 1}: {''.join(parts[2:]).lstrip('.')}"
-    return "".join(parts).lstrip(".")
+        return f"turn {place[1] + 1}: {name_place(place[2:])}"
+    return name_place(place)
 
 
 def locate(text: str, place: Sequence[str | int]) -> int | None:

@@ -14,7 +14,7 @@ from typing import Final
 from chat_proc.bundle_commands.bootstrap import build_settings
 from chat_proc.bundle_commands.playing import collect_logs
 from chat_proc.bundle_commands.servers import TriedServers, try_servers
-from chat_proc.bundles.bundle import Bundle
+from chat_proc.bundles.bundle import Bundle, find_skipped
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements, check_requirements
 from chat_proc.bundles.host.host import open_bundle_host
 from chat_proc.bundles.manifest import MANIFEST, Problem, find_line
@@ -34,7 +34,7 @@ from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.hosted import check_builtin_tools, read_operations, read_specs, try_build_code
 from chat_proc.tools.offered import BUILTIN_TOOLS
 from everturn.core.errors import EverturnError, Invalid
-from everturn.core.settings import load_bundle_secrets
+from everturn.core.settings import load_bundle_secrets, name_place
 from everturn.skills.model import Skills
 from everturn_sdk.descriptors import DESCRIPTOR
 from everturn_sdk.protocol import BundleDescription
@@ -42,9 +42,11 @@ from everturn_sdk.workflows import WORKFLOW
 
 MAX_LISTED: Final = 20
 """Warnings of one kind, such as broken links."""
+DESCRIBED: Final = ("TOOLS_SPECS", "MCP_TOOL_SPECS")
+"""What the descriptor can set."""
 _PLACE: Final = re.compile(r"([\w./-]{1,400}\.[a-z]{2,4}), line (\d{1,7}):? (.*)", re.DOTALL)
 _RAISED_AT: Final = re.compile(r" \(([\w.-]{1,200}\.py), line (\d{1,7})\)$")
-_ENTRY: Final = re.compile(r"(TOOLS_SPECS|MCP_TOOL_SPECS|tools)\[(\d{1,4})\] of [\w.]{1,40}: ")
+_ENTRY: Final = re.compile(r"(TOOLS_SPECS\[|MCP_TOOL_SPECS\[|tools )(\d{1,4})\]? of [\w.]{1,40}: ")
 _TOOL: Final = re.compile(r"([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59}): ")
 _TWICE: Final = re.compile(r"Two tools have the id '([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59})'")
 _REF: Final = re.compile(r"([a-z][a-z0-9_]{0,39}): (.{1,400}) (?:is not a Python file of|is not in) the bundle$")
@@ -61,6 +63,8 @@ class CodeReport:
     problems: list[Problem] = field(default_factory=list[Problem])
     warnings: list[Problem] = field(default_factory=list[Problem])
     parts: list[str] = field(default_factory=list[str])
+    tools: list[str] = field(default_factory=list[str])
+    """The ids of its own tools, and of those of the MCP servers that were started."""
 
 
 def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorConfig, *, installs: bool) -> CodeReport:
@@ -74,7 +78,7 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
         if not config.tools:
             _check_names(bundle, report)
         _check_settings(bundle, trees, secrets, report)
-        usable = _check_servers(bundle, config, settings, secrets, report)
+        usable = _check_servers(bundle, folder, config, settings, secrets, report)
         _check_tokens(bundle, secrets, report)
         own: Sequence[ToolSpec] | None = None
         started = TriedServers()
@@ -82,7 +86,9 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
             own = asyncio.run(_check_process(bundle, settings, secrets, report, installs=installs))
         if usable and not report.problems:
             started = asyncio.run(_start_servers(bundle, usable, settings, secrets, report, installs=installs))
+        report.tools += [spec.tool_id for spec in (*(own or ()), *started.tools)]
         if own is not None:
+            _check_descriptor(trees, report)
             _check_marks(trees, own, report)
             _check_policy(bundle, own, started.tools, config, report)
         _check_skills(skills, report)
@@ -123,8 +129,22 @@ def _check_marks(trees: Sequence[tuple[str, ast.Module]], own: Sequence[ToolSpec
                 continue
             marks = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
             if any(isinstance(mark, ast.Name) and mark.id == "tool" for mark in marks):
-                why = f"{node.name} is marked with @tool, but no [[tools]] of {MANIFEST} names this file"
+                places = f"neither TOOLS_SPECS of {TOOLS_DESCRIPTOR} nor [[tools]] of {MANIFEST}"
+                why = f"{node.name} is marked with @tool, but {places} names this file"
                 report.warnings.append(Problem(why, name, node.lineno))
+
+
+def _check_descriptor(trees: Sequence[tuple[str, ast.Module]], report: CodeReport) -> None:
+    """Warn of a descriptor that describes nothing."""
+    for tree in (tree for name, tree in trees if name == TOOLS_DESCRIPTOR):
+        assigned = {
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        if not assigned & set(DESCRIBED):
+            like = {name: close for name in sorted(assigned) if (close := get_close_matches(name, DESCRIBED, n=1))}
+            hints = [f". Perhaps you mean {close[0]} in place of {name}" for name, close in like.items()]
+            why = f"It sets neither {' nor '.join(DESCRIBED)}, so it has no effect{''.join(hints[:1])}"
+            report.warnings.append(Problem(why, TOOLS_DESCRIPTOR))
 
 
 def _check_names(bundle: Bundle, report: CodeReport) -> None:
@@ -136,7 +156,7 @@ def _check_names(bundle: Bundle, report: CodeReport) -> None:
 
 
 def _at_key(report: CodeReport, message: str, *place: str | int) -> Problem:
-    return Problem(message.rstrip("."), MANIFEST, find_line(report.manifest_text, place), ".".join(map(str, place)))
+    return Problem(message.rstrip("."), MANIFEST, find_line(report.manifest_text, place), name_place(place))
 
 
 def _check_settings(
@@ -177,7 +197,12 @@ def _has_setting(bundle: Bundle, path: str) -> bool:
 
 
 def _check_servers(
-    bundle: Bundle, config: OperatorConfig, settings: WorkerSettings, secrets: Mapping[str, str], report: CodeReport
+    bundle: Bundle,
+    folder: Path,
+    config: OperatorConfig,
+    settings: WorkerSettings,
+    secrets: Mapping[str, str],
+    report: CodeReport,
 ) -> list[OfferedServer]:
     """The servers whose secrets are all set."""
     try:
@@ -201,6 +226,10 @@ def _check_servers(
                         where = "mcp", offered.alias, section, key
                         report.warnings.append(_at_key(report, f"The secret {secret!a} is not set here", *where))
                         usable = [each for each in usable if each is not offered]
+        for argument in (offered.server.command or "", *offered.server.args):
+            if offered.owner and (name := find_skipped(argument)) and (folder / argument).exists():
+                why = f"The server can't read {argument}, because {name} is no part of the bundle. Install it elsewhere"
+                report.warnings.append(_at_key(report, why, "mcp", offered.alias, "args"))
     if chosen:
         report.parts.append(_count(len(chosen), "MCP server"))
     return usable
@@ -334,11 +363,11 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
         if len(paths) == 1:
             return Problem(text[: raised.start()].rstrip("."), paths[0], int(raised[2]))
     if entry := _ENTRY.match(text):
-        if entry[1] == "tools":
-            line = find_line(manifest_text, ("tools", int(entry[2])))
-            return Problem(text[entry.end() :], MANIFEST, line, f"tools {int(entry[2]) + 1}")
-        line = _find_element(bundle, entry[1], int(entry[2]))
-        return Problem(text[entry.end() :], DESCRIPTOR, line, f"{entry[1]}[{entry[2]}]")
+        if entry[1] == "tools ":
+            line = find_line(manifest_text, ("tools", int(entry[2]) - 1))
+            return Problem(text[entry.end() :], MANIFEST, line, f"tools {entry[2]}")
+        line = _find_element(bundle, entry[1].rstrip("["), int(entry[2]))
+        return Problem(text[entry.end() :], DESCRIPTOR, line, f"{entry[1]}{entry[2]}]")
     if tool := _TOOL.match(text) or _TWICE.match(text):
         found = [
             (name, node.lineno)

@@ -5,8 +5,10 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib.resources import files
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +18,9 @@ from chat_proc.bundle_commands.cases import read_cases
 from chat_proc.bundle_commands.code import check_code, place_problem
 from chat_proc.bundle_commands.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
+from chat_proc.bundles.host.environments import REQUIREMENTS
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
+from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR
 from chat_proc.models.providers import BadModelSetting, read_choice
 from chat_proc.settings import ModelSettings, OperatorConfig, load_config
 from chat_proc.skills.reader import load_platform_skills, read_skills
@@ -24,6 +28,12 @@ from everturn.core.errors import Invalid
 
 HAS_PROBLEMS: Final = 1
 FIRST_CASE: Final = f"{TESTS}/hello.toml"
+SKILLS: Final = "skills"
+KNOWLEDGE: Final = "knowledge"
+_NAMES: Final = frozenset(
+    {MANIFEST, INSTRUCTIONS, TOOLS_DESCRIPTOR, REQUIREMENTS, "workflow.py", SKILLS, KNOWLEDGE, TESTS, "widgets"}
+)
+"""The files and folders of a bundle that mean something by their names."""
 _PACKAGE: Final = "chat_proc.bundle_commands"
 
 
@@ -40,6 +50,8 @@ class Checked:
     warnings: tuple[Problem, ...] = ()
     parts: tuple[str, ...] = ()
     """What it has besides its texts, such as `3 tools`."""
+    tools: tuple[str, ...] = ()
+    """The ids of its own tools, and of those of the MCP servers that were started."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -139,24 +151,43 @@ def check_folder(folder: Path, *, installs: bool = False) -> Checked:
         return Checked(None, tuple(code.problems), tuple(code.warnings))
     text = code.manifest_text
     warnings = [
-        *_check_texts(bundle, text),
+        *_check_texts(bundle, folder, text),
+        *_check_files(bundle, folder),
         *_check_models(bundle, text, settings, config),
         *code.warnings,
         *_check_cases(folder),
     ]
-    return Checked(bundle, (), tuple(warnings), tuple(code.parts))
+    return Checked(bundle, (), tuple(warnings), tuple(code.parts), tuple(code.tools))
 
 
-def _check_texts(bundle: Bundle, text: str) -> list[Problem]:
+def _check_texts(bundle: Bundle, folder: Path, text: str) -> list[Problem]:
     about = bundle.manifest
     warnings: list[Problem] = []
     if about.title is None:
         warnings.append(Problem(f"People see the id, {about.id}. Set a title", MANIFEST, None, "title"))
     if not about.instructions:
-        warnings.append(Problem("The file is empty, so the agent knows nothing about its task", INSTRUCTIONS))
+        what = "is empty" if (folder / INSTRUCTIONS).exists() else "is missing"
+        warnings.append(Problem(f"The file {what}, so the agent knows nothing about its task", INSTRUCTIONS))
     if not about.starters:
         line = find_line(text, ["starters"])
         warnings.append(Problem("People see no suggested messages. Set one or more", MANIFEST, line, "starters"))
+    return warnings
+
+
+def _check_files(bundle: Bundle, folder: Path) -> list[Problem]:
+    """The files and folders whose names are likely typing mistakes, so that nothing uses them."""
+    top = {path.name for path in folder.iterdir()}
+    warnings: list[Problem] = []
+    for name in sorted(top - _NAMES):
+        folded = {each.casefold(): each for each in _NAMES - top}
+        if like := get_close_matches(name.casefold(), folded, n=1, cutoff=0.9):
+            warnings.append(Problem(f"Nothing uses this. Perhaps you mean {folded[like[0]]}", name))
+    for path in bundle.files:
+        if PurePosixPath(path).name == "SKILL.md" and not path.startswith(f"{SKILLS}/"):
+            warnings.append(Problem(f"This skill is not used. Skills belong into the folder {SKILLS}", path))
+    if KNOWLEDGE in top and not bundle.manifest.knowledge:
+        why = f"{MANIFEST} has no [knowledge], so the agent does not know these documents"
+        warnings.append(Problem(why, KNOWLEDGE))
     return warnings
 
 
@@ -194,6 +225,10 @@ def _render(folder: Path, checked: Checked) -> str:
     else:
         has = f" It has {', '.join(checked.parts)}." if checked.parts else ""
         lines.append(f"{checked.bundle.id} can be used.{has}")
+        servers = groupby(
+            (tool for tool in checked.tools if tool.startswith("mcp.")), lambda tool: tool.rpartition(".")[0]
+        )
+        lines += [f"{server}: {', '.join(tool.rpartition('.')[2] for tool in tools)}" for server, tools in servers]
     return "\n".join(lines)
 
 
@@ -206,5 +241,6 @@ def _build_json(folder: Path, checked: Checked) -> str:
         "errors": [asdict(problem) for problem in checked.problems],
         "warnings": [asdict(warning) for warning in checked.warnings],
         "parts": checked.parts,
+        "tools": checked.tools,
     }
     return json.dumps(result, ensure_ascii=False)

@@ -74,6 +74,8 @@ async def try_servers(
     for line in lines:
         place, _, why = line.partition(": ")
         alias = place.removeprefix("mcp.")
+        if "ModuleNotFoundError: " in why:
+            why = f"{why}. Name its package in {REQUIREMENTS}, or correct the name"
         problems.append((alias, explain_silence() if alias in silent else why))
     return TriedServers(tools, tuple(problems))
 

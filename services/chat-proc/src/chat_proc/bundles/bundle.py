@@ -8,7 +8,7 @@ import stat
 import zipfile
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from chat_proc.bundles.manifest import (
@@ -151,7 +151,7 @@ def _walk(folder: Path) -> list[tuple[str, os.stat_result]]:
             looked_at += 1
             if looked_at > MAX_ENTRIES:
                 raise BadBundle(f"The folder {folder.name} has more than {MAX_ENTRIES} files and folders.")
-            if entry.name.startswith(".") or entry.name in SKIPPED or (not depth and entry.name in NO_CONTENT):
+            if _is_skipped(entry.name, depth):
                 continue
             path = Path(entry.path).relative_to(root).as_posix()
             _check_path(path)
@@ -164,6 +164,16 @@ def _walk(folder: Path) -> list[tuple[str, os.stat_result]]:
     if len(found) > MAX_FILES:
         raise BadBundle(f"The folder {folder.name} has {len(found)} files; {MAX_FILES} are allowed.")
     return sorted(found, key=lambda file: file[0])
+
+
+def _is_skipped(name: str, depth: int) -> bool:
+    return name.startswith(".") or name in SKIPPED or (not depth and name in NO_CONTENT)
+
+
+def find_skipped(path: str) -> str | None:
+    """The part of a relative path because of which `read_folder` skips it; None if it does not."""
+    parts = () if path.startswith("/") else PurePosixPath(path).parts
+    return next((part for depth, part in enumerate(parts) if _is_skipped(part, depth) and part != ".."), None)
 
 
 def _scan(folder: Path) -> Generator["os.DirEntry[str]"]:

@@ -138,6 +138,8 @@ class TurnBudget(Section):
     """`limits`: what one turn may spend, and how long it waits for a person. The operator's own limits apply as well,
     so these can only be lower."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
     wall_time_s: float | None = Field(default=None, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     cost_usd: float | None = Field(default=None, gt=0)
@@ -222,9 +224,7 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = _TOML_LINE.search(str(error))
-        line = int(place[1]) if place else None
-        raise BadBundle(Problem(_TOML_LINE.sub("at ", str(error)), MANIFEST, line)) from error
+        raise BadBundle(explain_syntax(MANIFEST, error)) from error
     except RecursionError as error:
         raise BadBundle(Problem("Tables or lists are nested too deep", MANIFEST)) from error
     except ValueError as error:
@@ -243,6 +243,13 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
         raise BadBundle(*_explain(text, error)) from error
 
 
+def explain_syntax(file: str, error: tomllib.TOMLDecodeError) -> Problem:
+    """What is wrong with a file that is not valid TOML."""
+    text = str(error).replace("Illegal character '\\n'", "A text has no closing quote")
+    place = _TOML_LINE.search(text)
+    return Problem(_TOML_LINE.sub("at ", text), file, int(place[1]) if place else None)
+
+
 def _decode(name: str, data: bytes, max_bytes: int) -> str:
     if len(data) > max_bytes:
         raise BadBundle(f"{name} is longer than {max_bytes} bytes.")
@@ -254,20 +261,37 @@ def _decode(name: str, data: bytes, max_bytes: int) -> str:
 
 
 def _explain(text: str, error: ValidationError) -> list[Problem]:
-    places = [problem["loc"] for problem in error.errors(include_input=False, include_url=False)]
+    found = error.errors(include_input=False, include_url=False)
     problems: list[Problem] = []
-    for place, explained in zip(places[:MAX_PROBLEMS], explain_errors(error), strict=False):
+    for each, explained in zip(found[:MAX_PROBLEMS], explain_errors(error), strict=False):
+        place = each["loc"]
         line = find_line(text, place)
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
         if len(place) == 1 and message.startswith("Unknown key"):
             like = get_close_matches(key, Manifest.model_fields, n=1)
             message = f"Unknown key. Perhaps you mean {like[0]}" if like else message
+        message = _suggest(place, each["type"]) or message
         problems.append(Problem(message, file, line, key))
     problems.sort(key=lambda problem: problem.line or 0)
-    if len(places) > MAX_PROBLEMS:
-        problems.append(Problem(f"There are {len(places) - MAX_PROBLEMS} more problems", MANIFEST))
+    if len(found) > MAX_PROBLEMS:
+        problems.append(Problem(f"There are {len(found) - MAX_PROBLEMS} more problems", MANIFEST))
     return problems
+
+
+def _suggest(place: Sequence[str | int], kind: str) -> str | None:
+    """What to write in place of a likely mistake."""
+    match (*place, kind):
+        case ("tools" | "policy" as key, "tuple_type"):
+            return f"Write [[{key}]], with two brackets: there can be several"
+        case ("mcp", _, "model_type"):
+            return "Write the keys of a server below [mcp.NAME], where NAME is your name for it"
+        case ("mcp", _, "[key]", "string_pattern_mismatch"):
+            return "The name of a server begins with a letter and has at most 20 lower-case letters, digits and _"
+        case ("mcp", _, "command", "string_type"):
+            return "Write only the program as a text, and what follows it into args"
+        case _:
+            return None
 
 
 def find_line(text: str, place: Sequence[str | int]) -> int | None:

@@ -222,7 +222,8 @@ def _describe_end(*, has_answered: bool) -> str:
 def _find_installed(name: str, search_path: str) -> tuple[Path, tuple[Path, ...]]:
     found = shutil.which(name, path=search_path)
     if found is None:
-        raise Unavailable(f"The command {name} does not exist here.")
+        hint = " Write what follows the program into args." if " " in name else ""
+        raise Unavailable(f"The command {name} does not exist here.{hint}")
     program = Path(found).absolute()
     # The libraries of a program are beside its folder `bin`.
     return program, tuple({each.parents[1] for each in (program, program.resolve()) if len(each.parents) > 2})
