@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.bundle import SHIPPED, choose_bundle, choose_shipped, run_bundle
+from everturn_local.bundle import SHIPPED, choose_bundle, choose_shipped, choose_starter, run_bundle
 from everturn_local.settings import LocalSettings
 
 ENVIRONMENT = {"PATH": os.defpath}
@@ -36,6 +36,10 @@ def test_the_bundle_is_the_only_one_and_answers_by_default(
     assert [path.resolve() for path in bundles.iterdir()] == [folder]
     assert tomllib.loads(Path(chosen["EVERTURN_CONFIG"]).read_text()) == {"ai": {"default_bundle": "support"}}
     assert f"support answers by default; changes in {folder} are loaded" in capsys.readouterr().out
+    assert choose_starter(folder) == "What can you do?"
+    with (folder / "bundle.toml").open("a") as manifest:
+        manifest.write('starters = ["Is it open?", "Hi."]\n')
+    assert choose_starter(folder) == "Is it open?"
 
 
 def test_the_configuration_of_an_operator_is_kept(

@@ -140,7 +140,7 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
         ("[models.cards.m]\ncontext_token = 1", "models.cards.m.context_token: Unknown key"),
         (
             "[models.cards.m]\nabilities = ['parallel_tool_calls']",
-            "models.cards.m.abilities.0: Input should be 'tool_call', 'json_mode', 'json_schema' or 'reasoning'",
+            "models.cards.m.abilities 1: Input should be 'tool_call', 'json_mode', 'json_schema' or 'reasoning'",
         ),
         ("[models.cards.m]\nprice = 'free'", "models.cards.m.price: Write prices such as { input = 1.0"),
         ("[models.cards.m]\nprice = 3", "models.cards.m.price: Write prices such as { input = 1.0"),

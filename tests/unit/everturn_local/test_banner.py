@@ -93,6 +93,10 @@ def test_commands_contain_an_address_other_than_the_default():
     assert build_commands("http://127.0.0.1:8080")[0].startswith(".venv/bin/everturn")
 
 
+def test_the_command_for_an_author_is_a_starter_of_the_agent():
+    assert build_commands("http://127.0.0.1:8080", "Isn't it late?") == ["""everturn chat 'Isn'"'"'t it late?'"""]
+
+
 def test_the_file_that_the_banner_names_is_there():
     [command] = [text for text in build_commands("http://127.0.0.1:8080") if "--file" in text]
 

@@ -24,11 +24,12 @@ CHOICES = (
 class Access:
     """Who can use the platform: everybody in development mode, people with a token or key in production.
 
-    `operate` is the prefix of an operator's command.
+    `operate` is the prefix of an operator's command, `starter` a message that the only agent suggests.
     """
 
     is_open: bool
     operate: str = "make operate"
+    starter: str = ""
 
 
 def render_banner(
@@ -50,7 +51,11 @@ def render_banner(
     lines += [f"  {'web client':<10} {url if web.dist else 'not available'} ({web.why})"]
     lines += [f"  {'state':<10} {home}", f"  {'logs':<10} {home / 'logs'}", ""]
     if access.is_open:
-        lines += ["Try it from another terminal:", "", *(f"  {command}" for command in build_commands(url))]
+        lines += [
+            "Try it from another terminal:",
+            "",
+            *(f"  {command}" for command in build_commands(url, access.starter)),
+        ]
     else:
         lines += _render_keys(url, access)
     return "\n".join([*lines, "", "Ctrl-C stops everything. Conversations and files are kept.", ""])
@@ -85,9 +90,12 @@ def _render_choice(report: Mapping[str, str], choice: str, why: str) -> str:
     return f"{report[choice]} ({reason})" if reason else report[choice]
 
 
-def build_commands(url: str) -> list[str]:
-    """Example commands. The URL is included only if it isn't the client's default."""
+def build_commands(url: str, starter: str = "") -> list[str]:
+    """Example commands; with `starter` for an author, who has `everturn` on the path. The URL is included only if it
+    isn't the client's default."""
     prefix = "" if url == "http://127.0.0.1:8080" else f"EVERTURN_URL={shlex.quote(url)} "
+    if starter:
+        return [f"{prefix}everturn chat {shlex.quote(starter)}"]
     return [
         f'{prefix}.venv/bin/everturn chat "What can you do?"',
         f'{prefix}.venv/bin/everturn chat "Revenue by region, with a chart" --file docs/sales.csv',

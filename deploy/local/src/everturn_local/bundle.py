@@ -7,7 +7,7 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from everturn_local.home import Home
 from everturn_local.models import run_worker_command
@@ -35,13 +35,23 @@ def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment
         return status
     with tempfile.TemporaryDirectory(prefix="everturn-bundle-") as private:
         chosen = choose_bundle(folder, Path(private), environment)
-        return asyncio.run(run_platform(settings, {**environment, **chosen}))
+        return asyncio.run(run_platform(settings, {**environment, **chosen}, starter=choose_starter(folder)))
+
+
+def choose_starter(folder: Path) -> str:
+    """The first message that a checked bundle suggests, or one that fits every agent."""
+    starters = _read_manifest(folder).get("starters") or ["What can you do?"]
+    return str(starters[0])
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "bundle.toml").read_text(encoding="utf-8-sig"))
 
 
 def choose_bundle(folder: Path, private: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that make a checked bundle the only one, and the default one unless the operator's own file
     decides that. `private` is an empty folder that must exist as long as the platform runs."""
-    bundle_id = str(tomllib.loads((folder / "bundle.toml").read_text(encoding="utf-8-sig"))["id"])
+    bundle_id = str(_read_manifest(folder)["id"])
     bundles = private / "bundles"
     bundles.mkdir()
     (bundles / bundle_id).symlink_to(folder, target_is_directory=True)

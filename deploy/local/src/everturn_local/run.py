@@ -29,9 +29,9 @@ class PortInUse(EverturnError):
     """The port is in use by another program."""
 
 
-async def run_platform(settings: LocalSettings, environment: Mapping[str, str]) -> int:
+async def run_platform(settings: LocalSettings, environment: Mapping[str, str], *, starter: str = "") -> int:
     """Run with these variables until SIGINT or SIGTERM; returns the exit code. A second signal during the stop ends
-    everything at once."""
+    everything at once. `starter` is a message that the only agent suggests."""
     # In this order: a second run on the same home would find the port used by the first one, and must report that
     # instead.
     check_unused(Home(settings.everturn_home.absolute()))
@@ -65,7 +65,7 @@ async def run_platform(settings: LocalSettings, environment: Mapping[str, str]) 
             web=web,
             home=platform.home.root,
             start_s=time.monotonic() - started,
-            access=Access(is_open=settings.mode == "development", operate=_build_operate_command(settings)),
+            access=Access(settings.mode == "development", _build_operate_command(settings), starter),
         )
         print(banner, flush=True)
 

@@ -243,6 +243,11 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             ["bundle.toml, line 5: policy 1.tool: The agent has no tool 'crm.find'. "],
         ),
         (
+            with_tool(TOOL.replace("return name", "name")),
+            ["tools/desk.py, line 4: find has a type for its result, but no return, so the model gets null."],
+        ),
+        (with_tool(TOOL.replace("return name", "raise ToolError(name)")), []),
+        (
             with_tool(TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("TOOLS", "TOOL")}),
             [
                 "tools_descriptor.py: It sets neither TOOLS_SPECS nor MCP_TOOL_SPECS, so it has no effect. Perhaps you "

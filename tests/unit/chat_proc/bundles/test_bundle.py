@@ -95,8 +95,8 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
         ('id = "a"\nreact.codecs = 3', "bundle.toml, line 2: react.codecs: Unknown key."),
         ('id = "a"\n[models]\ndecider = "x:y"', "bundle.toml, line 3: models.decider: Input should be 'decision'"),
         ('id = "a"\ntitle = "b\\nc"', "bundle.toml, line 2: title: It must be one line without control characters."),
-        ('id = "a"\nroles = ["boss"]', "bundle.toml, line 2: roles.0: Input should be 'anonymous', 'registered',"),
-        ('id = "a"\nstarters = [""]', "bundle.toml, line 2: starters.0: String should have at least 1 character."),
+        ('id = "a"\nroles = ["boss"]', "bundle.toml, line 2: roles 1: Input should be 'anonymous', 'registered',"),
+        ('id = "a"\nstarters = [""]', "bundle.toml, line 2: starters 1: String should have at least 1 character."),
         ("id = a", "bundle.toml, line 1: Invalid value (at column 6)."),
         ('id = "a"\n[limits]\ntokens = 0\nx = 1', "bundle.toml, line 3: limits.tokens: Input should be greater than"),
     ],
@@ -115,7 +115,7 @@ def test_the_knowledge_of_a_bundle_is_one_table_or_several() -> None:
     assert [space.roots for space in one.knowledge] == [{"docs": "docs"}]
     assert [space.name for space in two.knowledge] == ["one", "two"]
     assert Manifest.model_validate_json(one.write()) == one
-    with pytest.raises(BadBundle, match=r"bundle\.toml, line 3: knowledge\.0\.docs_root: The path '\.\./x' must be"):
+    with pytest.raises(BadBundle, match=r"bundle\.toml, line 3: knowledge 1\.docs_root: The path '\.\./x' must be"):
         read_manifest(b'id = "a"\n[knowledge]\ndocs_root = "../x"\n')
 
 
@@ -309,7 +309,8 @@ def test_a_table_without_a_folder_and_instructions_makes_no_agent(tmp_path: Path
 
     assert found["suport"] == Found(
         error="No folder and no repository has the bundle suport, which the configuration file names. Correct this id,"
-        " or set instructions in [bundles.suport] to make it a bundle.",
+        " or set instructions in [bundles.suport] to make it a bundle. If you changed the id of the bundle of "
+        "`everturn bundle run`, start it again.",
         continues=default == "suport",
     )
     assert found["support"].bundle is not None

@@ -119,19 +119,33 @@ def _parse(bundle: Bundle, report: CodeReport) -> Iterator[tuple[str, ast.Module
 
 
 def _check_marks(trees: Sequence[tuple[str, ast.Module]], own: Sequence[ToolSpec], report: CodeReport) -> None:
-    """Warn of functions that are marked as tools, and are none."""
+    """Warn of functions that are marked as tools, and are none or return nothing."""
     offered = {spec.tool_id.rpartition(".")[2] for spec in own}
     for name, tree in trees:
         if not any(isinstance(node, ast.ImportFrom) and node.module == "everturn_sdk" for node in ast.walk(tree)):
             continue
         for node in tree.body:
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name in offered:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             marks = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-            if any(isinstance(mark, ast.Name) and mark.id == "tool" for mark in marks):
+            if not any(isinstance(mark, ast.Name) and mark.id == "tool" for mark in marks):
+                continue
+            if _lacks_return(node):
+                why = f"{node.name} has a type for its result, but no return, so the model gets null"
+                report.warnings.append(Problem(why, name, node.lineno))
+            if node.name not in offered:
                 places = f"neither TOOLS_SPECS of {TOOLS_DESCRIPTOR} nor [[tools]] of {MANIFEST}"
                 why = f"{node.name} is marked with @tool, but {places} names this file"
                 report.warnings.append(Problem(why, name, node.lineno))
+
+
+def _lacks_return(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function that says what it returns has no `return`, and does not end with an exception."""
+    returns = function.returns
+    if returns is None or (isinstance(returns, ast.Constant) and returns.value is None):
+        return False
+    has_return = any(isinstance(node, ast.Return) and node.value for node in ast.walk(function))
+    return not has_return and not isinstance(function.body[-1], ast.Raise)
 
 
 def _check_descriptor(trees: Sequence[tuple[str, ast.Module]], report: CodeReport) -> None:

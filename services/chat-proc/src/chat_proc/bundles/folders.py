@@ -117,7 +117,8 @@ class BundleFolders:
             return Found(Bundle(Manifest(id=bundle_id)))
         error = (
             f"No folder and no repository has the bundle {bundle_id}, which the configuration file names. Correct this "
-            f"id, or set instructions in [bundles.{bundle_id}] to make it a bundle."
+            f"id, or set instructions in [bundles.{bundle_id}] to make it a bundle. If you changed the id of the "
+            "bundle of `everturn bundle run`, start it again."
         )
         return Found(error=error, continues=bundle_id == self._default_bundle)
 
