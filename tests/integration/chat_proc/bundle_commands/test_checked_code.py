@@ -300,7 +300,7 @@ def test_servers_with_a_command_are_started(tmp_path: Path, capsys: pytest.Captu
         tmp_path,
         {
             "bundle.toml": f'{MANIFEST}[mcp.list]\ncommand = "npxx"\n[mcp.good]\n{sample}tools = ["add", "gone"]\n'
-            f'[mcp.ended]\ncommand = "{sys.executable}"\nargs = ["-c", "import nothing_there"]\n',
+            f'[mcp.ended]\ncommand = "python"\nargs = ["-c", "import nothing_there"]\n',
             "server.py": SAMPLE.read_text(),
         },
     )

@@ -274,13 +274,13 @@ def test_sources_have_the_numbers_that_they_are_cited_by() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("tools.yaml", "tools:\n- name: x", "line 2: tools.0.id is missing."),
-        ("tools.yaml", "tools:\n- id: x y", "line 2: tools.0.id is invalid"),
+        ("tools.yaml", "tools:\n- name: x", "line 2: tools 1.id is missing."),
+        ("tools.yaml", "tools:\n- id: x y", "line 2: tools 1.id is invalid"),
         ("tools.yaml", "- x", "line 1: this must be a mapping of keys to values"),
         ("tools.yaml", "tools: x", "line 1: tools must be a list."),
-        ("sources.yaml", "sources:\n- title: x", "line 2: sources.0.url is missing."),
-        ("sources.yaml", "sources:\n- url: https://a.example\n- url: file:///etc/passwd", "line 3: sources.1.url must"),
-        ("sources.yaml", "sources:\n- url: https://a.example\n  sid: x", "line 3: sources.0.sid must be a whole"),
+        ("sources.yaml", "sources:\n- title: x", "line 2: sources 1.url is missing."),
+        ("sources.yaml", "sources:\n- url: https://a.example\n- url: file:///etc/passwd", "line 3: sources 2.url must"),
+        ("sources.yaml", "sources:\n- url: https://a.example\n  sid: x", "line 3: sources 1.sid must be a whole"),
         ("sources.yaml", "sources:\n- {url: https://a.example, sid: 2}\n- url: https://b.example", "number 2."),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from everturn.core.errors import Invalid
+from everturn.core.settings import name_place
 
 MAX_YAML_BYTES: Final = 32 * 1024
 MAX_DEPTH: Final = 8
@@ -79,7 +80,7 @@ def read_model(file: YamlFile, text: str, model: type[Model]) -> Model:
 
 
 def _describe(place: Place, kind: str, message: str) -> str:
-    name = ".".join(map(str, place))
+    name = name_place(place)
     if kind == "string_too_long":
         return f"{name} is too long: {message[0].lower()}{message[1:]}."
     if kind == "value_error":

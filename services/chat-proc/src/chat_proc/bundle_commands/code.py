@@ -3,6 +3,7 @@ servers that have a command are started, as a worker does."""
 
 import ast
 import asyncio
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -241,7 +242,7 @@ def _check_servers(
                         report.warnings.append(_at_key(report, f"The secret {secret!a} is not set here", *where))
                         usable = [each for each in usable if each is not offered]
         for argument in (offered.server.command or "", *offered.server.args):
-            if offered.owner and (name := find_skipped(argument)) and (folder / argument).exists():
+            if offered.owner and (name := find_skipped(argument)) and os.path.exists(folder / argument):
                 why = f"The server can't read {argument}, because {name} is no part of the bundle. Install it elsewhere"
                 report.warnings.append(_at_key(report, why, "mcp", offered.alias, "args"))
     if chosen:

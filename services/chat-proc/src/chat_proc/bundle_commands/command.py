@@ -180,7 +180,7 @@ def _check_files(bundle: Bundle, folder: Path) -> list[Problem]:
     warnings: list[Problem] = []
     for name in sorted(top - _NAMES):
         folded = {each.casefold(): each for each in _NAMES - top}
-        if like := get_close_matches(name.casefold(), folded, n=1, cutoff=0.9):
+        if like := get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
             warnings.append(Problem(f"Nothing uses this. Perhaps you mean {folded[like[0]]}", name))
     for path in bundle.files:
         if PurePosixPath(path).name == "SKILL.md" and not path.startswith(f"{SKILLS}/"):

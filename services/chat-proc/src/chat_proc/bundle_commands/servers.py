@@ -43,8 +43,9 @@ async def try_servers(
     requirements, problems = bundle.files.get(REQUIREMENTS, b""), list[tuple[str, str]]()
     is_installed = installs or not requirements.strip() or hosts.environments.has(requirements)
     started: list[OfferedServer] = []
+    of_libraries = {each.alias for each in chosen if each.server.command in PYTHONS and each.owner}
     for each in chosen:
-        if each.server.command in PYTHONS and each.owner and not is_installed:
+        if each.alias in of_libraries and not is_installed:
             why = f"It was not started, because the libraries of {REQUIREMENTS} are not installed. Add --install"
             problems.append((each.alias, why))
         elif each.server.command is not None:
@@ -74,7 +75,7 @@ async def try_servers(
     for line in lines:
         place, _, why = line.partition(": ")
         alias = place.removeprefix("mcp.")
-        if "ModuleNotFoundError: " in why:
+        if alias in of_libraries and "ModuleNotFoundError: " in why:
             why = f"{why}. Name its package in {REQUIREMENTS}, or correct the name"
         problems.append((alias, explain_silence() if alias in silent else why))
     return TriedServers(tools, tuple(problems))
