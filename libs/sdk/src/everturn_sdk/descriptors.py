@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -60,18 +61,13 @@ class LoadedTools:
 def load_bundle_tools(folder: Path, package: str, described: Sequence[Mapping[str, Any]]) -> LoadedTools:
     """Load the tools of the bundle in `folder`, which can be imported as `package`. Raises BadTool; an exception of the
     bundle's own modules passes."""
-    entries = {
-        place: _read_entry(place, each)
-        for place, each in ((f"tools {number} of bundle.toml", each) for number, each in enumerate(described, 1))
-    }
+    entries = _read_entries((f"tools {number} of bundle.toml" for number in count(1)), described)
     runtime: Mapping[object, object] = {}
     mcp: list[McpTools] = []
     if (folder / DESCRIPTOR).is_file():
         descriptor = importlib.import_module(f"{package}.{DESCRIPTOR.removesuffix('.py')}")
         specs, mcp_specs = (_read_list(descriptor, name) for name in _LISTS)
-        for number, each in enumerate(specs):
-            place = f"TOOLS_SPECS[{number}] of {DESCRIPTOR}"
-            entries[place] = _read_entry(place, each)
+        entries |= _read_entries((f"TOOLS_SPECS[{number}] of {DESCRIPTOR}" for number in count()), specs)
         mcp = [_read_mcp(number, each) for number, each in enumerate(mcp_specs)]
         runtime = _read_runtime(descriptor)
     _check_aliases({place: entry.alias for place, entry in entries.items()})
@@ -79,6 +75,11 @@ def load_bundle_tools(folder: Path, package: str, described: Sequence[Mapping[st
     functions = [function for entry in entries.values() for function in _load_functions(entry, folder, package)]
     _check_runtime(runtime, {function.tool_id for function in functions})
     return LoadedTools(functions, mcp)
+
+
+def _read_entries(places: Iterable[str], values: Sequence[object]) -> dict[str, ToolsEntry]:
+    """The entries by their places."""
+    return {place: _read_entry(place, each) for place, each in zip(places, values, strict=False)}
 
 
 def _read_entry(place: str, value: object) -> ToolsEntry:

@@ -52,7 +52,7 @@ async def open_stages(
         store = MemoryKnowledgeStore(SystemClock())
         knowledge = KnowledgePorts(store, HashedEmbedder(), reader, settings.git_rules)
         folders = _build_folders(folder, private)
-        yield partial(open_stage, settings, private, folders, opened, knowledge, resolver, set[str]())
+        yield partial(open_stage, settings, private, folders, opened, knowledge, resolver, dict[str, str]())
 
 
 def build_settings(private: Path) -> WorkerSettings:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -225,10 +224,10 @@ def _render(folder: Path, checked: Checked) -> str:
     else:
         has = f" It has {', '.join(checked.parts)}." if checked.parts else ""
         lines.append(f"{checked.bundle.id} can be used.{has}")
-        servers = groupby(
-            (tool for tool in checked.tools if tool.startswith("mcp.")), lambda tool: tool.rpartition(".")[0]
-        )
-        lines += [f"{server}: {', '.join(tool.rpartition('.')[2] for tool in tools)}" for server, tools in servers]
+        of_servers: dict[str, list[str]] = {}
+        for server, _, name in (tool.rpartition(".") for tool in checked.tools if tool.startswith("mcp.")):
+            of_servers.setdefault(server, []).append(name)
+        lines += [f"{server}: {', '.join(names)}" for server, names in of_servers.items()]
     return "\n".join(lines)
 
 

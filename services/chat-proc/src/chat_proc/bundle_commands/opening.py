@@ -13,7 +13,7 @@ from chat_proc.agent.kit import BundleKit, LoopDependencies
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bundle_commands.cases import CaseFile, McpAnswer, Reply
 from chat_proc.bundle_commands.playing import Stage
-from chat_proc.bundle_commands.servers import explain_silence, wait_for_servers
+from chat_proc.bundle_commands.servers import find_silent
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import AgentConfig, BundleProps
@@ -71,8 +71,8 @@ class CaseOpener(KitOpener):
     with a url is contacted."""
 
     answers: Mapping[str, McpAnswer] = field(default_factory=lambda: {})
-    silent: set[str] = field(default_factory=set[str])
-    """The aliases of servers that neither answered nor failed in time. Later tests don't start them."""
+    silent: dict[str, str] = field(default_factory=dict[str, str])
+    """The servers that neither answered nor failed in time: the reasons by alias. Later tests don't start them."""
 
     def choose_mcp_servers(self, bundle: Bundle) -> tuple[OfferedServer, ...]:
         chosen = KitOpener.choose_mcp_servers(self, bundle)
@@ -98,8 +98,8 @@ class CaseOpener(KitOpener):
         opening = KitOpener.open_mcp_servers(self, bundle, secrets, offer, ready_within_s=ready_within_s)
         async with opening as reports:
             if reports.wait_for_attempts is not None:
-                self.silent.update(await wait_for_servers(reports.wait_for_attempts))
-            silent = tuple(f"mcp.{alias}: {explain_silence()}" for alias in sorted(self.silent))
+                self.silent.update(await find_silent(reports.wait_for_attempts))
+            silent = tuple(f"mcp.{alias}: {why}" for alias, why in self.silent.items())
             yield replace(reports, list_problems=lambda: (*silent, *reports.list_problems()))
 
     def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
@@ -129,7 +129,7 @@ async def open_stage(
     opened: OpenedSandbox | SandboxUnavailable,
     knowledge: KnowledgePorts,
     resolver: NameResolver,
-    silent: set[str],
+    silent: dict[str, str],
     bundle: Bundle,
     case: CaseFile,
 ) -> AsyncGenerator[Stage]:

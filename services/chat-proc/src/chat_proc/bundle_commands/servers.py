@@ -67,7 +67,7 @@ async def try_servers(
                 files=bundle.files,
                 ready_within_s=0,
             ) as servers:
-                silent = await wait_for_servers(servers.wait_for_attempts)
+                silent = await find_silent(servers.wait_for_attempts)
                 lines = servers.list_problems()
                 tools = tuple(tool.spec for tool in servers.tools)
     finally:
@@ -77,15 +77,11 @@ async def try_servers(
         alias = place.removeprefix("mcp.")
         if alias in of_libraries and "ModuleNotFoundError: " in why:
             why = f"{why}. Name its package in {REQUIREMENTS}, or correct the name"
-        problems.append((alias, explain_silence() if alias in silent else why))
+        problems.append((alias, silent.get(alias, why)))
     return TriedServers(tools, tuple(problems))
 
 
-async def wait_for_servers(wait_for_attempts: Callable[[float], Awaitable[Sequence[str]]]) -> Sequence[str]:
-    """The aliases of servers that neither answered nor failed in time."""
-    return await wait_for_attempts(START_WITHIN_S)
-
-
-def explain_silence() -> str:
-    """What is wrong with a server that `wait_for_servers` returns."""
-    return f"The server neither answered nor failed within {START_WITHIN_S:g} s."
+async def find_silent(wait_for_attempts: Callable[[float], Awaitable[Sequence[str]]]) -> Mapping[str, str]:
+    """What is wrong with each server that neither answers nor fails in time, by alias."""
+    why = f"The server neither answered nor failed within {START_WITHIN_S:g} s."
+    return dict.fromkeys(await wait_for_attempts(START_WITHIN_S), why)
