@@ -435,5 +435,5 @@ async def test_the_example_of_the_page_is_a_bundle(open_desk: Open, repository: 
 
     assert [(each.name, each.summary, each.roles) for each in desk.operations.listings] == [
         ("close_ticket", "Closes a ticket.", ("privileged",)),
-        ("list_tickets", "The newest tickets of the caller.", ()),
+        ("list_tickets", "Lists the newest tickets of the caller.", ()),
     ]
