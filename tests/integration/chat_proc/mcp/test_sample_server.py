@@ -3,7 +3,9 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.mcp_servers import SAMPLE, Agent, find_port, open_agent, run_sample
@@ -167,12 +169,17 @@ async def test_why_a_command_ended_is_in_what_it_wrote_first_and_last() -> None:
     )
     with capture_logs() as lines:
         async with open_agent(McpServer(command=sys.executable, args=("-c", code)), ready_within_s=4) as agent:
+            await wait_until(lambda: len(list_failures(lines)) >= 2)
             (problem,) = agent.servers.list_problems()
     assert "The server ended before it answered. It wrote: Cannot find a.js line" in problem
     assert problem.endswith("ImportError: it was renamed")
-    # It was started twice within 4 s.
-    failures = [line["log_level"] for line in lines if line["event"] == "Could not connect to an MCP server"]
+    failures = list_failures(lines)
     assert (failures[0], set(failures[1:])) == ("warning", {"debug"})
+
+
+def list_failures(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The levels at which failed starts were logged."""
+    return [line["log_level"] for line in lines if line["event"] == "Could not connect to an MCP server"]
 
 
 async def test_a_server_that_dies_in_a_call_leaves_it_uncertain_and_returns(sample_stdio: McpServer) -> None:
