@@ -26,12 +26,13 @@ from mcp.shared.auth import ProtectedResourceMetadata
 from chat_proc.catalog.mcp_servers import McpServer
 from chat_proc.catalog.tool import ConnectLink, ToolSpec
 from chat_proc.mcp import accounts, tools
-from chat_proc.mcp.accounts import PersonalTokens, Sealer
+from chat_proc.mcp.accounts import PersonalTokens, PersonSource, Sealer
 from chat_proc.mcp.http import NoToken
 from chat_proc.mcp.oauth import OAuthRequests
 from chat_proc.mcp.tools import Accounts
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import CallId, ConversationId
+from everturn.core.logging import Redactor
 from everturn.mcp_connections.connections import ServerKey
 from everturn.mcp_connections.postgres import PostgresConnections
 from everturn.postgres.pool import open_database
@@ -177,6 +178,17 @@ async def test_two_workers_exchange_a_code_once(world: World) -> None:
         await world.answer(one)
         found = await asyncio.gather(*(tokens_of(each).find(world.ann) for each in (one, two, one, two)))
         assert len(set(found)) == 1 and world.grants == ["authorization_code"]
+
+
+async def test_every_token_of_a_call_is_hidden(world: World) -> None:
+    async with world.worker() as agent:
+        await world.connect(agent)
+        redactor = Redactor()
+        source = PersonSource(tokens_of(agent), world.ann, redactor)
+        first = await source.find()
+        await tokens_of(agent).find(world.ann, first)
+        second = await source.find()
+    assert first != second and redactor.redact(f"{first} {second}") == "[redacted] [redacted]"
 
 
 async def test_two_workers_renew_tokens_once(world: World) -> None:

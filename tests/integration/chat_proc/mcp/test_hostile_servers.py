@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 import zlib
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -168,13 +169,19 @@ async def test_requests_for_roots_sampling_and_input_are_refused(raw: RawServer)
     assert not {"roots", "sampling", "elicitation"} & hello.keys()
 
 
-async def test_a_forgotten_session_is_opened_again(raw: RawServer) -> None:
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(404, None), (404, (-32001, "Session not found")), (400, (-32000, "Bad Request: No valid session ID provided"))],
+)
+async def test_a_forgotten_session_is_opened_again(raw: RawServer, status: int, error: tuple[int, str] | None) -> None:
     raw.session = "one"
 
     async def forget(asked: Asked, writer: asyncio.StreamWriter) -> bool:
         if asked.headers.get("mcp-session-id", raw.session) == raw.session:
             return False
-        await send(writer, 404, b"")
+        await send(
+            writer, status, json.dumps({**say_error(asked, error[1], error[0]), "id": None}).encode() if error else b""
+        )
         return True
 
     raw.before = forget
@@ -182,6 +189,31 @@ async def test_a_forgotten_session_is_opened_again(raw: RawServer) -> None:
         raw.session = "two"
         assert (await agent.call("mcp.s.act")).text == "done"
         assert agent.servers.list_problems() == ()
+
+
+async def test_a_call_that_sessions_never_accept_is_not_made(raw: RawServer) -> None:
+    raw.session = "one"
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await send(writer, 404, b"")
+
+    raw.answer = answer
+    async with open_agent(server_at(raw)) as agent:
+        text = (await agent.call("mcp.s.act")).text
+    assert text == "The call was not made: The server keeps forgetting the session. The server answered 404."
+
+
+async def test_a_rejected_call_does_not_end_a_session_that_is_known(raw: RawServer) -> None:
+    raw.session = "one"
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await send(writer, 400, json.dumps(say_error(asked, "no mailbox 7")).encode())
+
+    raw.answer = answer
+    async with open_agent(server_at(raw)) as agent:
+        text = (await agent.call("mcp.s.act")).text
+        assert text == "The MCP server rejected the call: no mailbox 7"
+    assert sum(asked.rpc == "initialize" for asked in raw.asked) == 1
 
 
 async def test_a_stream_is_not_opened_again_in_a_hurry(raw: RawServer) -> None:
@@ -381,6 +413,112 @@ async def test_problems_of_addresses_show_no_secret(raw: RawServer, place: str) 
             (problem,) = agent.servers.list_problems()
     assert place == "reason" or "[redacted]" in problem, problem
     assert SECRET[-12:] not in problem + str(logs)
+
+
+LONG = "jwt." + "".join(f"{number:04d}-" for number in range(240))
+"""A token that no limit of a text leaves whole."""
+
+
+def say_error(asked: Asked, text: str, code: int = -32000) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": asked.body["id"], "error": {"code": code, "message": text}}
+
+
+async def say_link(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    link = {"type": "resource_link", "uri": f"x://y/{text}", "name": text, "description": text}
+    await raw.reply(writer, asked, {"content": [link]})
+
+
+async def say_value(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    await raw.reply(writer, asked, {"content": [], "structuredContent": {text: [text]}})
+
+
+async def say_file(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    blob = {"uri": "x://y", "mimeType": "text/plain", "blob": b64encode(text.encode()).decode()}
+    await raw.reply(writer, asked, {"content": [{"type": "resource", "resource": blob}]})
+
+
+async def say_progress(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    await begin_stream(writer)
+    note = {"progressToken": asked.body["params"]["_meta"]["progressToken"], "progress": 1, "message": text}
+    await send_event(writer, {"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
+    await send_event(writer, result_of(asked, "went on"))
+    writer.close()
+
+
+async def say_nonsense(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    await raw.send_json(writer, {"x": text[-60:]})
+
+
+async def say_rejection(raw: RawServer, asked: Asked, writer: asyncio.StreamWriter, text: str) -> None:
+    await raw.send_json(writer, say_error(asked, text))
+
+
+@pytest.mark.parametrize("say", [say_rejection, say_link, say_value, say_file, say_progress, say_nonsense])
+async def test_nothing_that_a_call_leads_to_shows_a_secret(raw: RawServer, say: Any) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await say(raw, asked, writer, f"{'x' * 250} {asked.headers['x-token']}")
+
+    raw.answer = answer
+    with structlog.testing.capture_logs() as logs:
+        async with open_agent(server_at(raw, headers={"X-Token": "${b:token}"}), secrets={"b:token": LONG}) as agent:
+            outcome = await agent.call("mcp.s.act")
+            files = [await agent.objects.load(artifact.object_key, max_bytes=9_000) for artifact in outcome.artifacts]
+    said = f"{outcome} {agent.live.tool_events} {files} {logs}"
+    assert "jwt." not in said and "-0239-" not in said
+    assert "[redacted]" in said or say is say_nonsense
+
+
+@pytest.mark.parametrize("place", ["name", "description", "schema", "listing", "beginning"])
+async def test_nothing_that_a_server_offers_shows_a_secret(raw: RawServer, place: str) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        text = f"{'x' * 20} {asked.headers['x-token']}"
+        schema = {"type": "object", "properties": {"a": {"type": "string", "description": text}}}
+        more: dict[str, Any] = {"name": {"name": LONG}, "description": {"description": text}}
+        raw.tools = [TOOL, {**TOOL, "name": "b", **more.get(place, {"inputSchema": schema})}]
+        is_listing = place == "listing" and asked.rpc == "tools/list" and len(raw.asked) > 4
+        if is_listing or (place == "beginning" and asked.rpc == "initialize"):
+            await raw.send_json(writer, say_error(asked, text, -32603))
+            return True
+        return False
+
+    raw.before = answer
+    server = server_at(raw, headers={"X-Token": "${b:token}"})
+    with structlog.testing.capture_logs() as logs:
+        async with open_agent(server, secrets={"b:token": LONG}, ready_within_s=0) as agent:
+            await agent.servers.wait_for_attempts(10)
+            if place == "listing":
+                agent.servers._connections["s"]._list_again()  # pyright: ignore[reportPrivateUsage]
+                await wait_until(lambda: any("Could not list" in line["event"] for line in logs))
+            specs = [tool.spec for tool in agent.servers.tools]
+            said = (
+                f"{specs} {[spec.params.model_json_schema() for spec in specs]} {agent.servers.list_problems()} {logs}"
+            )
+    assert "jwt." not in said and "-0239-" not in said and "[redacted]" in said
+    assert place != "name" or "its name has a secret of the server" in said
+
+
+async def test_the_output_of_a_command_is_searched_before_it_is_cut() -> None:
+    secret = f"{LONG}\n{SECRET}-second-line"
+    code = "import os, sys; print('x' * 1_500, os.environ['TOKEN'].strip(), file=sys.stderr); sys.exit(1)"
+    server = McpServer(command=sys.executable, args=("-c", code), env={"TOKEN": "${b:token}"})
+    with structlog.testing.capture_logs() as logs:
+        async with open_agent(server, secrets={"b:token": secret}, ready_within_s=0) as agent:
+            await agent.servers.wait_for_attempts(10)
+            said = f"{agent.servers.list_problems()} {logs}"
+    assert "0100-" not in said and SECRET[-12:] not in said and "[redacted]" in said
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32093, -32094, -32095, -32096, -32097, -32098])
+async def test_an_error_of_the_server_is_a_rejection_whatever_its_code(raw: RawServer, code: int) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await raw.send_json(writer, say_error(asked, "no mailbox 7", code))
+
+    raw.answer = answer
+    async with open_agent(server_at(raw)) as agent:
+        for _ in range(2):
+            outcome = await agent.call("mcp.s.act")
+            assert (outcome.status, outcome.text) == ("error", "The MCP server rejected the call: no mailbox 7")
+    assert sum(asked.rpc == "initialize" for asked in raw.asked) == 1
 
 
 CHATTY = (

@@ -38,9 +38,15 @@ class Redactor:
 
     def set_secrets(self, secrets: Iterable[str]) -> None:
         """Hide these from now on, instead of the earlier ones."""
-        known = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
+        # Also each line: what prints a secret of several lines is often read line by line.
+        lines = (line.strip() for secret in secrets for line in (secret, *secret.splitlines()))
+        known = {secret for secret in lines if len(secret) >= MIN_SECRET_CHARS}
         spelt = {form for secret in known for form in (secret, quote(secret, safe=""), _in_json(secret))}
         self._spelt = tuple(sorted(spelt, key=lambda form: (-len(form), form)))
+
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self._spelt)
 
     def redact(self, text: str) -> str:
         """The text with `[redacted]` in place of each secret."""

@@ -105,7 +105,7 @@ class PersonalTool:
             build = partial(self._build, server.offered, chosen, connection, redactor=redactor)
             tools, left_out = await asyncio.to_thread(build)
             if is_list:
-                return await asyncio.to_thread(_describe, tools, listed, redactor)
+                return await asyncio.to_thread(_describe, tools, listed)
             if not tools:
                 raise Invalid(left_out[0])
             registry, tool_id = ToolRegistry(tools), tools[0].spec.tool_id
@@ -158,7 +158,7 @@ def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens
     )
 
 
-def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool], redactor: Redactor) -> ToolOutcome:
+def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool]) -> ToolOutcome:
     """The tools as text, and for programs as a value."""
     schemas = {name_tool(tool.name): tool.input_schema for tool in reversed(listed)}
     entries: list[dict[str, Any]] = []
@@ -174,8 +174,8 @@ def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool], redactor: Red
             break
         lines.append(line)
         entries.append({"name": name, "description": tool.spec.guide, "parameters": parameters})
-    text = redactor.redact(make_inert("\n\n".join(lines))) or "The server has no tools."
-    return ToolOutcome("ok", text, value={"tools": redactor.redact_value(entries)}, untrusted=True)
+    text = make_inert("\n\n".join(lines)) or "The server has no tools."
+    return ToolOutcome("ok", text, value={"tools": entries}, untrusted=True)
 
 
 def build_personal_tools(tokens: PersonalTokens, build: BuildTools) -> tuple[PersonalTool, ...]:

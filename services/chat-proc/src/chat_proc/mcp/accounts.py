@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,6 +29,7 @@ from chat_proc.catalog.tool import ConnectLink
 from chat_proc.mcp.http import HttpWay, NoToken
 from chat_proc.mcp.oauth import (
     EARLY_S,
+    KEPT_TOKENS,
     OAuthRequests,
     TokenRefused,
     check_authorizing,
@@ -436,6 +438,7 @@ class PersonSource:
         self._tokens = tokens
         self._principal = principal
         self._redactor = redactor
+        self._recent: deque[str] = deque(maxlen=KEPT_TOKENS)
         self._has_replaced = False
 
     async def find(self, rejected: str | None = None) -> str:
@@ -447,5 +450,7 @@ class PersonSource:
                 )
             self._has_replaced = True
         token = await self._tokens.find(self._principal, rejected)
-        self._redactor.set_secrets((*self._tokens.server.hidden, *filter(None, (rejected, token))))
+        if token not in self._recent:
+            self._recent.append(token)
+        self._redactor.set_secrets((*self._tokens.server.hidden, *self._recent))
         return token

@@ -7,8 +7,8 @@ own task, and never ends the connection.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -18,22 +18,23 @@ from mcp.client import Client, ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    EmptyResult,
     Implementation,
     InputRequiredResult,
     PaginatedRequestParams,
+    PingRequest,
     Tool,
     ToolListChangedNotification,
 )
 from pydantic import TypeAdapter, ValidationError
 
-from chat_proc.mcp.http import NOT_SENT, UNREACHABLE
+from chat_proc.mcp.http import DOUBTED, FORGOTTEN, LOST, NOT_SENT, UNREACHABLE, find_loss
+from chat_proc.mcp.redacted import RedactedStream
 from everturn import __version__
 from everturn.core.cancellation import GRACE_S, end_tasks
 from everturn.core.errors import EverturnError, Unavailable
@@ -64,10 +65,10 @@ STABLE_S: Final = 60.0
 CALL_WAITS_S: Final = 20.0
 """How long a call waits for a connection."""
 MAX_PROBLEM_CHARS: Final = 500
+MAX_MESSAGE_CHARS: Final = 1_000
+"""Of a server's error."""
 CLOSE_S: Final = GRACE_S - 1.0
 """How long a connection may take to close before it is cancelled: less than a cancelled call has for it."""
-_GONE: Final = "Session terminated"
-"""The SDK's message for a session that the server does not know (any more)."""
 _FAILURES: Final = (
     BaseExceptionGroup,
     EverturnError,
@@ -81,6 +82,7 @@ _FAILURES: Final = (
     httpx2.HTTPError,
 )
 """What a server can cause in the SDK."""
+_EMPTY: Final = TypeAdapter(EmptyResult)
 _RESULT: Final = TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
 
 
@@ -113,7 +115,8 @@ class ServerTransport(Protocol):
 
 
 class McpConnection:
-    """`build_transport` is called for each attempt. `on_change` is called when the list of tools is another one."""
+    """`build_transport` is called for each attempt. `on_change` is called when the list of tools is another one. All
+    that comes from the server is without the secrets of `redactor`."""
 
     def __init__(
         self,
@@ -193,14 +196,25 @@ class McpConnection:
             try:
                 result = await self._send(session, tool, arguments, timeout_s, on_progress)
             except MCPError as error:
-                if error.error.code == INVALID_REQUEST and error.error.message == _GONE and attempt == 1:
-                    self._break("The server has forgotten the session.")
+                if attempt == 1 and await self._is_forgotten(session, find_loss(error.error)):
+                    self._break("The server has forgotten the session.", session)
                     continue
-                raise self._translate(error, tool) from error
+                raise self._translate(error, tool, session) from error
             if isinstance(result, InputRequiredResult):
                 raise CallFailed("The server asks for input (sampling, elicitation or roots), which is not supported.")
             return result
-        raise NotSent("The server keeps forgetting the session.")
+        raise RuntimeError("a second attempt ends with a result or an error")
+
+    async def _is_forgotten(self, session: ClientSession, loss: int | None) -> bool:
+        """Whether the server does not know the session any more. Some say so with the code of any error, in which case
+        another request shows it."""
+        if loss != DOUBTED:
+            return loss == FORGOTTEN
+        try:
+            await session.send_request(PingRequest(), _EMPTY, self._start_timeout_s)
+        except (MCPError, ValidationError) as error:
+            return isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
+        return False
 
     async def _send(
         self, session: ClientSession, tool: str, arguments: dict[str, Any], timeout_s: float, on_progress: Progress
@@ -213,24 +227,25 @@ class McpConnection:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"][-3:]))
-            raise CallFailed(
-                f"The server's result is not one of the protocol: {place}: {first['msg']}"[:500]
-            ) from error
+            text = f"The server's result is not one of the protocol: {place}: {first['msg']}"
+            raise CallFailed(text[:MAX_MESSAGE_CHARS]) from error
 
-    def _translate(self, error: MCPError, tool: str) -> EverturnError:
-        code, message = error.error.code, error.error.message[:1_000]
-        if code == UNREACHABLE:
-            self._break(message)
-            return NotSent(message)
-        if code == NOT_SENT:
-            return NotSent(message)
-        if code == CONNECTION_CLOSED:
-            return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
-        if code == REQUEST_TIMEOUT:
-            return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
-        if code == INVALID_REQUEST and message == _GONE:
-            return NotSent("The server has forgotten the session.")
-        return CallFailed(message)
+    def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
+        message = error.error.message[:MAX_MESSAGE_CHARS]
+        match find_loss(error.error):
+            case loss if loss == UNREACHABLE:
+                self._break(message, session)
+                return NotSent(message)
+            case loss if loss == NOT_SENT:
+                return NotSent(message)
+            case loss if loss == FORGOTTEN:
+                return NotSent(f"The server keeps forgetting the session. {message}")
+            case loss if loss == LOST:
+                return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
+            case loss if loss == REQUEST_TIMEOUT:
+                return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
+            case _:
+                return CallFailed(message)
 
     async def _wait_for_session(self) -> ClientSession:
         """The session. Raises NotSent if there is none within CALL_WAITS_S."""
@@ -249,16 +264,20 @@ class McpConnection:
             raise NotSent(self.problem or "There is no connection to the server.")
         return self._session
 
-    def _break(self, why: str) -> None:
-        """Open the connection again: a request showed that it is over."""
+    def _break(self, why: str, session: ClientSession) -> None:
+        """Open the connection of this session again: a request showed that it is over. Another one may be open by
+        now."""
+        if self._session not in (None, session):
+            return
         self._note_problem(why)
         self._broken = True
         self._set_session(None)
         self._wake.set()
 
     def _note_problem(self, why: str) -> None:
-        """Why there is no connection, as one line without secrets: servers write some of it."""
-        self.problem = self._redactor.redact(escape_line(" ".join(why.split())))[:MAX_PROBLEM_CHARS]
+        """Why there is no connection, as one line. Not all of it was a message: secrets can be in addresses and in what
+        a program printed."""
+        self.problem = escape_line(" ".join(self._redactor.redact(why).split()))[:MAX_PROBLEM_CHARS]
 
     def _set_session(self, session: ClientSession | None) -> None:
         self._session = session
@@ -274,7 +293,7 @@ class McpConnection:
         transport = self._transport = self._build_transport()
         self._broken = self._must_list = self._is_explained = False
         client = Client(
-            transport.open(),
+            self._open(transport),
             read_timeout_seconds=self._start_timeout_s,
             message_handler=self._note_message,
             client_info=Implementation(name="everturn", version=__version__),
@@ -307,6 +326,11 @@ class McpConnection:
             MCP_CONNECTIONS.labels("lost").inc()
             _log.warning("Lost the connection to an MCP server", server=self._alias, why=self.problem)
 
+    @asynccontextmanager
+    async def _open(self, transport: ServerTransport) -> AsyncGenerator[Any]:
+        async with transport.open() as (incoming, outgoing):
+            yield RedactedStream(incoming, self._redactor), outgoing
+
     async def _keep(self, session: ClientSession, transport: ServerTransport) -> None:
         """Return when the connection is over; list the tools again when they may have changed."""
         while not (self._closing or self._broken or transport.ended.is_set()):
@@ -322,12 +346,11 @@ class McpConnection:
             try:
                 await self._load_tools(session)
             except MCPError as error:
-                if error.error.code == UNREACHABLE or error.error.message == _GONE:
-                    self._break(error.error.message)
+                why = error.error.message[:MAX_MESSAGE_CHARS]
+                if find_loss(error.error) in (UNREACHABLE, FORGOTTEN, DOUBTED):
+                    self._break(why, session)
                 else:
-                    _log.warning(
-                        "Could not list the tools of an MCP server", server=self._alias, error=str(error)[:500]
-                    )
+                    _log.warning("Could not list the tools of an MCP server", server=self._alias, error=why)
 
     async def _load_tools(self, session: ClientSession) -> None:
         tools: list[Tool] = []
@@ -411,10 +434,10 @@ def _explain(error: BaseException) -> str:
             return "The server does not answer."
         if error.error.code == METHOD_NOT_FOUND:
             return "The server has no tools, or no MCP server is at this address."
-        return error.error.message[:500]
+        return error.error.message
     if isinstance(error, ValidationError):
-        # Its own text shows parts of what the server sent, in which secrets would not be found.
+        # Its own text shows parts of what the server sent.
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"][-3:]))
-        return f"An answer of the server is not one of the protocol: {place}: {first['msg']}"[:500]
-    return f"{type(error).__name__}: {error}"[:500]
+        return f"An answer of the server is not one of the protocol: {place}: {first['msg']}"
+    return f"{type(error).__name__}: {error}"

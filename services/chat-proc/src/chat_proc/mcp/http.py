@@ -7,6 +7,7 @@ streams again as often as a server asks for it.
 
 import asyncio
 import json
+import secrets
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, REQUEST_TIMEOUT, ErrorData
 
 from chat_proc.mcp.pacing import (
     LINES_PER_MESSAGE,
@@ -53,6 +54,16 @@ NOT_SENT: Final = -32096
 """Error code of a request for which there was no room, or no access token."""
 REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
+LOST: Final = -32095
+"""Error code of a request whose connection was lost, so that it may have been carried out."""
+FORGOTTEN: Final = -32094
+"""Error code of a request that the server rejected because it does not know the session."""
+DOUBTED: Final = -32093
+"""Error code of a request that was rejected as some servers reject those of a session that they don't know."""
+_OURS: Final = secrets.token_hex(16)
+"""The data of these errors: a server could send their codes, too."""
+_SDK_LOST: Final = ("Connection closed", "SSE stream ")
+"""How messages of the SDK begin when it lost a reply. From a server, CONNECTION_CLOSED is any error of its own."""
 
 SET_ISSUER: Final = "Set issuer if its authorization server is in a private network."
 
@@ -169,7 +180,7 @@ class HostTransport(httpx2.AsyncBaseTransport):
         """Connect to a checked address, even if the name resolves differently later. TLS checks the name."""
         host = request.url.host
         if self._own_host not in (None, host) and request.url.scheme != "https":
-            raise Invalid(f"The server names {host[:100]!a}, which is another host, without TLS. {SET_ISSUER}")
+            raise Invalid(f"The server names {host!a}, which is another host, without TLS. {SET_ISSUER}")
         failure: Exception | None = None
         for address in await self._find_addresses(host, request.url.port or DEFAULT_PORTS[request.url.scheme]):
             sent = httpx2.Request(
@@ -185,20 +196,20 @@ class HostTransport(httpx2.AsyncBaseTransport):
                 return await self._inner.handle_async_request(sent)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
-        raise failure or Unavailable(f"The host {host[:100]!a} has no address.")
+        raise failure or Unavailable(f"The host {host!a} has no address.")
 
     async def _find_addresses(self, host: str, port: int) -> tuple[Address, ...]:
         if not self._way.rules.allows(host):
-            raise Invalid(f"The operator does not allow MCP servers at {host[:100]!a} (MCP_ALLOWED_HOSTS).")
+            raise Invalid(f"The operator does not allow MCP servers at {host!a} (MCP_ALLOWED_HOSTS).")
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 found = [ip_address(text) for text in await self._way.resolve(host, port, TurnId(self._way.owner))]
         except (OSError, ValueError, TimeoutError) as error:
-            raise Unavailable(f"The host {host[:100]!a} was not found.") from error
+            raise Unavailable(f"The host {host!a} was not found.") from error
         if not all(map(self._way.may_contact, found)):
-            raise Invalid(f"{host[:100]!a} is at an address that must not be contacted.")
+            raise Invalid(f"{host!a} is at an address that must not be contacted.")
         if self._own_host not in (None, host) and not all(map(is_public, found)):
-            raise Invalid(f"The server names {host[:100]!a}, which is not at a public address. {SET_ISSUER}")
+            raise Invalid(f"The server names {host!a}, which is not at a public address. {SET_ISSUER}")
         return tuple(dict.fromkeys(found))[:MAX_ADDRESSES]
 
     async def aclose(self) -> None:
@@ -233,9 +244,9 @@ class McpHttpTransport(httpx2.AsyncBaseTransport):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return _build_error(503, UNREACHABLE, f"The connection failed ({_name(error)}).")
         except (httpx2.TransportError, TimeoutError) as error:
-            return _build_error(503, CONNECTION_CLOSED, f"The connection was lost ({_name(error)}).")
+            return _build_error(503, LOST, f"The connection was lost ({_name(error)}).")
         if response.status_code >= 400 and expects_answer:
-            return await _read_error(response)
+            return await _read_error(response, has_session="mcp-session-id" in request.headers)
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
         is_event_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
         limit = None if request.method == "GET" else MAX_REPLY_BYTES if is_event_stream else MAX_MESSAGE_BYTES
@@ -285,9 +296,9 @@ def _is_call(request: httpx2.Request) -> bool:
     return isinstance(body, dict) and "method" in body and "id" in body
 
 
-async def _read_error(response: httpx2.Response) -> httpx2.Response:
-    """The JSON-RPC error in a response with an error status, or one that names the status. 404 keeps its meaning for
-    the SDK: the session has ended."""
+async def _read_error(response: httpx2.Response, *, has_session: bool) -> httpx2.Response:
+    """The JSON-RPC error in a response with an error status, or one that names the status or says that the session has
+    ended."""
     body = bytearray()
     try:
         async with aclosing(unpack(response.aiter_raw(), "identity")) as pieces:
@@ -303,17 +314,35 @@ async def _read_error(response: httpx2.Response) -> httpx2.Response:
         parsed: Any = json.loads(body)
     except (ValueError, RecursionError):
         parsed = None
-    has_error = isinstance(parsed, dict) and isinstance(cast("dict[str, Any]", parsed).get("error"), dict)
-    if has_error or response.status_code == 404:
-        headers = {"Content-Type": "application/json" if has_error else "text/plain"}
+    found: Any = cast("dict[str, Any]", parsed).get("error") if isinstance(parsed, dict) else None
+    error = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    code, message = error.get("code"), str(error.get("message", ""))
+    if has_session and response.status_code == 404 and code != METHOD_NOT_FOUND:
+        return _build_error(404, FORGOTTEN, message or "The server answered 404.")
+    if has_session and response.status_code == 400 and code == CONNECTION_CLOSED:
+        return _build_error(400, DOUBTED, message)
+    if error or response.status_code == 404:
+        headers = {"Content-Type": "application/json" if error else "text/plain"}
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
     hint = " Check its secret." if response.status_code in (401, 403) else ""
     return _build_error(response.status_code, REFUSED_STATUS, f"The server answered {response.status_code}.{hint}")
 
 
 def _build_error(status: int, code: int, message: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": _OURS}}
     return httpx2.Response(status, json=error)
+
+
+def find_loss(error: ErrorData) -> int | None:
+    """The code of what happened to a request on its way, if that is what the error is about, and not an answer of the
+    server: one of those above, or REQUEST_TIMEOUT."""
+    if error.data == _OURS:
+        return error.code
+    if error.code == CONNECTION_CLOSED and error.data is None and error.message.startswith(_SDK_LOST):
+        return LOST
+    if error.code == REQUEST_TIMEOUT and error.message.startswith("Request ") and error.message.endswith("timed out"):
+        return REQUEST_TIMEOUT
+    return None
 
 
 def _name(error: Exception) -> str:

@@ -254,10 +254,10 @@ async def _fetch(client: httpx2.AsyncClient, method: str, url: str, **content: A
     try:
         request = client.build_request(method, url, **content)
     except (httpx2.InvalidURL, ValueError) as error:
-        raise NoToken(f"{url[:200]} is not an address.") from error
-    host = request.url.host[:100]
+        raise NoToken(f"{url} is not an address.") from error
+    host = request.url.host
     if request.url.scheme not in DEFAULT_PORTS or not host or (request.url.port or 0) > 65_535:
-        raise NoToken(f"{url[:200]} is not an address of a web server.")
+        raise NoToken(f"{url} is not an address of a web server.")
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             response = await client.send(request, stream=True)
@@ -293,7 +293,7 @@ def _describe_error(body: bytes) -> str:
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))[:100]}: {first['msg']}."
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}."
 
 
 class ClientTokens:
@@ -428,4 +428,4 @@ def match_issuers(one: str, other: str) -> bool:
 def check_trusted(issuer: str, trusted: Sequence[str]) -> None:
     """Raise NoToken if the MCP server does not accept tokens of this issuer."""
     if not any(match_issuers(issuer, each) for each in trusted):
-        raise NoToken(f"The MCP server accepts tokens of {', '.join(trusted)[:200]}, not of the issuer {issuer}.")
+        raise NoToken(f"The MCP server accepts tokens of {', '.join(trusted)}, not of the issuer {issuer}.")

@@ -7,7 +7,7 @@ import binascii
 import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from mcp_types import (
@@ -47,7 +47,7 @@ _SUFFIXES: Final = {
 }
 MAX_LABEL_CHARS: Final = 300
 MAX_ON_LOOP_CHARS: Final = 64 * 1024
-"""A longer text is decoded or searched in a thread."""
+"""A longer file is decoded in a thread."""
 
 _Content = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 
@@ -63,13 +63,14 @@ class _Binary:
 
 
 async def build_outcome(objects: Objects, call: ToolCall, result: CallToolResult, redactor: Redactor) -> ToolOutcome:
-    """The outcome of a call. Files that can't be stored are named in the text, and the rest is kept."""
+    """The outcome of a call. Files that can't be stored are named in the text, and the rest is kept. The secrets of
+    `redactor` are removed from files: in the message, they were encoded."""
     lines: list[str] = []
     artifacts: list[Artifact] = []
     for part in result.content[:MAX_PARTS]:
         read = _read_part(part)
         if isinstance(read, _Binary):
-            saved = await _try_save(objects, call, read, len(artifacts))
+            saved = await _try_save(objects, call, read, len(artifacts), redactor)
             artifacts += [saved] if isinstance(saved, Artifact) else []
             lines.append(_describe_saved(read, saved))
         elif read:
@@ -79,16 +80,12 @@ async def build_outcome(objects: Objects, call: ToolCall, result: CallToolResult
     value = result.structured_content
     if value is not None and not lines:
         lines.append(await asyncio.to_thread(json.dumps, value, ensure_ascii=False))
-    joined = "\n\n".join(lines)
-    text = (
-        await asyncio.to_thread(redactor.redact, joined) if len(joined) > MAX_ON_LOOP_CHARS else redactor.redact(joined)
-    )
-    text = text or ("The tool failed without a message." if result.is_error else "")
+    text = "\n\n".join(lines) or ("The tool failed without a message." if result.is_error else "")
     return ToolOutcome(
         "error" if result.is_error else "ok",
         text or "The tool returned nothing.",
         artifacts=tuple(artifacts),
-        value=text if value is None else redactor.redact_value(value),
+        value=text if value is None else value,
         untrusted=True,
     )
 
@@ -123,15 +120,15 @@ def _name_of(uri: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)[:80]
 
 
-async def _try_save(objects: Objects, call: ToolCall, part: _Binary, number: int) -> Artifact | str:
+async def _try_save(objects: Objects, call: ToolCall, part: _Binary, number: int, redactor: Redactor) -> Artifact | str:
     """The stored file, or why there is none."""
     if number >= MAX_FILES:
         return f"a result can have at most {MAX_FILES} files"
     try:
         if len(part.data) > MAX_ON_LOOP_CHARS:
-            data = await asyncio.to_thread(base64.b64decode, part.data, validate=True)
+            data = await asyncio.to_thread(_decode, part.data, redactor)
         else:
-            data = base64.b64decode(part.data, validate=True)
+            data = _decode(part.data, redactor)
     except (binascii.Error, ValueError):
         return "it is not valid base64"
     suffix = "" if "." in part.name else _SUFFIXES.get(part.mime.partition(";")[0].strip(), ".bin")
@@ -144,6 +141,10 @@ async def _try_save(objects: Objects, call: ToolCall, part: _Binary, number: int
         return error.detail
     except Unavailable:
         return "the store of files does not respond"
+
+
+def _decode(data: str, redactor: Redactor) -> bytes:
+    return cast(bytes, redactor.redact_value(base64.b64decode(data, validate=True)))
 
 
 def _describe_saved(part: _Binary, saved: Artifact | str) -> str:

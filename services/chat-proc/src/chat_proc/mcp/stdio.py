@@ -135,6 +135,7 @@ class StdioProcess:
             environment=environment,
             limits=ProcessLimits(memory_bytes=MEMORY_BYTES, open_files=1024, processes=PROCESSES, uid=uid),
             on_line=self._note_line,
+            redactor=self._redactor,
             descriptor=theirs.fileno(),
             speaks=True,
             shown=(*needed, code, home) if confined else (),
@@ -155,9 +156,8 @@ class StdioProcess:
         return await asyncio.to_thread(_find_installed, name, self._options.search_path)
 
     def _note_line(self, line: str) -> None:
-        # Before it is cut: a part of a secret would not be found.
         # Without its folder, which is another one for each start: the same reason is reported once.
-        written = f" {self._redactor.redact(line.strip()).replace(self._folder, '')}"
+        written = f" {line.strip().replace(self._folder, '')}"
         room = FIRST_CHARS - len(self._first)
         self._first += written[:room]
         last = self._last + written[room:]

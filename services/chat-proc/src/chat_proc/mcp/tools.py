@@ -34,7 +34,7 @@ from chat_proc.mcp.schemas import build_params, name_tool, read_arguments
 from chat_proc.mcp.stdio import ChildCommand, ChildOptions, StdioProcess
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.errors import Conflict, EverturnError, Invalid
-from everturn.core.logging import Redactor
+from everturn.core.logging import HIDDEN, Redactor
 from everturn.files.objects import Objects
 from everturn.mcp_connections.connections import ServerKey, TokenStore
 from everturn.timeline.inert import escape_line, make_inert
@@ -99,7 +99,7 @@ class McpTool:
         timeout_s = self._spec.timeout_s + CALL_GRACE_S
         try:
             arguments = read_arguments(call.params)
-            result = await self._connection.call(self._name, arguments, timeout_s, _forward(events, self._redactor))
+            result = await self._connection.call(self._name, arguments, timeout_s, _forward(events))
         except NotSent as error:
             return self._fail(f"The call was not made: {error.detail}")
         except CallFailed as error:
@@ -109,16 +109,16 @@ class McpTool:
         return await build_outcome(self._objects, call, result, self._redactor)
 
     def _fail(self, text: str) -> ToolOutcome:
-        return ToolOutcome("error", self._redactor.redact(escape_line(text)), untrusted=True)
+        return ToolOutcome("error", escape_line(text), untrusted=True)
 
 
-def _forward(events: ToolEvents, redactor: Redactor) -> Progress:
+def _forward(events: ToolEvents) -> Progress:
     """Progress of the server as events of the call; those beyond the limit of a call are left out."""
 
     async def forward(progress: float, total: float | None, message: str | None) -> None:
         amount = f"{progress:g} of {total:g}" if total else f"{progress:g}"
         with suppress(Conflict):
-            events.progress(redactor.redact(f"{amount}: {message}" if message else amount))
+            events.progress(f"{amount}: {message}" if message else amount)
 
     return forward
 
@@ -205,8 +205,8 @@ class AgentServers:
         build = partial(build_tools, offered, connection.listed or (), connection, self._dependencies.objects, redactor)
         tools, left_out = await asyncio.to_thread(build)
         self._tools[offered.alias] = tools
-        self._left_out[offered.alias] = tuple(map(redactor.redact, left_out))
-        for line in self._left_out[offered.alias]:
+        self._left_out[offered.alias] = left_out
+        for line in left_out:
             _log.warning("A tool of an MCP server is not as configured", why=line)
         await self._announce()
 
@@ -235,6 +235,8 @@ def build_tools(
             continue
         tool_id = f"mcp.{offered.alias}.{name_tool(tool.name)}"
         try:
+            if HIDDEN in tool.name:
+                raise Invalid("its name has a secret of the server")
             if tool_id in built:
                 raise Invalid("another tool of the server has the same id")
             if len(encode_name(tool_id)) > MAX_NAME_CHARS:

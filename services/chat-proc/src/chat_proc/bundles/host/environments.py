@@ -187,6 +187,7 @@ class Environments:
                 uid=uid,
             ),
             on_line=lambda line: _keep_last(lines, line),
+            redactor=self._redactor,
             shown=needed,
             readable=needed,
             home=environment,
@@ -197,7 +198,7 @@ class Environments:
         if process.status == TOO_LARGE or not await asyncio.to_thread(fits, str(environment), self._max_mib * MIB):
             problem = f"The installed libraries take more than {self._max_mib} MiB, or have too many files."
         if process.status != 0 or problem:
-            said = self._redactor.redact("\n".join(lines))
+            said = "\n".join(lines)
             raise BadRequirements(f"{problem or f'pip ended with status {process.status}.'}\n{said}".strip())
         if uid is not None:
             await loop.run_in_executor(steps, _hand_over, environment, os.geteuid())

@@ -284,6 +284,7 @@ class HostProcess:
             environment=environment,
             limits=self._limits,
             on_line=self._log_output,
+            redactor=self._redactor,
             descriptor=theirs.fileno(),
             shown=(*shared, folder.parent, home),
             readable=(*shared, folder.parent, *_find_files(self._options.variables)),

@@ -14,11 +14,12 @@ from typing import Final
 
 from chat_proc.bundles.host.section import MIB
 from everturn.core.cancellation import end_tasks
+from everturn.core.logging import Redactor
 from everturn.core.subprocesses import END_WITHIN_S, kill_group, wait_for_start
 from everturn.core.transports import CheckedWriter
 
-MAX_LINE_BYTES: Final = 2_000
-"""A longer line is cut."""
+MAX_LINE_CHARS: Final = 2_000
+"""A longer line is cut, after secrets were removed from its first 64 KiB."""
 LINES_PER_S: Final = 20.0
 LINES_AT_ONCE: Final = 200
 """Lines of output that are passed on: so many at once, and then so many per second. The others are only counted."""
@@ -74,11 +75,11 @@ class LineBudget:
 
 class KeptProcess:
     """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
-    lines of its output, `descriptor` is a socket or pipe that it inherits; one that `speaks` has it as its input and
-    output, and `on_line` gets its error output. A process of another user can reach what is `shown`. If
-    there are `readable` folders, it reads only those and the system's, opens only sockets of the internet, and writes
-    only to its `home`. It is ended with the status TOO_LARGE once that takes too much space. If the worker is killed,
-    the folder `root` is removed."""
+    lines of its output, without the secrets of `redactor`. `descriptor` is a socket or pipe that it inherits; one that
+    `speaks` has it as its input and output, and `on_line` gets its error output. A process of another user can reach
+    what is `shown`. If there are `readable` folders, it reads only those and the system's, opens only sockets of the
+    internet, and writes only to its `home`. It is ended with the status TOO_LARGE once that takes too much space. If
+    the worker is killed, the folder `root` is removed."""
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class KeptProcess:
         environment: Mapping[str, str],
         limits: ProcessLimits,
         on_line: Callable[[str], None],
+        redactor: Redactor | None = None,
         descriptor: int = -1,
         speaks: bool = False,
         shown: Sequence[Path] = (),
@@ -117,6 +119,7 @@ class KeptProcess:
         ).encode()
         self._descriptor = descriptor
         self._on_line = on_line
+        self._redactor = redactor or Redactor()
         self._process: Process | None = None
         self._readers: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
@@ -195,16 +198,17 @@ class KeptProcess:
                 if budget.allows(loop.time()):
                     if dropped := budget.take_dropped():
                         self._on_line(f"({dropped} lines were left out.)")
-                    self._on_line(_decode(line))
-            rest = rest[:MAX_LINE_BYTES]
+                    self._on_line(self._decode(line))
+            rest = rest[:_READ_BYTES]
         if rest and budget.allows(loop.time()):
-            self._on_line(_decode(rest))
+            self._on_line(self._decode(rest))
         if dropped := budget.take_dropped():
             self._on_line(f"({dropped} lines were left out.)")
 
-
-def _decode(line: bytes) -> str:
-    return line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+    def _decode(self, line: bytes) -> str:
+        text = line[:_READ_BYTES].decode("utf-8", "replace").rstrip("\r")
+        # First: a part of a secret would not be found.
+        return self._redactor.redact(text)[:MAX_LINE_CHARS]
 
 
 def choose_uid(uids: range) -> int | None:
