@@ -22,7 +22,9 @@ from helpers.authorization_server import (
 )
 from helpers.mcp_servers import TOOL, Agent, Asked, RawServer, open_agent, send
 from mcp.shared.auth import ProtectedResourceMetadata
+from mcp_types import Tool as ListedTool
 
+from chat_proc.bundles.policy import BundlePolicy, PolicyRule
 from chat_proc.catalog.mcp_servers import McpServer
 from chat_proc.catalog.tool import ConnectLink, ToolSpec
 from chat_proc.mcp import accounts, tools
@@ -135,22 +137,67 @@ async def test_a_call_builds_the_model_of_its_tool_only(world: World, monkeypatc
     world.raw.tools.append({"name": "odd", "inputSchema": {"type": "object", "properties": {"a b": {}}}})
     built: list[str] = []
 
-    def build_spec(tool_id: str, *given: Any) -> ToolSpec:
-        built.append(tool_id)
-        return original(tool_id, *given)
+    def build_spec(tool_id: str, tool: ListedTool, server: McpServer) -> ToolSpec:
+        built.append(tool.name)
+        return original(tool_id, tool, server)
 
     original = tools.build_spec
     monkeypatch.setattr(tools, "build_spec", build_spec)
     async with world.worker() as agent:
         await world.connect(agent)
-        assert (await agent.call("mcp.s.call_tool", name="act_7", arguments={"x": "1"})).text == "done"
-        assert built == ["mcp.s.act_7"]
-        missing = await agent.call("mcp.s.call_tool", name="act-7")
-        assert "It has: act_0, act_1," in missing.text, "rules of the bundle know the name in ids only"
+        assert (await agent.call("mcp.s.call_tool", name="act-7", arguments={"x": "1"})).text == "done"
+        assert built == ["act-7"]
         odd = await agent.call("mcp.s.call_tool", name="odd")
         assert (odd.status, "models can't be given a parameter with the name 'a b'" in odd.text) == ("error", True)
         listed = await agent.call("mcp.s.list_tools")
-        assert 'act_19: Act.\nParameters: {"type": "object", "properties"' in listed.text
+        assert 'act-19: Act.\nParameters: {"type": "object", "properties"' in listed.text
+        assert "The tool 'odd' can't be called: models can't be given a parameter with the name 'a b'" in listed.text
+
+
+async def test_rules_about_names_agree_with_what_is_called(world: World) -> None:
+    rules = BundlePolicy([PolicyRule(tool="mcp.s.call_tool", when="args.name == 'send-mail'", then="ask")])
+    world.raw.tools = [TOOL | {"name": name} for name in ("send-mail", "send_mail", "send.mail", "s" * 150, "a\nb")]
+    async with world.worker() as agent:
+        await world.connect(agent)
+        listed = await agent.call("mcp.s.list_tools")
+        assert isinstance(listed.value, dict)
+        names = [each["name"] for each in listed.value["tools"]]
+        assert names == ["send-mail", "send_mail", "send.mail", "s" * 150]
+        assert "The tool 'a\\nb' can't be called: its name has characters that can't be printed." in listed.text
+        spec = agent.kit().spec("mcp.s.call_tool")
+        asked: list[str] = []
+        for name in (*names, "Send-Mail", "send-mail ", "send\u2010mail"):
+            if rules.judge(spec, {"name": name}, world.ann, untrusted=False) is not None:
+                asked.append(name)
+            await agent.call("mcp.s.call_tool", name=name)
+        assert asked == ["send-mail"]
+    called = [each.body["params"]["name"] for each in world.raw.asked if each.rpc == "tools/call"]
+    assert called == names, "each listed tool can be called, by its own name only"
+
+
+@pytest.mark.parametrize("grant", ["people", "client"])
+async def test_a_server_can_not_widen_tokens_to_its_host(world: World, grant: str) -> None:
+    host = world.raw.url.removesuffix("mcp")
+    protect(world.raw, world.login, resource=host)
+    if grant == "people":
+        async with world.worker() as agent:
+            await world.connect(agent)
+            assert (await agent.call("mcp.s.call_tool", name="act")).text == "done"
+    else:
+        oauth = {"grant": "client_credentials", "issuer": world.login.url, "client_id": CLIENT_ID}
+        server = {"url": world.raw.url, "oauth": oauth | {"client_secret": "${b:mail_secret}"}}
+        async with open_agent(McpServer.model_validate(server), secrets=SECRETS) as agent:
+            assert (await agent.call("mcp.s.act")).text == "done"
+    assert {form["resource"] for form in world.login.forms} == {world.raw.url}
+
+
+@pytest.mark.parametrize("expires_in", [1, 30, 61])
+async def test_tokens_with_a_short_life_are_not_renewed_for_each_request(world: World, expires_in: int) -> None:
+    world.login.expires_in = expires_in
+    async with world.worker() as agent:
+        await world.connect(agent)
+        assert (await agent.call("mcp.s.call_tool", name="act")).text == "done"
+    assert world.grants == ["authorization_code"]
 
 
 async def test_a_link_asks_for_one_code_with_pkce(world: World) -> None:

@@ -9,18 +9,17 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Literal, cast
 
 from mcp_types import Tool as ListedTool
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.described import APPROVAL_NOTICE
+from chat_proc.catalog.mcp_servers import McpServer
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolRegistry, ToolSpec
 from chat_proc.mcp.accounts import LEASE_S, PersonalTokens, PersonSource
 from chat_proc.mcp.connection import CALL_WAITS_S, McpConnection
 from chat_proc.mcp.http import HttpServer, NoToken
-from chat_proc.mcp.schemas import name_tool
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -29,6 +28,7 @@ from everturn.turns.model import Effect
 
 MAX_LISTED_CHARS: Final = 100_000
 """Names, descriptions and schemas of all tools of one server; those after them are left out."""
+MAX_NAME_CHARS: Final = 200
 MAX_NAMES_CHARS: Final = 10_000
 """The names of tools in an error."""
 START_S: Final = 15.0
@@ -45,18 +45,18 @@ class CallParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=200)
+    name: str = Field(max_length=MAX_NAME_CHARS)
     arguments: dict[str, Any] = {}
 
 
-BuildTools = Callable[..., tuple[Sequence[Tool], Sequence[str]]]
-"""`build_tools` without `objects` and `redactor`, which it is given by name."""
+BuildTool = Callable[[str, ListedTool, McpServer, McpConnection, Redactor], Tool]
+"""`build_tool` without `objects`."""
 
 
 class PersonalTool:
     """`list_tools` or `call_tool` of a server."""
 
-    def __init__(self, name: Literal["list_tools", "call_tool"], tokens: PersonalTokens, build: BuildTools) -> None:
+    def __init__(self, name: Literal["list_tools", "call_tool"], tokens: PersonalTokens, build: BuildTool) -> None:
         self._name = name
         self._tokens = tokens
         self._build = build
@@ -100,29 +100,40 @@ class PersonalTool:
                 raise Invalid(f"The call was not made: {connection.problem}")
             listed = [tool for tool in connection.listed if server.offered.server.offers(tool.name)]
             is_list, asked = self._name == "list_tools", cast(CallParams, call.params)
-            # Models of all tools can take seconds.
-            chosen = listed if is_list else _choose(asked.name, listed)
-            build = partial(self._build, server.offered, chosen, connection, redactor=redactor)
-            tools, left_out = await asyncio.to_thread(build)
+
+            def build(tool: ListedTool) -> Tool:
+                _check_name(tool.name)
+                return self._build(self._spec.tool_id, tool, server.offered.server, connection, redactor)
+
+            # In a thread: models of all tools can take seconds.
             if is_list:
-                return await asyncio.to_thread(_describe, tools, listed)
-            if not tools:
-                raise Invalid(left_out[0])
-            registry, tool_id = ToolRegistry(tools), tools[0].spec.tool_id
-            params = registry.check_params(tool_id, asked.arguments)
-            return await registry.run(tool_id, replace(call, params=params))
+                return await asyncio.to_thread(_describe, listed, build)
+            chosen = _choose(asked.name, listed)
+            try:
+                registry = ToolRegistry([await asyncio.to_thread(build, chosen)])
+            except Invalid as error:
+                raise Invalid(f"The tool {chosen.name[:80]!a} can't be called: {error.detail}.") from error
+            params = registry.check_params(self._spec.tool_id, asked.arguments)
+            return await registry.run(self._spec.tool_id, replace(call, params=params))
         finally:
             await connection.close(running)
 
 
-def _choose(name: str, listed: Sequence[ListedTool]) -> list[ListedTool]:
-    """The tools with this name; the first that can be offered is called. Only the name of its id is accepted, because
-    rules of the bundle are about that."""
-    chosen = [tool for tool in listed if name_tool(tool.name) == name]
-    if not chosen:
-        known = ", ".join(name_tool(tool.name) for tool in listed)[:MAX_NAMES_CHARS]
+def _choose(name: str, listed: Sequence[ListedTool]) -> ListedTool:
+    """The tool with this name, which is the server's own: rules of the bundle are about that."""
+    chosen = next((tool for tool in listed if tool.name == name), None)
+    if chosen is None:
+        known = ", ".join(tool.name for tool in listed)[:MAX_NAMES_CHARS]
         raise Invalid(f"The server has no tool {name[:80]!a}. It has: {known or 'none'}.")
     return chosen
+
+
+def _check_name(name: str) -> None:
+    """Raise Invalid for a name that can't be shown as it is, or not be given back."""
+    if len(name) > MAX_NAME_CHARS:
+        raise Invalid(f"its name has more than {MAX_NAME_CHARS} characters")
+    if not name.isprintable():
+        raise Invalid("its name has characters that can't be printed")
 
 
 def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens) -> ToolSpec:
@@ -158,26 +169,32 @@ def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens
     )
 
 
-def _describe(tools: Sequence[Tool], listed: Sequence[ListedTool]) -> ToolOutcome:
+def _describe(listed: Sequence[ListedTool], build: Callable[[ListedTool], Tool]) -> ToolOutcome:
     """The tools as text, and for programs as a value."""
-    schemas = {name_tool(tool.name): tool.input_schema for tool in reversed(listed)}
     entries: list[dict[str, Any]] = []
     lines: list[str] = []
     left = MAX_LISTED_CHARS
-    for tool in tools:
-        name = tool.spec.tool_id.rpartition(".")[2]
-        parameters = schemas.get(name, {})
-        line = f"{name}: {tool.spec.guide}\nParameters: {json.dumps(parameters, ensure_ascii=False)}"
+    # Of two with the same name, the first is called.
+    tools = {tool.name: tool for tool in reversed(listed)}
+    for name in dict.fromkeys(tool.name for tool in listed):
+        entry: dict[str, Any] | None = None
+        try:
+            guide, parameters = build(tools[name]).spec.guide, tools[name].input_schema
+        except Invalid as error:
+            line = f"The tool {name[:80]!a} can't be called: {error.detail}."
+        else:
+            line = f"{name}: {guide}\nParameters: {json.dumps(parameters, ensure_ascii=False)}"
+            entry = {"name": name, "description": guide, "parameters": parameters}
         left -= len(line)
         if left < 0:
-            lines.append(f"{len(tools) - len(entries)} more tools are left out.")
+            lines.append(f"{len(tools) - len(lines)} more tools are left out.")
             break
         lines.append(line)
-        entries.append({"name": name, "description": tool.spec.guide, "parameters": parameters})
+        entries += [entry] if entry else []
     text = make_inert("\n\n".join(lines)) or "The server has no tools."
     return ToolOutcome("ok", text, value={"tools": entries}, untrusted=True)
 
 
-def build_personal_tools(tokens: PersonalTokens, build: BuildTools) -> tuple[PersonalTool, ...]:
-    """Both tools of a server. `build` makes those of a connection."""
+def build_personal_tools(tokens: PersonalTokens, build: BuildTool) -> tuple[PersonalTool, ...]:
+    """Both tools of a server. `build` makes one of a connection."""
     return PersonalTool("list_tools", tokens, build), PersonalTool("call_tool", tokens, build)

@@ -21,14 +21,12 @@ import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mcp.shared.auth import OAuthToken
-from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, OfferedServer, PersonalGrant
 from chat_proc.catalog.tool import ConnectLink
 from chat_proc.mcp.http import HttpWay, NoToken
 from chat_proc.mcp.oauth import (
-    EARLY_S,
     KEPT_TOKENS,
     OAuthRequests,
     TokenRefused,
@@ -36,6 +34,7 @@ from chat_proc.mcp.oauth import (
     check_trusted,
     life_of,
     match_issuers,
+    renew_after,
 )
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError
@@ -83,13 +82,14 @@ class Client(BaseModel):
 
 
 class Saved(BaseModel):
-    """The tokens of one person, as they are encrypted. `expires_at` is in seconds since 1970."""
+    """The tokens of one person, as they are encrypted. `expires_at` and `renew_at` are in seconds since 1970."""
 
     model_config = ConfigDict(frozen=True)
 
     access_token: str
     refresh_token: str | None
     expires_at: float
+    renew_at: float = 0.0
     client: Client
 
 
@@ -244,9 +244,9 @@ class PersonalTokens:
         try:
             saved = self._sealer.open(Saved, stored.sealed, self._place(principal))
             self._check_issuer(saved.client)
-            left_s = saved.expires_at - time.time()
-            is_usable = saved.access_token != rejected and left_s > 0
-            if is_usable and (left_s > EARLY_S or saved.refresh_token is None):
+            now_s = time.time()
+            is_usable = saved.access_token != rejected and now_s < saved.expires_at
+            if is_usable and (now_s < saved.renew_at or saved.refresh_token is None):
                 return saved.access_token
             if saved.refresh_token is None:
                 raise NoToken(ENDED)
@@ -325,10 +325,12 @@ class PersonalTokens:
         self, principal: Principal, version: int, token: OAuthToken, client: Client, refresh_token: str | None
     ) -> str | None:
         """The saved token; None if there are other tokens by now, of another worker or of a new connection."""
+        now_s, life_s = time.time(), life_of(token)
         saved = Saved(
             access_token=token.access_token,
             refresh_token=token.refresh_token or refresh_token,
-            expires_at=time.time() + life_of(token),
+            expires_at=now_s + life_s,
+            renew_at=now_s + renew_after(life_s),
             client=client,
         )
         sealed = self._sealer.seal(saved, self._place(principal))
@@ -409,7 +411,7 @@ class PersonalTokens:
             client_id=client_id,
             client_secret=secret,
             client_auth=auth,
-            resource=str(about.resource) if about else resource_url_from_server_url(server.url),
+            resource=self._requests.choose_resource(about),
         )
         return client, endpoint
 

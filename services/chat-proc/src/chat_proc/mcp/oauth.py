@@ -152,6 +152,13 @@ class OAuthRequests:
             return found
         return None
 
+    def choose_resource(self, about: ProtectedResourceMetadata | None) -> str:
+        """For what tokens are requested: the server's own address (RFC 8707), in the spelling of its metadata. Metadata
+        about all of a host can't widen it: other servers of that host would accept the tokens, too."""
+        own = resource_url_from_server_url(self._url)
+        named = own if about is None else str(about.resource)
+        return named if named.rstrip("/") == own.rstrip("/") else own
+
     async def _find_named_metadata(self, client: httpx2.AsyncClient) -> str | None:
         try:
             request = client.build_request("GET", self._url, headers={"Accept": "text/event-stream"})
@@ -360,17 +367,16 @@ class ClientTokens:
         grant = self._grant
         try:
             async with asyncio.timeout(TOKEN_TIMEOUT_S), self._requests.open(is_trusted=True) as client:
-                endpoint, client_auth, resource = grant.token_url, grant.client_auth, None
+                endpoint, client_auth, about = grant.token_url, grant.client_auth, None
                 if grant.issuer is not None:
                     about = await self._requests.find_resource(client)
                     if about is not None:
                         check_trusted(grant.issuer, [str(each) for each in about.authorization_servers])
-                        resource = str(about.resource)
                     server = await self._requests.find_server(client, grant.issuer)
                     endpoint, client_auth = server.token_endpoint, client_auth or server.client_auth
                 form = {
                     "grant_type": "client_credentials",
-                    "resource": resource or resource_url_from_server_url(self._url),
+                    "resource": self._requests.choose_resource(about),
                     **({"scope": " ".join(grant.scopes)} if grant.scopes else {}),
                 }
                 return await self._requests.request_token(
@@ -388,7 +394,7 @@ class ClientTokens:
         now_s = asyncio.get_running_loop().time()
         life_s = life_of(token)
         self._token, self._expires_at_s, self.problem = token.access_token, now_s + life_s, ""
-        self._renew_at_s = now_s + max(life_s - EARLY_S, life_s * 0.75)
+        self._renew_at_s = now_s + renew_after(life_s)
         self._recent.append(token.access_token)
         self._redactor.set_secrets((*self._hidden, *self._recent))
         MCP_TOKENS.labels("issued").inc()
@@ -398,6 +404,11 @@ class ClientTokens:
 def life_of(token: OAuthToken) -> float:
     """How many seconds the token is used."""
     return max(LEAST_LIFE_S, float(min(MAX_LIFE_S, USUAL_LIFE_S if token.expires_in is None else token.expires_in)))
+
+
+def renew_after(life_s: float) -> float:
+    """After how many seconds of its life a token is renewed."""
+    return max(life_s - EARLY_S, life_s * 0.75)
 
 
 def check_authorizing(server: AuthorizationServer) -> str:

@@ -235,22 +235,32 @@ def build_tools(
             continue
         tool_id = f"mcp.{offered.alias}.{name_tool(tool.name)}"
         try:
-            if HIDDEN in tool.name:
-                raise Invalid("its name has a secret of the server")
             if tool_id in built:
                 raise Invalid("another tool of the server has the same id")
             if len(encode_name(tool_id)) > MAX_NAME_CHARS:
                 left = MAX_NAME_CHARS - len(encode_name(f"mcp.{offered.alias}."))
                 raise Invalid(f"its name is too long: at most {left} characters are allowed")
-            spec = build_spec(tool_id, tool, server)
+            built[tool_id] = build_tool(tool_id, tool, server, connection, redactor, objects)
         except Invalid as error:
             left_out.append(f"mcp.{offered.alias}: the tool {tool.name[:100]!a} is not offered: {error.detail}.")
-            continue
-        built[tool_id] = McpTool(spec, tool.name, connection, objects, redactor)
     for key, name in missing:
         text = f"mcp.{offered.alias}: {key} names the tool {name[:100]!a}, which the server does not have."
         left_out.append(f"{text} {ALL_ASK}" if key == "requires_approval" else text)
     return tuple(built.values()), tuple(left_out)
+
+
+def build_tool(
+    tool_id: str,
+    tool: types.Tool,
+    server: McpServer,
+    connection: McpConnection,
+    redactor: Redactor,
+    objects: Objects,
+) -> McpTool:
+    """One tool. Raises Invalid if it can't be offered. Takes up to 50 ms."""
+    if HIDDEN in tool.name:
+        raise Invalid("its name has a secret of the server")
+    return McpTool(build_spec(tool_id, tool, server), tool.name, connection, objects, redactor)
 
 
 def build_spec(tool_id: str, tool: types.Tool, server: McpServer) -> ToolSpec:
@@ -314,7 +324,7 @@ async def open_servers(
                 continue
             if isinstance(prepared, PersonalTokens):
                 personal.append(prepared)
-                build = partial(build_tools, objects=dependencies.objects)
+                build = partial(build_tool, objects=dependencies.objects)
                 await servers.add_personal(offered.alias, build_personal_tools(prepared, build))
                 continue
             connection = servers.add(offered, prepared)
