@@ -221,7 +221,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default="21000-21999",
         validation_alias="BUNDLE_UIDS",
         description="If the worker is root: user ids for the processes of bundles, as first-last; they must not belong "
-        "to accounts, nor overlap with SANDBOX_UIDS.",
+        "to accounts, nor overlap with SANDBOX_UIDS and BROKER_UIDS.",
     )
     git_hosts: str = Field(
         default="github.com,gitlab.com,codeberg.org,bitbucket.org",

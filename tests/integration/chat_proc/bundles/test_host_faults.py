@@ -23,7 +23,7 @@ from chat_proc.bundles.host import host
 from chat_proc.bundles.host.host import HostLost
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.catalog.tool import ToolRaised
-from everturn.core.errors import Invalid
+from everturn.core.errors import Invalid, Unavailable
 from everturn.core.loops import LOOPS
 from everturn_sdk.protocol import MAX_CONTENT_BYTES
 
@@ -588,6 +588,24 @@ async def share(mib: int) -> int:
 
     assert "its files took more than 16 MiB" in outcome.text
     assert f"everturn-{uid}" not in await asyncio.to_thread(os.listdir, "/dev/shm")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
+async def test_no_two_bundles_have_the_same_user(open_host):
+    source = """
+@tool(effect="idempotent")
+async def who() -> int:
+    \"\"\"Says who it is.\"\"\"
+    return os.getuid()
+"""
+    few = range(24_100, 24_102)
+    first = await open_host(source, uids=few)
+    async with AsyncExitStack() as stack:
+        second = await open_host(source, uids=few, stack=stack)
+        assert {(await each.call("who")).value for each in (first, second)} == set(few)
+        with pytest.raises(Unavailable, match="all 2 users of BUNDLE_UIDS are in use"):
+            await open_host(source, uids=few)
+    assert (await (await open_host(source, uids=few)).call("who")).value in few
 
 
 async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host, tmp_path):

@@ -22,7 +22,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
 from chat_proc.bundles.host.keeper import remove_tree
-from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, choose_uid
+from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
 from everturn.core.errors import Unavailable
@@ -85,7 +85,13 @@ class StdioProcess:
     async def open(self) -> AsyncGenerator[Streams]:
         """Start the server, and end it with all that it has started. Raises Unavailable if it can't be started, and
         Invalid if the libraries of the bundle can't be installed."""
-        uid = choose_uid(self._options.uids) if self._command.files is not None else None
+        uids = range(0) if self._command.files is None else self._options.uids
+        with claim_uid(uids) as uid:
+            async with self._open_as(uid) as streams:
+                yield streams
+
+    @asynccontextmanager
+    async def _open_as(self, uid: int | None) -> AsyncGenerator[Streams]:
         root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-mcp-"))
         try:
             await asyncio.to_thread(_write_files, root, self._command.files or {}, uid)

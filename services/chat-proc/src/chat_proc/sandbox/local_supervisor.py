@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -35,15 +34,13 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
+from everturn.execution.users import find_run_folder
 
 _log = structlog.get_logger(__name__)
 
 SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
 SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 """The command of a supervisor without its mode."""
-
-# The dropped user must be able to reach the run's folder; the first suitable parent is used.
-_RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made under
 
 ASK_TIMEOUT_S: Final = 20.0
 _QUESTION: Final = """
@@ -120,7 +117,7 @@ def _run_dir() -> Generator[str]:
 
     A folder created here would remain if we were killed before the supervisor knew of it.
     """
-    run_dir = os.path.join(_choose_parent(), f"everturn-run-{secrets.token_hex(8)}")
+    run_dir = os.path.join(find_run_folder(), f"everturn-run-{secrets.token_hex(8)}")
     try:
         yield run_dir
     finally:
@@ -129,13 +126,6 @@ def _run_dir() -> Generator[str]:
                 for name in names:
                     os.unlink(os.path.join(folder, name))
                 os.rmdir(folder)
-
-
-def _choose_parent() -> str:
-    for parent in _RUN_PARENTS:
-        if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
-            return parent
-    return tempfile.gettempdir()
 
 
 async def load_interpreter(python: Path, *, timeout_s: float = ASK_TIMEOUT_S) -> Interpreter:

@@ -64,7 +64,7 @@ class BrokerSettings(BaseSettings):
         description="Maximum number of container pairs at once, including warm ones.",
     )
     uids: str = Field(
-        default="21000-22999",
+        default="22000-22999",
         validation_alias="BROKER_UIDS",
         description="User ids for executors, one per pair, as first-last; no account and no other broker may use them.",
     )

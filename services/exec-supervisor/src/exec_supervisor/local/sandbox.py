@@ -15,6 +15,7 @@ from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
 from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
+from everturn.execution.users import USER_LOCKS, claim_user
 from exec_supervisor.local.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.local.folders import (
     SOCKET_NAME,
@@ -26,15 +27,12 @@ from exec_supervisor.local.folders import (
 )
 from exec_supervisor.local.process import SandboxProcess, become_subreaper, load_memory_bytes, start_process
 from exec_supervisor.local.seccomp import build_filter
-from exec_supervisor.local.users import claim_user
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.listeners import open_listener
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import ENDED_EARLY, LIFELINE, run_on_standard_streams
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
-USER_LOCKS: Final = "everturn-users"
-"""Folder next to those of the runs, with a locked file per user that has a run now."""
 _RUNNER: Final = 1
 """The executor's process, in which the program does not run."""
 
@@ -114,7 +112,7 @@ async def open_sandbox(isolation: Isolation, boot: Boot) -> AsyncGenerator[Local
         if cgroup is not None:
             stack.callback(cgroup.remove)
         if os.geteuid() == 0:
-            uid = gid = stack.enter_context(claim_user(boot.uids, run_dir.with_name(USER_LOCKS)))
+            uid = gid = stack.enter_context(claim_user(boot.uids, run_dir.with_name(USER_LOCKS), "SANDBOX_UIDS"))
         else:
             uid, gid = os.geteuid(), os.getegid()
         make_run_dir(run_dir)

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import structlog
 
 from chat_proc.bundles.host.keeper import TOO_LARGE, fits, remove_tree
-from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, choose_uid
+from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -136,7 +136,8 @@ class Environments:
             await loop.run_in_executor(steps, _create, environment)
             if packages:
                 links = await loop.run_in_executor(steps, _find_links, environment)
-                await self._run_pip(environment, packages, steps)
+                with claim_uid(self._uids) as uid:
+                    await self._run_pip(environment, packages, steps, uid)
                 if await loop.run_in_executor(steps, _find_links, environment) != links:
                     raise BadRequirements("A package has changed the links of the environment.")
             await loop.run_in_executor(steps, _add_sdk, environment)
@@ -164,12 +165,12 @@ class Environments:
             finally:
                 os.close(descriptor)
 
-    async def _run_pip(self, environment: Path, packages: Sequence[str], steps: Executor) -> None:
+    async def _run_pip(self, environment: Path, packages: Sequence[str], steps: Executor, uid: int | None) -> None:
         listed, loop = environment / REQUIREMENTS, asyncio.get_running_loop()
         await loop.run_in_executor(steps, listed.write_text, "".join(f"{package}\n" for package in packages))
         settings = await self._read_settings(environment)
         options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --quiet"
-        problem, lines, uid = "", list[str](), choose_uid(self._uids)
+        problem, lines = "", list[str]()
         if uid is not None:
             await loop.run_in_executor(steps, _hand_over, environment, uid)
         # Its own variables last: it writes no log, and reads no files with settings, which other users may not read.

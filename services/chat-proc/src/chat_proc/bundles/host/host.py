@@ -24,7 +24,7 @@ from pydantic_core import from_json, to_json
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
 from chat_proc.bundles.host.keeper import TOO_LARGE, remove_tree
-from chat_proc.bundles.host.processes import KeptProcess, LineBudget, ProcessLimits, choose_uid
+from chat_proc.bundles.host.processes import KeptProcess, LineBudget, ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB, HostSection
 from everturn.core.cancellation import answered_within, end_tasks
 from everturn.core.errors import EverturnError, Invalid, Unavailable
@@ -813,20 +813,20 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
 
 @asynccontextmanager
 async def _open_host(code: BundleCode, options: HostOptions, python: Path) -> AsyncGenerator[BundleHost]:
-    uid = choose_uid(options.uids)
-    # Opened and removed in threads: a bundle has up to 16 MiB of files.
-    root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
-    try:
-        folder, home = Path(root) / "code" / code.package, Path(root) / "home"
-        await asyncio.to_thread(_unpack, code.files, folder, home, uid)
-        host = BundleHost(code, options, python, folder, home, uid)
+    with claim_uid(options.uids) as uid:
+        # Opened and removed in threads: a bundle has up to 16 MiB of files.
+        root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
         try:
-            await host.open()
-            yield host
+            folder, home = Path(root) / "code" / code.package, Path(root) / "home"
+            await asyncio.to_thread(_unpack, code.files, folder, home, uid)
+            host = BundleHost(code, options, python, folder, home, uid)
+            try:
+                await host.open()
+                yield host
+            finally:
+                await host.close()
         finally:
-            await host.close()
-    finally:
-        await asyncio.to_thread(remove_tree, root)
+            await asyncio.to_thread(remove_tree, root)
 
 
 async def _repeat_once(

@@ -5,8 +5,8 @@ import json
 import os
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +14,12 @@ from typing import Final
 
 from chat_proc.bundles.host.section import MIB
 from everturn.core.cancellation import end_tasks
+from everturn.core.errors import Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import END_WITHIN_S, kill_group, wait_for_start
 from everturn.core.transports import CheckedWriter
+from everturn.execution.messages import UidRange
+from everturn.execution.users import USER_LOCKS, claim_user, find_run_folder
 
 MAX_LINE_CHARS: Final = 2_000
 """A longer line is cut, after secrets were removed from its first 64 KiB."""
@@ -211,11 +214,17 @@ class KeptProcess:
         return self._redactor.redact(text)[:MAX_LINE_CHARS]
 
 
-def choose_uid(uids: range) -> int | None:
-    """A user for a process of this worker, if it can change users: the worker's own files are out of its reach."""
+@contextmanager
+def claim_uid(uids: range) -> Generator[int | None]:
+    """A user for one process of a bundle, if the worker can change users: the worker's own files are out of its reach,
+    and no other process of this machine counts towards its limits. Raises Unavailable if all are in use."""
     if os.geteuid() != 0 or not uids:
-        return None
-    return uids[(os.getpid() * 7 + next(_numbers)) % len(uids)]
-
-
-_numbers = iter(range(sys.maxsize))
+        yield None
+        return
+    with ExitStack() as claimed:
+        try:
+            folder = Path(find_run_folder()) / USER_LOCKS
+            uid = claimed.enter_context(claim_user(UidRange(uids[0], uids[-1]), folder, "BUNDLE_UIDS"))
+        except OSError as error:
+            raise Unavailable(f"There is no user for a process of the bundle: {error.strerror}.") from error
+        yield uid
