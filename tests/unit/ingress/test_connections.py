@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,13 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from everturn.bundles.registry import BundleListing
 from everturn.core.errors import Conflict, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId
-from everturn.mcp_connections.connections import AnsweredRequest
+from everturn.mcp_connections.connections import AnsweredRequest, OpenRequest
 from ingress.admission.limits import CredentialGuard
+from ingress.bundles import Bundles
 from ingress.connections import ConnectionService, callback_router
 from ingress.errors import too_many
 from ingress.metrics import IngressMetrics
@@ -23,6 +26,9 @@ PATH = "/mcp-connections/callback/desk/mail"
 
 class Book:
     """Three turns wait for the account."""
+
+    async def find_request(self, state: str, *_: object) -> OpenRequest:
+        return OpenRequest(Principal("acme", "app", "ann"), "Example Mail")
 
     async def answer_request(self, state: str, *_: object) -> list[AnsweredRequest]:
         ann = Principal("acme", "app", "ann")
@@ -52,17 +58,40 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingress.connections.WAKE_PAUSE_S", 0.01)
 
 
-async def answer(chat: Chat, **query: str) -> httpx2.Response:
-    """What a person sees who connects the account or refuses."""
+async def load_bundles() -> tuple[BundleListing, ...]:
+    return (BundleListing("desk", "0" * 64, "Front <desk>"),)
+
+
+def build_app(chat: Chat, load: Callable[[], Awaitable[tuple[BundleListing, ...]]] = load_bundles) -> FastAPI:
     app = FastAPI()
     app.include_router(callback_router)
-    app.state.connections = ConnectionService(Book(), chat)  # pyright: ignore[reportArgumentType]
+    bundles = Bundles(load, monotonic=lambda: 0.0)
+    app.state.connections = ConnectionService(Book(), chat, bundles)  # pyright: ignore[reportArgumentType]
     guard = CredentialGuard(None, metrics=IngressMetrics(), monotonic=lambda: 0.0)
     app.state.request_limits = SimpleNamespace(guard=guard)
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ingress") as http:
+    return app
+
+
+async def answer(chat: Chat, **query: str) -> httpx2.Response:
+    """What a person sees who connects the account or refuses."""
+    transport = httpx2.ASGITransport(build_app(chat))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://ingress") as http:
         if "code" in query:
             return await http.post(PATH, data=query)
         return await http.get(PATH, params=query)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_the_page_names_the_agent_as_people_know_it(is_away: bool) -> None:
+    async def load() -> tuple[BundleListing, ...]:
+        if is_away:
+            raise Unavailable()
+        return await load_bundles()
+
+    transport = httpx2.ASGITransport(build_app(Chat(), load))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://ingress") as http:
+        page = await http.get(PATH, params={"state": "s", "code": "c"})
+    assert f"<b>{'desk' if is_away else 'Front &lt;desk&gt; (desk)'}</b> of the user <b>ann</b>" in page.text
 
 
 async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:

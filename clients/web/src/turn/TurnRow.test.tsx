@@ -101,6 +101,13 @@ test("an account is connected at its address, or the call is denied", async () =
   expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "");
 });
 
+test("an account that was connected is no approval", () => {
+  show(buildTurn({ approvals: [{ ...APPROVAL, state: "approved", connect_url: "https://login.example/authorize" }] }));
+
+  expect(screen.getByText("has a connected account now", { exact: false })).toBeVisible();
+  expect(screen.queryByText("was approved", { exact: false })).toBeNull();
+});
+
 test("an address that is not one of the web is no link", () => {
   show(buildTurn({ status: "waiting", approvals: [{ ...APPROVAL, connect_url: "javascript:alert(1)" }] }));
 

@@ -266,7 +266,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.forks = ForkService(parts.forks, parts.ids, parts.clock)
     app.state.round_contexts = RoundContexts(parts.turns, parts.objects)
     app.state.memory = MemoryService(parts.memories)
-    app.state.connections = ConnectionService(parts.connections, app.state.chat)
+    app.state.connections = ConnectionService(parts.connections, app.state.chat, app.state.bundles)
     app.state.search = SearchService(
         finder=parts.finder, conversations=parts.conversations, embedder=parts.embedder, clock=parts.clock
     )

@@ -136,6 +136,15 @@ class Bundles:
                 return listing
         raise unknown_bundle("GET /bundles lists the bundles that you can use.", status=404)
 
+    async def load_name(self, bundle_id: str) -> str:
+        """What people know a bundle by: its title and its id. Only the id while the bundles can't be read."""
+        try:
+            titles = {listing.id: listing.title for listing in await self._load()}
+        except Unavailable:
+            return bundle_id
+        title = titles.get(bundle_id) or bundle_id
+        return title if title == bundle_id else f"{title} ({bundle_id})"
+
     async def load_open(self, principal: Principal) -> OpenBundles:
         """What this person can name as a bundle."""
         try:

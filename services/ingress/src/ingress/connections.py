@@ -25,6 +25,7 @@ from ingress.admission.connections import load_address
 from ingress.admission.limits import load_request_limits
 from ingress.admission.route import AdmittedRoute, admit_request
 from ingress.auth.gate import Me
+from ingress.bundles import Bundles
 from ingress.chat.schemas import SignalIn, Submission
 from ingress.chat.service import ChatService
 from ingress.errors import ProblemError, malformed, unauthorized
@@ -96,8 +97,9 @@ class DisconnectedOut(JsonBody):
 class ConnectionService:
     """Deletes connections, and accepts the answers of authorization servers."""
 
-    def __init__(self, book: ConnectionBook, chat: ChatService) -> None:
+    def __init__(self, book: ConnectionBook, chat: ChatService, bundles: Bundles) -> None:
         self.book = book
+        self._bundles = bundles
         self._chat = chat
 
     async def delete(self, principal: Principal, key: ServerKey | None = None) -> DisconnectedOut:
@@ -116,7 +118,7 @@ class ConnectionService:
         inputs = (f'<input type="hidden" name="{name}" value="{html.escape(value)}">' for name, value in fields.items())
         who = found.principal
         return _FORM.format(
-            agent=html.escape(key.bundle_id),
+            agent=html.escape(await self._bundles.load_name(key.bundle_id)),
             user=html.escape(who.user_id),
             tenant=html.escape(who.tenant),
             project=html.escape(who.project),

@@ -26,10 +26,16 @@ export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Elem
     <p className={styles.settled}>
       <ShieldQuestion className={styles.icon} aria-hidden />
       <span>
-        <code>{approval.tool_id}</code> {lookUp<string>(OUTCOMES, approval.state, "is no longer pending")}{approval.reason === "" ? "." : `: ${approval.reason}`}
+        <code>{approval.tool_id}</code> {describeOutcome(approval)}{approval.reason === "" ? "." : `: ${approval.reason}`}
       </span>
     </p>
   );
+}
+
+function describeOutcome(approval: ApprovalView): string {
+  // Who connects an account has not approved the call.
+  if (approval.state === "approved" && approval.connect_url) return "has a connected account now";
+  return lookUp<string>(OUTCOMES, approval.state, "is no longer pending");
 }
 
 function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element {
