@@ -191,6 +191,27 @@ async def test_a_forgotten_session_is_opened_again(raw: RawServer, status: int, 
         assert agent.servers.list_problems() == ()
 
 
+async def test_calls_of_a_forgotten_session_are_all_made_again(raw: RawServer) -> None:
+    raw.session = "one"
+    pings = 0
+
+    async def forget(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        nonlocal pings
+        if asked.headers.get("mcp-session-id", raw.session) == raw.session:
+            return False
+        if asked.rpc == "ping":
+            pings += 1
+            await asyncio.sleep(0 if pings == 1 else 5)
+        await send(writer, 400, json.dumps({**say_error(asked, "No valid session ID provided"), "id": None}).encode())
+        return True
+
+    raw.before = forget
+    async with open_agent(server_at(raw)) as agent:
+        raw.session = "two"
+        outcomes = await asyncio.gather(*(agent.call("mcp.s.act") for _ in range(3)))
+    assert [outcome.text for outcome in outcomes] == ["done"] * 3
+
+
 async def test_a_call_that_sessions_never_accept_is_not_made(raw: RawServer) -> None:
     raw.session = "one"
 

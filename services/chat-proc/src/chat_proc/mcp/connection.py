@@ -213,7 +213,9 @@ class McpConnection:
         try:
             await session.send_request(PingRequest(), _EMPTY, self._start_timeout_s)
         except (MCPError, ValidationError) as error:
-            return isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
+            is_unknown = isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
+            # Another call may have found out first, and ended this connection.
+            return is_unknown or self._session is not session
         return False
 
     async def _send(
