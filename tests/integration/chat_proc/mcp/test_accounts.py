@@ -154,6 +154,22 @@ async def test_a_call_builds_the_model_of_its_tool_only(world: World, monkeypatc
         assert "The tool 'odd' can't be called: models can't be given a parameter with the name 'a b'" in listed.text
 
 
+async def test_a_renewal_that_fails_is_not_tried_for_each_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renew_after(_: float) -> float:
+        return 0.0
+
+    monkeypatch.setattr(accounts, "renew_after", renew_after)
+    async with world.worker() as one, world.worker() as two:
+        await world.connect(one)
+        world.login.override["/token"] = answering(503, {})
+        asked = len(world.login.paths)
+        for worker in (one, two):
+            assert (await worker.call("mcp.s.call_tool", name="act")).text == "done"
+        assert len(world.login.paths) == asked + 1
+
+
 async def test_rules_about_names_agree_with_what_is_called(world: World) -> None:
     rules = BundlePolicy([PolicyRule(tool="mcp.s.call_tool", when="args.name == 'send-mail'", then="ask")])
     world.raw.tools = [TOOL | {"name": name} for name in ("send-mail", "send_mail", "send.mail", "s" * 150, "a\nb")]

@@ -27,6 +27,7 @@ from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, OfferedServer, Person
 from chat_proc.catalog.tool import ConnectLink
 from chat_proc.mcp.http import HttpWay, NoToken
 from chat_proc.mcp.oauth import (
+    AGAIN_S,
     KEPT_TOKENS,
     OAuthRequests,
     TokenRefused,
@@ -315,9 +316,11 @@ class PersonalTokens:
             await self._store.delete_version(principal, key, stored.version)
             raise NoToken(f"{ENDED} {error.detail}") from error
         except NoToken:
-            await self._store.release(principal, key, stored.version)
             if usable is None:
+                await self._store.release(principal, key, stored.version)
                 raise
+            later = saved.model_copy(update={"renew_at": time.time() + AGAIN_S})
+            await self._store.replace(principal, key, stored.version, self._sealer.seal(later, self._place(principal)))
             return usable
         return await self._save(principal, stored.version, token, saved.client, refresh_token)
 

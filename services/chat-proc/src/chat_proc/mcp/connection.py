@@ -233,21 +233,18 @@ class McpConnection:
             raise CallFailed(text[:MAX_MESSAGE_CHARS]) from error
 
     def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
-        message = error.error.message[:MAX_MESSAGE_CHARS]
-        match find_loss(error.error):
-            case loss if loss == UNREACHABLE:
-                self._break(message, session)
-                return NotSent(message)
-            case loss if loss == NOT_SENT:
-                return NotSent(message)
-            case loss if loss == FORGOTTEN:
-                return NotSent(f"The server keeps forgetting the session. {message}")
-            case loss if loss == LOST:
-                return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
-            case loss if loss == REQUEST_TIMEOUT:
-                return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
-            case _:
-                return CallFailed(message)
+        loss, message = find_loss(error.error), error.error.message[:MAX_MESSAGE_CHARS]
+        if loss == UNREACHABLE:
+            self._break(message, session)
+        if loss in (UNREACHABLE, NOT_SENT):
+            return NotSent(message)
+        if loss == FORGOTTEN:
+            return NotSent(f"The server keeps forgetting the session. {message}")
+        if loss == LOST:
+            return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
+        if loss == REQUEST_TIMEOUT:
+            return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
+        return CallFailed(message)
 
     async def _wait_for_session(self) -> ClientSession:
         """The session. Raises NotSent if there is none within CALL_WAITS_S."""
