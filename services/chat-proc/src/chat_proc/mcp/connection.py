@@ -264,9 +264,9 @@ class McpConnection:
         return self._session
 
     def _break(self, why: str, session: ClientSession) -> None:
-        """Open the connection of this session again: a request showed that it is over. Another one may be open by
-        now."""
-        if self._session not in (None, session):
+        """Open the connection again: a request of this session showed that it is over. If another request showed it
+        before, another one may be open by now."""
+        if self._session is not session:
             return
         self._note_problem(why)
         self._broken = True
