@@ -316,7 +316,7 @@ def test_cases_wait_once_for_a_server_that_is_away(
     files: dict[str, str] = {
         "bundle.toml": f'id = "desk"\n[mcp.list]\ncommand = "{sys.executable}"\nargs = ["-c", "{code}"]\n'
     }
-    case = '[[turn]]\nuser = "Hi."\nmodel = ["Hello."]\nexpect = { answer_contains = "Hello" }\n'
+    case = '[[turn]]\nuser = "Hi."\nmodel = [{ reply = "Hello.", shows = ["UNAVAILABLE TOOLS"] }]\n'
     files |= {f"tests/case_{number}.toml": case for number in range(4)}
     files["tests/z.toml"] = '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.list.add"] }]\n'
     folder = write(tmp_path, {"instructions.md": "You greet.", **files})
@@ -324,6 +324,21 @@ def test_cases_wait_once_for_a_server_that_is_away(
     assert status == 1 and "1 of 5 tests failed." in printed
     assert why in printed, printed
     assert waited_s == [within_s] * (1 if "sleep" in code else 5)
+
+
+@pytest.mark.parametrize("name", ["find-customer", "find_customer"])
+@pytest.mark.parametrize("configured", ["find-customer", "*"])
+def test_fixed_answers_have_the_ids_of_the_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, configured: str
+) -> None:
+    manifest = f'id = "desk"\n[mcp.crm]\nurl = "https://crm.example/mcp"\ntools = ["{configured}"]\n'
+    case = (
+        f'[mcp_answers."mcp.crm.{name}"]\ntext = "Ann"\n[[turn]]\nuser = "Hi."\n'
+        'model = [{ calls = "mcp.crm.find_customer" }, "Done."]\nexpect = { calls = "mcp.crm.find_customer" }\n'
+    )
+    folder = write(tmp_path, {"bundle.toml": manifest, "instructions.md": "You greet.", "tests/test.toml": case})
+    status, printed = play(folder, capsys)
+    assert (status, printed.splitlines()[-1]) == (0, "1 test passed."), printed
 
 
 def test_all_tools_are_offered_however_many_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

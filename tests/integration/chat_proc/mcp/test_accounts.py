@@ -530,6 +530,17 @@ async def test_hostile_metadata_make_no_link(
         assert await world.find_link(agent) is not None, "the server is not asked again"
 
 
+async def test_why_there_was_no_link_is_said_until_there_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.worker() as agent:
+        assert await world.find_link(agent) is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(accounts, "LINK_TIMEOUT_S", 0.0)
+            assert await world.find_link(agent) is None
+        assert "A link could not be made within 0 s" in (await agent.call("mcp.s.list_tools")).text
+        assert await world.find_link(agent) is not None
+        assert "Call the tool directly" in (await agent.call("mcp.s.list_tools")).text
+
+
 async def test_a_server_with_tls_can_not_name_an_issuer_without(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "https://mail.example/mcp"
     about = {"resource": url, "authorization_servers": [world.login.url]}

@@ -8,6 +8,7 @@ from chat_proc.bundle_commands.cases import McpAnswer
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.mcp.results import build_outcome
+from chat_proc.mcp.schemas import name_tool
 from chat_proc.mcp.tools import build_spec
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -38,11 +39,13 @@ class FixedTool:
 
 
 def build_fixed_tools(offered: OfferedServer, answers: Mapping[str, McpAnswer], objects: Objects) -> tuple[Tool, ...]:
-    """The tools of one server. Any arguments are accepted, because only the server knows its schemas. Raises Invalid
-    if the configuration does not offer one of them."""
+    """The tools of one server, by its names for them or by those in their ids. Any arguments are accepted, because only
+    the server knows its schemas. Raises Invalid if the configuration does not offer one of them."""
     tools: list[Tool] = []
-    for name, answer in answers.items():
-        tool_id = f"mcp.{offered.alias}.{name}"
+    configured = {name_tool(name): name for name in offered.server.tools}
+    for given, answer in answers.items():
+        name = configured.get(given, given)
+        tool_id = f"mcp.{offered.alias}.{name_tool(name)}"
         if not offered.server.offers(name):
             raise Invalid(f"mcp_answers: [mcp.{offered.alias}] of the bundle does not offer the tool {name!a}.")
         listed = types.Tool(name=name, description="Answers as the test says.", input_schema={"type": "object"})

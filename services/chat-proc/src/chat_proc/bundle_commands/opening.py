@@ -100,7 +100,11 @@ class CaseOpener(KitOpener):
             if reports.wait_for_attempts is not None:
                 self.silent.update(await find_silent(reports.wait_for_attempts))
             silent = tuple(f"mcp.{alias}: {why}" for alias, why in self.silent.items())
-            yield replace(reports, list_problems=lambda: (*silent, *reports.list_problems()))
+            yield replace(
+                reports,
+                list_problems=lambda: (*silent, *reports.list_problems()),
+                list_away=lambda: sorted({*self.silent, *reports.list_away()}),
+            )
 
     def _list_answers(self, alias: str) -> dict[str, McpAnswer]:
         """The answers of this server, by the names of its tools."""

@@ -182,7 +182,7 @@ class PersonalTokens:
                     return None
                 client, endpoint = await self._find_client()
         except (NoToken, TimeoutError) as error:
-            late = NoToken(f"The authorization server did not answer within {LINK_TIMEOUT_S:g} s.")
+            late = NoToken(f"A link could not be made within {LINK_TIMEOUT_S:g} s.")
             why = self._describe(error if isinstance(error, NoToken) else late)
             self._problem = f" There is no link to connect one: {why}"
             _log.warning("Could not make a link to connect an account", server=server.offered.alias, why=self._problem)
@@ -193,6 +193,7 @@ class PersonalTokens:
             approval_id_of(call_id), conversation_id, hash_state(state), server.grant.title, sealed
         )
         await self._store.save_request(principal, server.key, request)
+        self._problem = ""
         challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
         query = {
             "response_type": "code",
@@ -387,7 +388,7 @@ class PersonalTokens:
                     self._failure = error.detail if isinstance(error, NoToken) else late
                     self._failed_until_s = now_s() + LINK_AGAIN_S
                     raise NoToken(self._failure) from error
-                self._problem, self._client_until_s = "", now_s() + CLIENT_LIFE_S
+                self._client_until_s = now_s() + CLIENT_LIFE_S
             return self._client
 
     async def _register(self) -> tuple[Client, str]:
