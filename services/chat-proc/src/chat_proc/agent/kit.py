@@ -137,7 +137,7 @@ class TurnKit:
     collections: CollectionReader | None = None
     """None if collections, or the tool that searches them, are switched off."""
     away: tuple[str, ...] = ()
-    """The aliases of the bundle's MCP servers whose tools are missing, because they were never reached."""
+    """The aliases of the bundle's MCP servers whose tools are missing, because they can't be used."""
     approval_timeout_s: float = APPROVAL_TIMEOUT_S
     ratios: LearnedRatios = field(default_factory=LearnedRatios)
 

@@ -399,10 +399,10 @@ def _away_lines(aliases: Sequence[str]) -> list[str]:
     if not aliases:
         return []
     return [
-        "The tools of these MCP servers are missing in this turn, because the servers can't be reached: "
+        "The tools of these MCP servers are missing in this turn, because the servers can't be used: "
         + ", ".join(f"mcp.{alias}" for alias in aliases),
         "Do what you can without these tools. If something can't be done without them, tell the user that they are "
-        "unavailable at the moment, and do not make up their results.",
+        "unavailable, and do not make up their results.",
     ]
 
 
