@@ -9,12 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
+from structlog.testing import capture_logs
 
 from everturn.bundles.registry import BundleListing
-from everturn.core.errors import Conflict, Unavailable
+from everturn.core.errors import Conflict, DatabaseFault, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId
 from everturn.mcp_connections.connections import AnsweredRequest, OpenRequest
+from everturn.turns.inbox import InboxFull
 from ingress.admission.limits import CredentialGuard
 from ingress.bundles import Bundles
 from ingress.connections import ConnectionService, callback_router
@@ -95,31 +97,41 @@ async def test_the_page_names_the_agent_as_people_know_it(is_away: bool) -> None
 
 
 async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:
-    chat = Chat(conv_0=[Unavailable(), too_many("x", retry_after_s=1)], conv_1=[Conflict("It has ended.")])
+    full = InboxFull("64 signals are pending.")
+    chat = Chat(
+        conv_0=[Unavailable(), too_many("x", retry_after_s=1), full, DatabaseFault()],
+        conv_1=[Conflict("It has ended.")],
+    )
     page = await answer(chat, state="s", code="c")
     assert (page.status_code, "The agent continues" in page.text) == (200, True)
     assert chat.signals == {("conv_0", "approve"): 1, ("conv_2", "approve"): 1}
 
 
 @pytest.mark.parametrize(
-    ("query", "title", "kind"),
-    [({"state": "s", "code": "c"}, "Connected", "approve"), ({"state": "s"}, "Not connected", "deny")],
+    ("query", "title", "kind", "text"),
+    [
+        ({"state": "s", "code": "c"}, "Connected", "approve", "Your account is connected, but the agent"),
+        ({"state": "s"}, "Not connected", "deny", "Your answer is saved, but the agent"),
+    ],
 )
 async def test_a_person_reloads_the_page_for_a_turn_that_got_no_signal(
-    query: dict[str, str], title: str, kind: str
+    query: dict[str, str], title: str, kind: str, text: str
 ) -> None:
-    chat = Chat(conv_1=[Unavailable()] * 1_000)
-    page = await answer(chat, **query)
-    assert (page.status_code, f"<h1>{title}</h1>" in page.text, "Reload this page" in page.text) == (200, True, True)
+    chat = Chat(conv_1=[Unavailable("The database is away.")] * 1_000)
+    with capture_logs() as logs:
+        page = await answer(chat, **query)
+    assert (page.status_code, f"<h1>{title}</h1>" in page.text) == (200, True)
+    assert f"{text} was not notified yet. Reload this page to try again." in page.text
     assert chat.signals == {("conv_0", kind): 1, ("conv_2", kind): 1}
+    assert [(log["conversation_id"], "The database is away." in log["error"]) for log in logs] == [("conv_1", True)]
     chat.errors.clear()
     assert "Reload" not in (await answer(chat, **query)).text
     assert chat.signals["conv_1", kind] == 1
 
 
-async def test_a_signal_that_hangs_does_not_hold_the_page() -> None:
+async def test_a_signal_that_hangs_holds_neither_the_page_nor_the_others() -> None:
     chat = Chat()
-    chat.hangs = "conv_2"
+    chat.hangs = "conv_0"
     async with asyncio.timeout(10):
         assert "Reload this page" in (await answer(chat, state="s", code="c")).text
-    assert chat.signals == {("conv_0", "approve"): 1, ("conv_1", "approve"): 1}
+    assert chat.signals == {("conv_1", "approve"): 1, ("conv_2", "approve"): 1}

@@ -18,9 +18,10 @@ from pydantic import Field
 from starlette.datastructures import Headers
 
 from everturn.core.clock import iso
-from everturn.core.errors import Conflict, NotFound, Unavailable
+from everturn.core.errors import Conflict, DatabaseFault, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.mcp_connections.connections import AnsweredRequest, Connection, ConnectionBook, ServerKey
+from everturn.turns.inbox import InboxFull
 from ingress.admission.connections import load_address
 from ingress.admission.limits import load_request_limits
 from ingress.admission.route import AdmittedRoute, admit_request
@@ -40,8 +41,7 @@ PRINTABLE: Final = r"^[\x20-\x7e]*$"
 """What a code, a state and an issuer consist of (RFC 6749, appendix A; RFC 9207)."""
 MAX_FORM_BYTES: Final = 16_384
 WAKE_S: Final = 15.0
-"""How long turns are signalled that wait for an account, while a person waits for the page: mostly longer than a
-failover of Redis takes."""
+"""How long a signal to a turn is tried, while a person waits for the page. A failover of Redis is usually shorter."""
 WAKE_PAUSE_S: Final = 1.0
 ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
 """Of a server, as in bundle.toml."""
@@ -62,7 +62,7 @@ account at <b>{service}</b>.</p><p>Click Connect only if this user is you, and y
 <form method="post" action="{server}">{fields}<button>Connect</button></form>"""
 _CLOSE: Final = "You can close this page."
 _USED: Final = "This link was already used or is older than 10 minutes. Ask the agent again to get a new one."
-_NOT_WOKEN: Final = "The agent does not know it yet. Reload this page."
+_NOT_SIGNALLED: Final = "but the agent was not notified yet. Reload this page to try again."
 
 router = APIRouter(prefix="/mcp-connections/{tenant}/{project}", route_class=AdmittedRoute, tags=["connections"])
 callback_router = APIRouter(prefix="/mcp-connections/callback/{bundle_id}/{server}", include_in_schema=False)
@@ -128,41 +128,48 @@ class ConnectionService:
         )
 
     async def accept(self, request: Request, key: ServerKey, fields: dict[str, str]) -> bool:
-        """Save the answer and wake the turns that wait for it; without a code the person has refused. Whether all of
-        them know it. The same answer again wakes those that don't. Raises 401 and 429 problems."""
+        """Save the answer and signal it to the turns that wait for it; without a code, the person has refused. False if
+        a turn did not get the signal: repeat the same answer to send it again. Raises 401 and 429 problems."""
         code = fields.get("code")
         with self._watching(request, fields):
             answered = await self.book.answer_request(fields["state"], key, code, fields.get("iss"))
             if not answered:
                 raise unauthorized(_USED)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WAKE_S):
-                while True:
-                    answered = [each for each in answered if not await self._try_wake(each, is_refused=code is None)]
-                    if not answered:
-                        return True
-                    await asyncio.sleep(WAKE_PAUSE_S)
-        _log.error("Turns that wait for an account did not get its answer", turns=len(answered))
-        return False
+        # At once, so that one that hangs does not delay the others. They are at most MAX_ANSWERED, and the chat service
+        # stores a few of one person's signals at a time.
+        async with asyncio.TaskGroup() as group:
+            sent = [group.create_task(self._signal(each, is_refused=code is None)) for each in answered]
+        return all(each.result() for each in sent)
 
-    async def _try_wake(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
-        """Let the turn go on; False if that may succeed later."""
+    async def _signal(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
+        """Let the turn continue. False if it did not get the signal within WAKE_S."""
         form = SignalIn(
             kind="deny" if is_refused else "approve",
             approval_id=waiting.approval_id,
             text="The account was not connected." if is_refused else "",
         )
-        try:
-            await self._chat.accept_signal(
-                waiting.principal, waiting.conversation_id, Submission(form, ()), Headers({})
-            )
-        except (Conflict, NotFound) as error:
-            # The turn has ended or the person has answered otherwise; the next call finds the account.
-            _log.info("A turn does not wait for an account any more", why=error.detail)
-        except (Unavailable, ProblemError) as error:
-            _log.warning("Could not signal the answer about an account to a turn", error=str(error))
-            return False
-        return True
+        problem = "It takes too long."
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAKE_S):
+                while True:
+                    try:
+                        await self._chat.accept_signal(
+                            waiting.principal, waiting.conversation_id, Submission(form, ()), Headers({})
+                        )
+                        return True
+                    except (InboxFull, Unavailable, DatabaseFault, ProblemError) as error:
+                        problem = str(error)
+                    except (Conflict, NotFound) as error:
+                        # The turn has ended or the person has answered otherwise; the next call finds the account.
+                        _log.info("A turn no longer waits for an account", why=error.detail)
+                        return True
+                    await asyncio.sleep(WAKE_PAUSE_S)
+        _log.error(
+            "A turn did not get the answer about an account",
+            conversation_id=waiting.conversation_id,
+            error=problem,
+        )
+        return False
 
     def _watching(self, request: Request, fields: dict[str, str]) -> AbstractContextManager[None]:
         """Counts unknown states by address, apart from credentials: any page can send its visitors here."""
@@ -223,10 +230,11 @@ async def show_callback(
     try:
         if "code" in fields:
             return _show("Connect your account?", await service.ask(request, key, fields))
-        is_known = await service.accept(request, key, fields)
+        is_signalled = await service.accept(request, key, fields)
     except ProblemError as problem:
         return _refuse(problem)
-    return _show("Not connected", f"<p>{_CLOSE if is_known else _NOT_WOKEN}</p>")
+    text = _CLOSE if is_signalled else f"Your answer is saved, {_NOT_SIGNALLED}"
+    return _show("Not connected", f"<p>{text}</p>")
 
 
 @callback_router.post("")
@@ -242,10 +250,11 @@ async def accept_callback(*, request: Request, service: Service, bundle_id: Bund
     if not {"state", "code"} <= set(fields) or not is_plain:
         raise malformed("The form was not sent by this page. Open the link again.")
     try:
-        is_known = await service.accept(request, ServerKey(bundle_id, server), fields)
+        is_signalled = await service.accept(request, ServerKey(bundle_id, server), fields)
     except ProblemError as problem:
         return _refuse(problem)
-    return _show("Connected", f"<p>{f'The agent continues. {_CLOSE}' if is_known else _NOT_WOKEN}</p>")
+    text = f"The agent continues. {_CLOSE}" if is_signalled else f"Your account is connected, {_NOT_SIGNALLED}"
+    return _show("Connected", f"<p>{text}</p>")
 
 
 def _build_view(connection: Connection) -> ConnectionOut:
