@@ -791,7 +791,7 @@ async def test_a_defect_of_the_worker_fails_one_bundle_only(open_host, monkeypat
     with pytest.raises(Invalid, match="the log of the worker has the reason"):
         await open_host(STORING)
 
-    assert not [loop for loop in LOOPS._failing if loop.startswith("bundle")], "one bundle makes the worker unready"
+    assert not [loop for loop in LOOPS.failing if loop.startswith("bundle")], "one bundle makes the worker unready"
 
 
 def count_processes(uid: int) -> int:

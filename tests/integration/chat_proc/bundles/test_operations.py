@@ -407,7 +407,7 @@ async def test_requests_are_served_after_an_error_that_nobody_expected(open_desk
     desk.operations._open_host = open_host
 
     assert (reply.outcome, reply.detail) == ("unavailable", "It could not be started.")
-    assert "operations_process" not in LOOPS._failing, "one bundle makes the worker unready"
+    assert "operations_process" not in LOOPS.failing, "one bundle makes the worker unready"
     assert (await desk.call("look", name="x")).outcome == "ok"
 
 

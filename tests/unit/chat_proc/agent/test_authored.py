@@ -739,4 +739,4 @@ async def test_a_defect_of_a_tool_is_an_error_of_the_request_only():
     await bench.work()
 
     assert bench.texts(CompletionBody) == ["It could not be read. The worker's log has the reason."]
-    assert "workflow_request" not in LOOPS._failing, "one workflow makes the worker unready"
+    assert "workflow_request" not in LOOPS.failing, "one workflow makes the worker unready"

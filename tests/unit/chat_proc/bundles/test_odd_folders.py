@@ -100,7 +100,7 @@ def test_an_error_that_nobody_expected_costs_no_other_bundle(tmp_path: Path, mon
     odd = find_odd(look(tmp_path, bundle_toml=b'id = "odd"'))
 
     assert odd == Found(error="It could not be read (MemoryError). The log of the worker has the details.")
-    assert not [loop for loop in LOOPS._failing if loop.startswith("bundle")]
+    assert not [loop for loop in LOOPS.failing if loop.startswith("bundle")]
 
 
 def test_a_folder_that_cannot_be_entered_is_an_error_of_its_own(tmp_path: Path) -> None:

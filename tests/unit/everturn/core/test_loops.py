@@ -92,6 +92,7 @@ async def test_one_failure_or_failures_far_apart_name_no_loop() -> None:
     clock = FixedClock()
     health = LoopHealth(clock.monotonic)
     fail(health, "once")
+    assert list(health.failing) == ["once"]
     fail(health, "apart")
     clock.advance(QUIET_S + 1)
     fail(health, "apart")

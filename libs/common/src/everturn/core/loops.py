@@ -6,7 +6,7 @@ errors it expects, such as an unreachable server; this is for all others. `Cance
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -34,6 +34,11 @@ class LoopHealth:
         self._monotonic = monotonic
         self._failing: dict[str, tuple[float, float, str]] = {}
         """First and last of consecutive failures, by the monotonic clock, and the type of the last error."""
+
+    @property
+    def failing(self) -> Collection[str]:
+        """The loops whose last iteration failed."""
+        return self._failing.keys()
 
     def note_error(self, loop: str, error: Exception) -> None:
         now_s = self._monotonic()
