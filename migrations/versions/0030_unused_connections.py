@@ -10,5 +10,9 @@ down_revision = "0029"
 
 def upgrade() -> None:
     op.execute("ALTER TABLE mcp_connection ADD COLUMN used_at timestamptz NOT NULL DEFAULT now()")
-    op.execute("GRANT SELECT, DELETE ON mcp_connection TO everturn_dispatch")
+    # SELECT ... FOR UPDATE needs the right to update a column.
+    op.execute(
+        "GRANT SELECT (ctid, used_at, connected_at, lease_until), UPDATE (lease_until), DELETE ON mcp_connection"
+        " TO everturn_dispatch"
+    )
     save_functions(["remove_expired_rows"])

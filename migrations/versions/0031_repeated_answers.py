@@ -11,6 +11,6 @@ def upgrade() -> None:
     # Of a link's secret and its code: the same in all requests that this answer settled.
     op.execute("ALTER TABLE mcp_request ADD COLUMN answer_hash bytea")
     op.execute("GRANT UPDATE (answer_hash) ON mcp_request TO everturn_dispatch")
-    # It has one more parameter, which the previous version does not give.
+    # It gets one more parameter, which has a default: the previous version calls it without.
     op.execute("DROP FUNCTION IF EXISTS find_mcp_request")
     save_functions(["find_mcp_request", "answer_mcp_request"])

@@ -191,11 +191,11 @@ BEGIN
     store := 'mcp_request';
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN NEXT;
-    -- Without a lock: one that is used or gets its tokens meanwhile has another ctid then, and stays.
     DELETE FROM mcp_connection WHERE ctid = ANY (ARRAY(
         SELECT c.ctid FROM mcp_connection c
          WHERE c.used_at < GREATEST(v_before, clock_timestamp() - interval '180 days')
-            OR (c.connected_at IS NULL AND c.lease_until < clock_timestamp() - interval '1 hour') LIMIT p_limit));
+            OR (c.connected_at IS NULL AND c.lease_until < clock_timestamp() - interval '1 hour')
+         LIMIT p_limit FOR UPDATE SKIP LOCKED));
     store := 'mcp_connection';
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN NEXT;

@@ -1,6 +1,6 @@
 -- Who asked to connect an account at this server, for the page on which that person confirms it. Returns no row if the
--- request is unknown, expired, or was answered otherwise than with this code; NULL is a refusal. The hash is of a secret
--- of 256 bits in the link, which the question of the approval shows.
+-- request is unknown or expired, or has another answer than this code; NULL is a refusal. The hash is of a secret of 256
+-- bits in the link, which the question of the approval shows.
 CREATE OR REPLACE FUNCTION find_mcp_request(
     p_state_hash text, p_bundle text, p_server text, p_code text DEFAULT NULL)
 RETURNS TABLE (tenant text, project text, user_id text, title text)

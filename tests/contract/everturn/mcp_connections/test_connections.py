@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
@@ -336,6 +337,28 @@ async def test_connections_that_are_not_used_are_removed(
     removed = await PostgresRetention(roles.worker).remove_expired_rows(days=days, limit=10)
     assert removed["mcp_connection"] == 1
     assert {each.server for each in await book.load_all(ann)} == {"crm", "wiki", "new"}
+
+
+async def test_a_connection_that_is_used_meanwhile_is_neither_removed_nor_waited_for(
+    store: PostgresConnections, book: PostgresConnections, roles: Roles, ann: Principal
+) -> None:
+    await roles.superuser.execute("DELETE FROM mcp_connection")
+    for key in (MAIL, CRM):
+        await connect(store, book, ann, key)
+    await roles.superuser.execute("UPDATE mcp_connection SET used_at = now() - interval '200 days'")
+    async with roles.superuser.transaction():
+        await roles.superuser.execute("UPDATE mcp_connection SET used_at = now() WHERE server = 'mail'")
+        removed = await PostgresRetention(roles.worker).remove_expired_rows(days=0, limit=10)
+    assert removed["mcp_connection"] == 1
+    assert [each.server for each in await book.load_all(ann)] == ["mail"]
+
+
+async def test_functions_for_all_tenants_read_no_tokens(roles: Roles) -> None:
+    async with roles.superuser.transaction():
+        await roles.superuser.execute("SET LOCAL ROLE everturn_dispatch")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with roles.superuser.transaction():
+                await roles.superuser.execute("SELECT sealed FROM mcp_connection")
 
 
 async def test_the_use_of_a_connection_is_noted_once_an_hour(
