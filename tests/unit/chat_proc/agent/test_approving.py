@@ -1,8 +1,11 @@
 """Calls that need approval: the turn waits and continues after the answer, also when workers die."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -10,12 +13,12 @@ from turn_harness.harness import ANN, Bench
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
-from chat_proc.agent.approving import MAX_SHOWN_BYTES
+from chat_proc.agent.approving import MAX_SHOWN_BYTES, ApprovalGate
 from chat_proc.agent.kit import TurnLimits
 from chat_proc.catalog.tool import ConnectLink, ToolRegistry
 from chat_proc.worker import runner
 from everturn.core.identity import Principal
-from everturn.core.ids import ApprovalId
+from everturn.core.ids import ApprovalId, CallId
 from everturn.events.model import ChatApproval, ChatRewind, ConvStatus
 from everturn.mcp_connections.connections import REQUEST_S
 from everturn.timeline.blocks import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
@@ -414,6 +417,47 @@ async def test_calls_of_one_reply_wait_side_by_side_for_their_links() -> None:
     await bench.say("Look everywhere.")
     await bench.work()
     assert len(pending(bench)) == 3
+
+
+async def test_a_turn_is_cancelled_while_a_failed_question_ends_the_others() -> None:
+    rolls_back = asyncio.Event()
+
+    class Failing(AnAccount):
+        async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
+            raise RuntimeError("a defect of one connector")
+
+    class RollingBack(AnAccount):
+        async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                rolls_back.set()
+                await asyncio.sleep(0.05)
+            raise AssertionError
+
+    class Policy:
+        async def review(self, *given: object) -> None: ...
+
+    class Turn:
+        call_context = None
+        lease = SimpleNamespace(principal=ANN, conversation_id="c")
+
+        async def retry(self, attempt: Callable[[], Awaitable[object]]) -> object:
+            return await attempt()
+
+    tools = [DemoTool("demo.mail"), DemoTool("demo.crm")]
+    for tool, account in zip(tools, (RollingBack(), Failing()), strict=True):
+        tool.spec = replace(tool.spec, connector=account)
+    kit = SimpleNamespace(catalog=ToolRegistry(tools), policy=Policy(), approval_timeout_s=DAY_S)
+    gate = ApprovalGate(cast(Any, kit), cast(Any, SimpleNamespace(redactor=None)))
+    calls = {CallId(tool.spec.tool_id): SimpleNamespace(tool_id=tool.spec.tool_id, params={}) for tool in tools}
+    asking = asyncio.create_task(gate.draft_questions(cast(Any, Turn()), cast(Any, calls), cast(Any, None)))
+
+    await rolls_back.wait()
+    asking.cancel()
+    await asyncio.wait({asking})
+
+    assert asking.cancelled()
 
 
 async def test_nobody_who_connects_an_account_approves_the_call_with_it() -> None:

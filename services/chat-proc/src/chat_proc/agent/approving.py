@@ -12,6 +12,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected
 from chat_proc.turn.leased import CommitContent, LeasedTurn
+from everturn.core.cancellation import keep_cancellation
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
 from everturn.core.metrics import CALLS_REVIEWED
@@ -72,12 +73,14 @@ class ApprovalGate:
     ) -> CommitContent:
         """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
         that such a call is never on the timeline without its question."""
-        # Side by side, because each can wait for an authorization server.
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                reviews = {id: tasks.create_task(self._review(turn, id, call)) for id, call in calls.items()}
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+        # Side by side, because each can wait for an authorization server. A group that ends its tasks after a failure
+        # loses a cancellation.
+        with keep_cancellation():
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    reviews = {id: tasks.create_task(self._review(turn, id, call)) for id, call in calls.items()}
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from failures
         asked_about = {call_id: ask for call_id, review in reviews.items() if (ask := review.result()) is not None}
         if not asked_about:
             return CommitContent()
