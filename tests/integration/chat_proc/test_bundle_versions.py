@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -20,13 +20,13 @@ from chat_proc.bundles import versions
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BadBundle, BundleProps
-from chat_proc.bundles.versions import CLOSE_S, MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
-from chat_proc.mcp.accounts import LEASE_S
+from chat_proc.bundles.repositories import Fetched
+from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing, OperationListing
-from everturn.core.cancellation import GRACE_S
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
+from everturn.core.metrics import BUNDLES_REFUSED
 from everturn.postgres.pool import Database, open_database
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock
@@ -42,7 +42,8 @@ class Opened:
         self.open: list[Bundle] = []
         self.broken: dict[str, str] = {}
         self.slow = asyncio.Event()
-        """Until it is set, bundles with the instructions `slow` don't open. Those with `sticks` don't close."""
+        """Until it is set, bundles with the instructions `slow` don't open, and those with `stubborn` ignore their
+        cancellation too. Those with `sticks` don't close."""
         self.tries = 0
         self.problems: tuple[str, ...] = ()
         """What does not work in the bundle `desk`."""
@@ -54,6 +55,9 @@ class Opened:
         self.tries += 1
         if bundle.manifest.instructions == "slow":
             await self.slow.wait()
+        while bundle.manifest.instructions == "stubborn" and not self.slow.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.slow.wait()
         if bundle.manifest.instructions in self.broken:
             raise Invalid(self.broken[bundle.manifest.instructions])
         self.open.append(bundle)
@@ -301,8 +305,70 @@ async def test_a_version_that_closes_slowly_delays_no_other(
     assert opened.open == []
 
 
-def test_closing_leaves_time_for_a_request_for_tokens() -> None:
-    assert LEASE_S + 2 * GRACE_S <= CLOSE_S
+async def test_closing_does_not_wait_for_what_still_opens(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    library = make(registry, tmp_path, opened, clock)
+    write(tmp_path, "first")
+    await library.refresh()
+    write(tmp_path, "stubborn", name="other")
+    refreshing = asyncio.create_task(library.refresh())
+    await wait_until(lambda: opened.tries == 3)
+
+    closing = asyncio.create_task(library.close())
+    try:
+        await wait_until(lambda: not opened.open)
+        assert not closing.done()
+    finally:
+        opened.slow.set()
+    await asyncio.wait({closing, refreshing})
+    assert not opened.open and closing.exception() is None
+
+
+async def test_closing_that_is_cancelled_leaves_no_task(
+    registry: PostgresBundles, tmp_path: Path, opened: Opened, clock: FixedClock
+) -> None:
+    library = make(registry, tmp_path, opened, clock)
+    write(tmp_path, "sticks")
+    await library.refresh()
+    closing = asyncio.create_task(library.close())
+    await wait_until(lambda: not opened.open)
+
+    closing.cancel()
+    await asyncio.wait({closing})
+
+    assert closing.cancelled()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "close bundle"]
+
+
+async def test_content_that_is_still_being_fetched_is_no_error(
+    library: Library, registry: PostgresBundles, tmp_path: Path, opened: Opened
+) -> None:
+    fetched = tmp_path / "fetched" / "desk"
+    folders = BundleFolders(None, {}, "default", list_fetched=lambda: {"desk": Fetched(fetched)})
+    refused = BUNDLES_REFUSED._value.get()
+    with capture_logs() as logs:
+        new = BundleLibrary(registry, folders, opened.open_kit, BASE)
+        await new.refresh()
+        absent = await list_desk(registry)
+        await new.close()
+        write(tmp_path, "stored")
+        await library.refresh()
+        restarted = BundleLibrary(registry, folders, opened.open_kit, BASE)
+        await restarted.refresh()
+        stored = await list_desk(registry)
+        async with restarted.use("desk", None) as kit:
+            assert stored is not None and kit.digest == stored.digest
+        fetched.parent.mkdir()
+        write(fetched.parent, "fetched")
+        await restarted.refresh()
+
+    assert opened.texts == ["fetched", "stored"]
+    await restarted.close()
+    assert absent is not None and (absent.is_ready, absent.error) == (False, "It is not loaded yet.")
+    assert stored.is_ready and not stored.error
+    assert BUNDLES_REFUSED._value.get() == refused
+    assert not [log for log in logs if log["log_level"] == "error"]
 
 
 async def test_what_does_not_work_in_the_version_that_serves_is_not_its_error(

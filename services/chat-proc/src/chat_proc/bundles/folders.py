@@ -18,9 +18,9 @@ MAX_BUNDLES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is of one id: the newest content that can be read, and why there is newer content that can't. While
-    there is no bundle, the version before continues, also the stored one after a restart, unless `continues` is
-    False."""
+    """What there is of one id: the newest content that can be read, and why there is newer content that can't. Without
+    both, the content is not there yet. While there is no bundle, the version before continues, also the stored one
+    after a restart, unless `continues` is False."""
 
     bundle: Bundle | None = None
     error: str = ""
@@ -104,10 +104,7 @@ class BundleFolders:
         folder = self._folders[fetched.folder]
         if fetched.folder.exists():
             _refresh(folder, fetched.folder.resolve())
-        errors = [error for error in (fetched.error, folder.found.error) if error]
-        if folder.found.bundle is None and not errors:
-            errors = ["It is being fetched."]
-        return Found(folder.found.bundle, " ".join(errors))
+        return Found(folder.found.bundle, " ".join(filter(None, (fetched.error, folder.found.error))))
 
     def _find_table(self, bundle_id: str) -> Found:
         """The bundle without a folder that a table of the configuration file makes. Instructions make it one; a table

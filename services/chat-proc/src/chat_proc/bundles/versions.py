@@ -28,16 +28,22 @@ LOOK_S: Final = 2.0
 """Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
 RETRY_S: Final = 60.0
 """After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
-OPEN_S: Final = INSTALL_TIMEOUT_S + 120.0
-"""Time limit for opening a version, with the installation of its libraries."""
+OPEN_S: Final = 2 * INSTALL_TIMEOUT_S + 120.0
+"""Time limit for opening a version, with the installation of its libraries, also after that of another worker has
+failed."""
 CLOSE_S: Final = TOKEN_TIMEOUT_S + 3 * GRACE_S
 """Time limit for closing a version: tokens that were requested are stored, and what is left is cancelled twice."""
+CLOSE_ALL_S: Final = CLOSE_S + 3 * GRACE_S
+"""Time limit for closing all versions, which a worker begins at most DRAIN_TIMEOUT_S after SIGTERM. Deployments give
+workers the sum of both to stop: a test compares the files in deploy/ and the documents with it."""
 FIRST_PUBLISH_S: Final = 5.0
 """How long a worker that has just started waits for bundles that open, before it publishes the others and is ready."""
 MAX_ERROR_CHARS: Final = 4_000
 """Of the error of one bundle, and of each of its problems, as operators see them."""
 FIRST_LOOK_S: Final = 60.0
 """How long a turn waits for the first look of a worker that has just started."""
+
+_NOT_LOADED: Final = "It is not loaded yet."
 
 Kit = TypeVar("Kit")
 """What the turns of a version run with."""
@@ -117,7 +123,7 @@ class BundleLibrary(Generic[Kit]):
         await self._adopt(self._default, self._found[self._default])
         refusal = self._refused.get(self._default)
         if refusal is not None and self._default not in self._current:
-            raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why}")
+            raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why or _NOT_LOADED}")
 
     async def run(self) -> None:
         """Look and publish until cancelled. A version that opens or closes slowly delays no other."""
@@ -177,14 +183,12 @@ class BundleLibrary(Generic[Kit]):
         )
 
     async def close(self) -> None:
-        """Close all versions."""
+        """Close all versions, in at most CLOSE_ALL_S."""
         for adopting in self._adopting.values():
             adopting.cancel()
-        if self._adopting:
-            await asyncio.wait(self._adopting.values(), timeout=CLOSE_S)
         for version in self._versions.values():
             version.users = 0
-        await self._close_unused()
+        await self._close_unused(*self._adopting.values())
 
     async def _look(self) -> None:
         """Read what has changed, and begin to open it."""
@@ -214,13 +218,13 @@ class BundleLibrary(Generic[Kit]):
         self._report(bundle_id, found.error or (refusal.why if refusal else ""))
 
     async def _adopt(self, bundle_id: str, found: Found) -> None:
-        """Open the newest content. If it can't be used and nothing serves yet, as after a restart, open the version
-        that is stored."""
+        """Open the newest content. If it can't be used or is not there yet, and nothing serves yet, as after a restart,
+        open the version that is stored."""
         bundle, why = found.bundle, found.error
         try:
             if bundle is not None:
                 why = await self._try_serve(bundle)
-            if why:
+            if why or bundle is None:
                 digest = "" if bundle is None else bundle.digest
                 self._refused[bundle_id] = _Refusal(digest, why, self._monotonic())
                 if bundle_id not in self._current:
@@ -337,7 +341,7 @@ class BundleLibrary(Generic[Kit]):
     def _list(self, bundle_id: str) -> BundleListing:
         error, current = self._errors.get(bundle_id, ""), self._current.get(bundle_id)
         if current is None:
-            return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error)
+            return BundleListing(bundle_id, "", bundle_id, is_ready=False, error=error or _NOT_LOADED)
         kit, list_bundle = current.kit, partial(current.bundle.list, is_default=bundle_id == self._default)
         if kit is None:
             return list_bundle(error=error)
@@ -394,11 +398,14 @@ class BundleLibrary(Generic[Kit]):
         except TimeoutError as error:
             raise BadBundle(f"It was not ready after {OPEN_S:.0f} s.") from error
 
-    async def _close_unused(self) -> None:
+    async def _close_unused(self, *cancelled: asyncio.Task[None]) -> None:
         self._begin_closing()
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=CLOSE_S + GRACE_S)
-        await end_tasks(*self._closing)
+        ending = {*self._closing, *cancelled}
+        try:
+            if ending:
+                await asyncio.wait(ending, timeout=CLOSE_S + GRACE_S)
+        finally:
+            await end_tasks(*ending)
 
     def _begin_closing(self) -> None:
         for key, version in [*self._versions.items()]:
@@ -410,5 +417,6 @@ class BundleLibrary(Generic[Kit]):
 
     async def _close(self, version: _Version[Kit]) -> None:
         with guarded("bundle_close", health=None, bundle_id=version.bundle.id):
-            async with asyncio.timeout(CLOSE_S):
+            # The lock, because it may still be opening.
+            async with asyncio.timeout(CLOSE_S), version.opening:
                 await version.resources.aclose()
