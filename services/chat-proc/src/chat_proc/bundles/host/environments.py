@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 REQUIREMENTS: Final = "requirements.txt"
 INSTALL_TIMEOUT_S: Final = 300.0
-"""For pip. The time limit for opening a bundle is longer."""
+"""For pip, which reads its settings and installs. The time limit for opening a bundle is longer."""
 MAX_ENVIRONMENT_MIB: Final = 1024
 MAX_ENVIRONMENTS: Final = 20
 """Environments that are kept: before another one is installed, those not used for the longest time are removed, but
@@ -128,8 +128,8 @@ class Environments:
 
     async def _install(self, environment: Path, packages: Sequence[str], descriptor: int) -> None:
         """Install under the lock of `descriptor`."""
-        # A thread goes on after its caller was cancelled. So all steps run one after the other in one thread, and the
-        # lock is held by a second descriptor until the last of them has ended.
+        # A thread goes on after its caller was cancelled. So all steps that change the environment run one after the
+        # other in one thread, and the lock is held by a second descriptor until the last of them has ended.
         steps, held, loop = ThreadPoolExecutor(1), os.dup(descriptor), asyncio.get_running_loop()
         try:
             await loop.run_in_executor(steps, self._make_room)
@@ -142,31 +142,35 @@ class Environments:
                     raise BadRequirements("A package has changed the links of the environment.")
             await loop.run_in_executor(steps, _add_sdk, environment)
         except BaseException:
-            await loop.run_in_executor(steps, remove_tree, str(environment))
+            # Shielded, because a second cancellation would take it back while it waits for the thread.
+            await asyncio.shield(loop.run_in_executor(steps, remove_tree, str(environment)))
             raise
         finally:
             steps.submit(os.close, held)
             steps.shutdown(wait=False)
 
     def _make_room(self) -> None:
-        """Remove environments that nobody uses, until another one can be kept."""
-        kept = sorted(self._folder.glob(f"*/{_DONE}"), key=_read_use)
-        excess = len(kept) - self._max_kept + 1
-        for done in kept:
-            if excess <= 0:
+        """Remove what dead workers have half installed, and environments that nobody uses, until another one can be
+        kept."""
+        found = (lock.with_suffix("") for lock in self._folder.glob("*.lock"))
+        used_s = {environment: _read_use(environment / _DONE) for environment in found if environment.is_dir()}
+        excess = sum(map(bool, used_s.values())) - self._max_kept + 1
+        for environment in sorted(used_s, key=used_s.__getitem__):
+            if used_s[environment] and excess <= 0:
                 break
-            descriptor = _open_lock(done.parent)
+            descriptor = _open_lock(environment)
             try:
                 if _try_lock(descriptor, fcntl.LOCK_EX):
                     # The marker first: an environment that is only partly removed is installed again.
-                    done.unlink(missing_ok=True)
-                    remove_tree(str(done.parent))
-                    excess -= 1
+                    (environment / _DONE).unlink(missing_ok=True)
+                    remove_tree(str(environment))
+                    excess -= bool(used_s[environment])
             finally:
                 os.close(descriptor)
 
     async def _run_pip(self, environment: Path, packages: Sequence[str], steps: Executor, uid: int | None) -> None:
         listed, loop = environment / REQUIREMENTS, asyncio.get_running_loop()
+        until_s = loop.time() + self._timeout_s
         await loop.run_in_executor(steps, listed.write_text, "".join(f"{package}\n" for package in packages))
         settings = await self._read_settings(environment)
         options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --quiet"
@@ -194,7 +198,7 @@ class Environments:
             home=environment,
         )
         async with process:
-            if not await process.wait(self._timeout_s):
+            if not await process.wait(max(0.0, until_s - loop.time())):
                 problem = f"They were not installed within {self._timeout_s:g} s."
         if process.status == TOO_LARGE or not await asyncio.to_thread(fits, str(environment), self._max_mib * MIB):
             problem = f"The installed libraries take more than {self._max_mib} MiB, or have too many files."
@@ -349,7 +353,7 @@ def _keep_last(lines: list[str], line: str) -> None:
 
 
 def _read_use(done: Path) -> float:
-    """When an environment was used last; 0 if another worker has just removed it."""
+    """When an environment was used last; 0 if it is not installed."""
     try:
         return done.stat().st_mtime
     except FileNotFoundError:
