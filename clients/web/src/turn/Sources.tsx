@@ -3,6 +3,7 @@ import type { JSX } from "react";
 
 import type { CitationView } from "../api";
 import { hostOf, readLink } from "../markdown/addresses";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
 import styles from "./turn.module.css";
 
 export function Sources({ citations }: { citations: readonly CitationView[] }): JSX.Element | null {
@@ -20,11 +21,12 @@ export function Sources({ citations }: { citations: readonly CitationView[] }): 
 function SourceCard({ cited }: { cited: CitationView }): JSX.Element {
   const target = readLink(cited.url);
   const date = cited.published_time_iso?.slice(0, 10);
+  const place = target.kind === "web" ? hostOf(target.href) : cited.url === "" ? cited.source_type : cited.url;
   const content = (
     <>
       <span className={styles.sid}>{cited.sid}</span>
       <span className={styles.sourceTitle} dir="auto">{cited.title}</span>
-      <span className={styles.host}>{[target.kind === "web" ? hostOf(target.href) : cited.source_type, date].filter(Boolean).join(" · ")}</span>
+      <span className={styles.host}><bdi>{escapeDirectionControls(place)}</bdi>{date !== undefined && ` · ${date}`}</span>
     </>
   );
   if (target.kind !== "web") return <span className={styles.source}>{content}</span>;

@@ -1,9 +1,10 @@
-/** Actions on an ended turn: copy, rate, inspect, and fork. */
+/** Actions on an ended turn: copy, rate, and, except in an embedded chat, inspect and fork. */
 import { GitFork, Info, ScanSearch } from "lucide-react";
-import { useId, useRef, useState } from "react";
+import { use, useId, useRef, useState } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
+import { EmbeddedContext } from "../embed/embedding";
 import { useArtifacts } from "../files/artifacts";
 import { FeedbackBar } from "./FeedbackBar";
 import { CopyButton } from "../markdown/CodeBlock";
@@ -17,6 +18,7 @@ import { describeUsage } from "./usage";
 export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   const { fork } = useTurnActions();
   const { open } = useArtifacts();
+  const isEmbedded = use(EmbeddedContext);
   const [problem, setProblem] = useState("");
   const isForking = useRef(false);
   const answer = lastAnswer(turn);
@@ -31,8 +33,8 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
     <footer className={styles.footer}>
       {answer !== "" && <CopyButton text={answer} label="Copy answer" />}
       {(answer !== "" || turn.feedback.length > 0) && <FeedbackBar turnId={turn.turn_id} feedback={turn.feedback} />}
-      <IconButton label="Fork the conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />
-      {turn.rounds > 0 && (
+      {!isEmbedded && <IconButton label="Fork the conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />}
+      {!isEmbedded && turn.rounds > 0 && (
         <IconButton
           label="Show what the model saw"
           icon={<ScanSearch aria-hidden />}

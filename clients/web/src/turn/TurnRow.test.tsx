@@ -3,6 +3,7 @@ import userEvent from "@testing-library/user-event";
 import type { JSX } from "react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
+import { EmbeddedContext } from "../embed/embedding";
 import { buildFile, buildSignal, buildStep, buildText, buildTurn } from "../testing/builders";
 import { renderInPage, touchScreen } from "../testing/harness";
 import type { Page } from "../testing/harness";
@@ -301,6 +302,23 @@ test("a file name is text, whatever it contains", () => {
 
   expect(screen.getByRole("button", { name: `Open ${filename}` })).toBeVisible();
   expect(container.querySelector("img")).toBeNull();
+});
+
+test("an embedded chat neither shows what the model saw nor forks", () => {
+  renderInPage(<EmbeddedContext value><Shown turn={buildTurn({ rounds: 1, texts: [buildText()] })} isLast /></EmbeddedContext>);
+
+  expect(screen.getByRole("button", { name: "Copy answer" })).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Show what the model saw" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Fork the conversation from here" })).toBeNull();
+});
+
+test("a source that is no page shows where it is", () => {
+  const rules = { sid: 1, title: "House rules", url: "ks:rules\u202e.md", source_type: "file" } as const;
+  show(buildTurn({ texts: [buildText()], citations: [rules, { ...rules, sid: 2, title: "Notes", url: "" }] }));
+
+  const cards = within(screen.getByRole("region", { name: "Sources" })).getAllByRole("listitem");
+  expect(cards.map(({ textContent }) => textContent)).toEqual(["1House rulesks:rules\\u{202e}.md", "2Notesfile"]);
+  expect(screen.queryByRole("link")).toBeNull();
 });
 
 test("a double click forks once", async () => {
