@@ -29,11 +29,16 @@ async def test_a_page_of_an_allowed_origin_chats_with_the_agent(person: Person, 
     await person.page.goto(site.allowed)
     chat = frame_of(person.page)
 
+    await expect(chat.get_by_role("heading", level=1, name="Support")).to_be_visible()
     await expect(chat.get_by_text("Answers questions about orders and returns.")).to_be_visible()
     await chat.get_by_role("button", name="script:plain, where is my order?").click()
 
     await expect(chat.get_by_role("group", name="Reply", exact=True)).to_contain_text("A plain answer.")
+    await expect(chat.get_by_role("button", name="Copy answer")).to_be_visible()
+    assert await chat.get_by_role("button", name="Show what the model saw").count() == 0
+    assert await chat.get_by_role("button", name="Fork the conversation from here").count() == 0
     field = chat.get_by_role("textbox", name="Your message", exact=True)
+    await expect(field).to_have_attribute("placeholder", "Ask \u2068Support\u2069…")
     await field.fill("script:note please")
     await field.press("Enter")
     await expect(chat.get_by_role("group", name="Reply", exact=True).last).to_contain_text("The note is in")

@@ -42,6 +42,7 @@ test("the mark is one emoji, two letters of the icon, or the initials of the tit
     ["HR", "Human resources", "HR"],
     ["<img src=x>", "Hostile", "<i"],
     ["", "data analyst of all", "DA"],
+    ["", "Spoke & (Chain)", "SC"],
     ["\u202e\u200b ", "Support", "S"],
     ["", "\u202e", ""],
     ["", "قانون العمل", "قا"],

@@ -7,6 +7,7 @@ const DEFAULT_ID = "default";
 /** How much of an icon or title is examined for its mark. */
 const MAX_READ_CHARS = 64;
 export const EMOJI = /\p{Extended_Pictographic}|\p{RI}|\u20e3/u;
+const LETTER = /[\p{L}\p{N}]/u;
 const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
 
 /** The agent with this id if it can run; otherwise the default one, or the first that can run. */
@@ -40,7 +41,7 @@ export function describeAgent({ description, is_ready: isReady, error, problems 
 export function makeMark({ icon, title }: Pick<Agent, "icon" | "title">): string {
   const [first, second] = splitChars(icon);
   if (first !== undefined) return EMOJI.test(first) ? first : first + (second ?? "");
-  return title.slice(0, MAX_READ_CHARS).split(/\s+/).flatMap((word) => splitChars(word)[0] ?? []).slice(0, 2).join("").toUpperCase();
+  return title.slice(0, MAX_READ_CHARS).split(/\s+/).flatMap((word) => splitChars(word).find((char) => LETTER.test(char)) ?? []).slice(0, 2).join("").toUpperCase();
 }
 
 /** The id of the agent that was last chosen in this browser; null for the default one. */

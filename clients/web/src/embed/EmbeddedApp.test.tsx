@@ -35,6 +35,7 @@ test("the chat begins with its agent, and offers no other", async () => {
   render(<EmbeddedApp opening={Promise.resolve(EMBEDDING)} />);
 
   expect(await screen.findByRole("button", { name: "Where is my order?" })).toBeVisible();
+  expect(screen.getByRole("heading", { level: 1, name: "Support" })).toBeVisible();
   expect(screen.getByText("Answers questions about orders.")).toBeVisible();
   expect(screen.queryByRole("radio")).toBeNull();
   expect(screen.queryByText("New")).toBeNull();

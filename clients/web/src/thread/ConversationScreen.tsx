@@ -2,6 +2,8 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ComponentProps, JSX } from "react";
 
+import { findAgent } from "../agents/agents";
+import { useAgents } from "../agents/useAgents";
 import { isOpen } from "../api";
 import type { Accepted, FileView, StateView, TurnView } from "../api";
 import { Composer } from "../composer/Composer";
@@ -54,6 +56,8 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const openTurn = last !== undefined && isOpen(last) ? last : undefined;
   const pending = useMemo(() => stillPending(accepted, turns), [accepted, turns]);
   const conversation = live.state?.conversation;
+  const agents = useAgents();
+  const agent = conversation && findAgent(agents, conversation.bundle_id);
   const onAccepted = useCallback((answer: Accepted, draft: Draft) => {
     setSentCount((before) => before + 1);
     // A message to the running turn is shown there, with its receipt.
@@ -92,6 +96,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
                   <Writing
                     isThere={!isAbsent}
                     conversationId={conversationId}
+                    agentTitle={agent?.title}
                     isBusy={openTurn !== undefined || pending.length > 0}
                     isStopping={stopping.isStopping}
                     inserted={moved}

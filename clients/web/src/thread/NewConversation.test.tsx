@@ -39,10 +39,11 @@ function sent({ requests }: Page): unknown[] {
 const field = (): HTMLElement => screen.getByLabelText("Your message");
 
 test("with one agent there are its title, description and starters, but no choice", async () => {
-  const page = show({ agents: [{ ...support, is_default: true, problems: ["mcp.crm: It does not answer."] }] });
+  const page = show({ agents: [{ ...support, icon: "🛟", is_default: true, problems: ["mcp.crm: It does not answer."] }] });
 
   await userEvent.click(await screen.findByRole("button", { name: "Where is my order?" }));
 
+  expect(screen.getByRole("heading", { level: 1, name: "Support" })).toHaveTextContent("🛟");
   expect(screen.getByText("Answers questions about orders. Problem: mcp.crm: It does not answer.")).toBeVisible();
   expect(screen.getByPlaceholderText("Ask \u2068Support\u2069…")).toBeVisible();
   expect(screen.queryByRole("radiogroup")).toBeNull();

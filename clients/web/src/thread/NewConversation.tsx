@@ -3,6 +3,7 @@ import { useCallback, useRef } from "react";
 import type { JSX } from "react";
 
 import { describeAgent, findAgent } from "../agents/agents";
+import { AgentMark } from "../agents/AgentMark";
 import { AgentPicker } from "../agents/AgentPicker";
 import { Starters } from "../agents/Starters";
 import { useAgentChoice } from "../agents/useAgents";
@@ -36,7 +37,9 @@ export function NewConversation({ agentId, onCreated }: NewConversationProps): J
     <div className={styles.screen}>
       <div className={styles.opening}>
         <div className={styles.welcome}>
-          <h1>What would you like to work on?</h1>
+          {chosen === undefined || hasPicker ? <h1>What would you like to work on?</h1> : (
+            <h1><AgentMark agent={chosen} /> <bdi>{escapeDirectionControls(chosen.title)}</bdi></h1>
+          )}
           {!hasPicker && <p dir="auto">{about === "" ? INTRODUCTION : about}</p>}
           {hasPicker && <AgentPicker agents={agents} chosen={chosen} onChoose={choose} onDone={() => { composer.current?.focus(); }} />}
           <Starters items={chosen?.starters ?? []} onStart={(text) => { composer.current?.start(text); }} />
