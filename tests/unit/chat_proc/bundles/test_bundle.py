@@ -108,6 +108,17 @@ def test_a_wrong_manifest_is_refused_with_its_line(toml: str, message: str) -> N
     assert refused.value.detail.startswith(message)
 
 
+@pytest.mark.parametrize("icon", ["", "X", "HR", "7é", "हि", "📦", "❤️", "☎", "👨‍👩‍👧‍👦", "👩🏽‍🚀", "🇺🇦", "1️⃣", "#️⃣"])
+def test_an_icon_is_one_emoji_or_two_letters(icon: str) -> None:
+    assert Manifest(id="a", icon=icon).icon == icon
+
+
+@pytest.mark.parametrize("icon", ["hammer", "A B", "📦📦", "📦 box", "<i", "-", "🇺🇦🇺", "👨‍", "\u200b"])
+def test_another_icon_is_refused_with_its_line(icon: str) -> None:
+    with pytest.raises(BadBundle, match="line 2: icon: It must be one emoji, or one or two letters or digits"):
+        read_manifest(f'id = "a"\nicon = "{icon}"'.encode())
+
+
 def test_the_knowledge_of_a_bundle_is_one_table_or_several() -> None:
     one = read_manifest(b'id = "a"\n[knowledge]\nrepo = "https://github.com/a/b.git"\ndocs_root = "docs"\n')
     two = read_manifest(b'id = "a"\n[[knowledge]]\nname = "one"\n[[knowledge]]\nname = "two"\n')

@@ -49,6 +49,13 @@ _LONG_KEY: Final = re.compile(
 _TOML_LINE: Final = re.compile(r"at line (\d{1,9}), ")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_SYMBOL: Final = (
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+    "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"
+)
+"""A symbol with its style, tone of skin, or the letters of a flag."""
+_EMOJI: Final = re.compile(rf"[0-9#*]\ufe0f?\u20e3|[\U0001f1e6-\U0001f1ff]{{2}}|{_SYMBOL}(?:\u200d{_SYMBOL}){{0,8}}+")
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -85,6 +92,14 @@ def _check_text(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").strip())
 
 
+def _check_icon(text: str) -> str:
+    icon = _check_line(text)
+    letters = [char for char in icon if not unicodedata.category(char).startswith("M")]
+    if not (len(letters) <= 2 and all(map(str.isalnum, letters))) and not _EMOJI.fullmatch(icon):
+        raise ValueError("It must be one emoji, or one or two letters or digits")
+    return icon
+
+
 def _check_settings(settings: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     level: list[JsonValue] = [*settings.values()]
     for _ in range(MAX_SETTINGS_DEPTH):
@@ -104,7 +119,7 @@ def _list_inner(value: JsonValue) -> Sequence[JsonValue]:
 
 Title = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_check_line)]
 Description = Annotated[str, StringConstraints(max_length=500), AfterValidator(_check_line)]
-Icon = Annotated[str, StringConstraints(max_length=16), AfterValidator(_check_line)]
+Icon = Annotated[str, StringConstraints(max_length=16), AfterValidator(_check_icon)]
 Starter = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_check_line)]
 Marker = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]{0,39}$")]
 Instructions = Annotated[str, StringConstraints(max_length=MAX_INSTRUCTIONS_CHARS), AfterValidator(_check_text)]
