@@ -69,7 +69,7 @@ async def test_a_click_chooses_and_returns_to_the_message(person: Person) -> Non
     await person.button("Write a reply to:").click()
 
     await expect(person.field).to_be_focused()
-    await person.page.keyboard.type(" Ann")
+    await person.page.keyboard.type("Ann")
     await expect(person.field).to_have_value("Write a reply to: Ann")
 
 

@@ -92,8 +92,9 @@ export function Composer(props: ComposerProps): JSX.Element {
   const focus = (): void => { field.current?.focus({ preventScroll: true }); };
   const start = (starter: string): void => {
     if (sending.isSending) return;
-    setText(insertText(text, starter));
-    if (text.trim() === "" && !isBeginning(starter)) void submit(undefined, starter);
+    const isWhole = !isBeginning(starter);
+    setText(insertText(text, isWhole ? starter : `${starter.trimEnd()} `));
+    if (text.trim() === "" && isWhole) void submit(undefined, starter);
     focus();
   };
   useImperativeHandle(ref, () => ({ focus, start }));

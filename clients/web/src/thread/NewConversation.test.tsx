@@ -89,12 +89,12 @@ test("a kept choice is used only while its agent is listed", async () => {
 test("a starter does not replace or send a draft, and a beginning is not sent", async () => {
   const page = show({ agents: [support] });
   await userEvent.click(await screen.findByRole("button", { name: "Write a reply to:" }));
-  expect(field()).toHaveValue("Write a reply to:");
+  expect(field()).toHaveValue("Write a reply to: ");
   expect(field()).toHaveFocus();
 
   await userEvent.click(screen.getByRole("button", { name: "Where is my order?" }));
 
-  expect(field()).toHaveValue("Write a reply to:\n\nWhere is my order?");
+  expect(field()).toHaveValue("Write a reply to: \n\nWhere is my order?");
   expect(sent(page)).toEqual([]);
 });
 

@@ -84,6 +84,28 @@ async def test_a_new_conversation_begins_with_a_starter_of_its_agent(
     assert (followup["text"], followup.get("bundle_id")) == ("1", None)
 
 
+async def test_a_starter_that_is_a_beginning_is_completed(
+    server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
+) -> None:
+    server.agents = [SALES | {"starters": ["Reserve a drill for:", "What sold?"]}]
+    server.scenario.start_turn("Hi")
+    server.submit_faults = [422]
+    running = await everturn.start("chat", stdin=keyboard[1])
+    assert running.stderr
+
+    await asyncio.wait_for(running.stderr.readuntil(b"\n> "), 20)
+    os.write(keyboard[0], b"1\n")
+    await asyncio.wait_for(running.stderr.readuntil(b"> Reserve a drill for: "), 20)
+    os.write(keyboard[0], b"2\n")
+    completed = json.loads(await server.wait_for("POST", "/messages"))
+    os.write(keyboard[0], b"1\n\n2\n")
+    other = json.loads(await server.wait_for("POST", "/messages", count=2))
+    os.write(keyboard[0], b"/quit\n")
+    await asyncio.wait_for(running.communicate(), 20)
+
+    assert (completed["text"], other["text"]) == ("Reserve a drill for: 2", "What sold?")
+
+
 async def test_a_rejected_message_does_not_end_the_prompt(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:

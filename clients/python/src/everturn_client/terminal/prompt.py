@@ -19,6 +19,9 @@ HELP = (
     "Commands: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
 
+BEGINNINGS = ("…", "...", ":")
+"""The ends of a starter that is only a beginning; the person types the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Say:
@@ -105,8 +108,10 @@ class Prompt:
         reading = asyncio.ensure_future(self._lines.next())
         if self._chat.conversation_id == NEW:
             await self._show_starters(until=reading)
+        begun = ""
         while True:
-            self._screen.write([Piece("info", "> ")])
+            self._screen.write([Piece("info", f"> {one_line(begun)}{' ' if begun else ''}")])
+            beginning, begun = begun, ""
             typed = parse_line(await reading)
             match typed:
                 case None:
@@ -114,7 +119,10 @@ class Prompt:
                 case Quit():
                     return
                 case Say(text=text):
-                    if not await self._run_message(self._find_starter(text) or text):
+                    starter = None if beginning else self._find_starter(text)
+                    if starter and starter.endswith(BEGINNINGS):
+                        begun = f"{starter} "
+                    elif not await self._run_message(beginning + (starter or text)):
                         return
                 case ListFiles():
                     await self._list_files()
@@ -148,7 +156,8 @@ class Prompt:
         if self._chat.conversation_id != NEW or text not in map(str, range(1, len(self._starters) + 1)):
             return None
         starter = self._starters[int(text) - 1]
-        self._screen.say(f"> {one_line(starter)}")
+        if not starter.endswith(BEGINNINGS):
+            self._screen.say(f"> {one_line(starter)}")
         return starter
 
     async def _run_message(self, text: str) -> bool:
