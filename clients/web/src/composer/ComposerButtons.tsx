@@ -22,7 +22,10 @@ export function ComposerButtons(props: ComposerButtonsProps): JSX.Element {
   return (
     <div className={styles.buttons}>
       <AttachButton onAttach={onAttach} isDisabled={isSending} />
-      <span className={styles.hint} aria-hidden>{isBusy ? "Enter to add · Esc to stop" : "Enter to send · Shift+Enter for a new line"}</span>
+      <span className={styles.hint} aria-hidden>
+        <span>{isBusy ? "Enter to add" : "Enter to send"}</span>
+        <span>{isBusy ? "\u00a0· Esc to stop" : "\u00a0· Shift+Enter for a new line"}</span>
+      </span>
       {isSending && <Button onClick={onAbort}><X aria-hidden /> Cancel sending</Button>}
       {isBusy ? <BusyButtons {...props} /> : <IconButton label="Send" icon={<ArrowUp aria-hidden />} variant="primary" type="submit" disabled={!canSend} />}
     </div>

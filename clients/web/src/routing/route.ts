@@ -14,6 +14,11 @@ export interface Route {
 
 export const DEFAULT_SCOPE: Scope = { tenant: "default", project: "default" };
 
+/** The project of an installation that has only one. */
+export function isDefaultScope({ tenant, project }: Scope): boolean {
+  return tenant === DEFAULT_SCOPE.tenant && project === DEFAULT_SCOPE.project;
+}
+
 /** A fragment that is not a route leads to the start page. */
 export function readRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?");
@@ -30,8 +35,7 @@ function readPath(path: string): Omit<Route, "turnId"> {
 }
 
 export function writeRoute({ scope, conversationId, turnId }: Route): string {
-  const isDefault = scope.tenant === DEFAULT_SCOPE.tenant && scope.project === DEFAULT_SCOPE.project;
-  const parts = [...(isDefault ? [] : [scope.tenant, scope.project]), ...(conversationId === null ? [] : [conversationId])];
+  const parts = [...(isDefaultScope(scope) ? [] : [scope.tenant, scope.project]), ...(conversationId === null ? [] : [conversationId])];
   const query = turnId === null ? "" : `?${new URLSearchParams({ turn: turnId }).toString()}`;
   return `#/${parts.map(encodeURIComponent).join("/")}${query}`;
 }

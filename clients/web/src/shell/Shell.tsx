@@ -8,6 +8,7 @@ import { ConnectionsDialog } from "../connections/ConnectionsDialog";
 import { forgetDrafts } from "../composer/drafts";
 import { ConversationList } from "../conversations/ConversationList";
 import { useRefreshConversations } from "../conversations/useConversationList";
+import { isDefaultScope } from "../routing/route";
 import { useSession } from "../session/context";
 import { ConversationScreen } from "../thread/ConversationScreen";
 import { NewConversation } from "../thread/NewConversation";
@@ -123,7 +124,7 @@ function Bottom(): JSX.Element {
   };
   return (
     <footer className={styles.bottom}>
-      <span className={styles.scope}>{scope.tenant} / {scope.project}</span>
+      <span className={styles.scope}>{!isDefaultScope(scope) && `${scope.tenant} / ${scope.project}`}</span>
       <IconButton ref={documents} label="Documents" icon={<Library aria-hidden />} onClick={() => { setShown("documents"); }} />
       <IconButton ref={accounts} label="Connected accounts" icon={<Plug aria-hidden />} onClick={() => { setShown("accounts"); }} />
       {shown === "documents" && <CollectionsDialog onClose={close} returnTo={findDocuments} />}

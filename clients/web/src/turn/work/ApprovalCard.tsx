@@ -57,7 +57,7 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
   };
   return (
     <section className={styles.approval} aria-label={`Approval of ${approval.tool_id}`}>
-      <h3><ShieldQuestion className={styles.icon} aria-hidden /> {link === undefined ? "Allow" : "Connect an account for"} <code>{approval.tool_id}</code>?</h3>
+      <h3><ShieldQuestion className={styles.icon} aria-hidden /> <span>{link === undefined ? "Allow" : "Connect an account for"} <code>{approval.tool_id}</code>?</span></h3>
       {approval.explanation !== "" && <p className={styles.explanation}>{approval.explanation}</p>}
       <Parameters params={approval.params} />
       {approval.cut && <p className={styles.soft}>The parameters are too long to show in full.</p>}
