@@ -1,7 +1,6 @@
 """`everturn bundle run`: which bundle the platform is started with."""
 
 import os
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def test_the_bundle_is_the_only_one_and_answers_by_default(
 
     bundles = Path(chosen["BUNDLES_DIR"])
     assert [path.resolve() for path in bundles.iterdir()] == [folder]
-    assert tomllib.loads(Path(chosen["EVERTURN_CONFIG"]).read_text()) == {"ai": {"default_bundle": "support"}}
+    assert chosen == {"BUNDLES_DIR": str(bundles), "EVERTURN_DEFAULT_BUNDLE": "support"}
     assert f"support answers by default; changes in {folder} are loaded" in capsys.readouterr().out
     assert choose_starter(folder) == "What can you do?"
     with (folder / "bundle.toml").open("a") as manifest:
@@ -42,13 +41,24 @@ def test_the_bundle_is_the_only_one_and_answers_by_default(
     assert choose_starter(folder) == "Is it open?"
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[embed.bundles.support]\norigins = []\n[ai]\n", "support answers by default; changes"),
+        ('ai.default_bundle = "support"', "support answers by default; changes"),
+        ('[ai]\ndefault_bundle = "desk"', "desk answers by default, as EVERTURN_CONFIG says; choose support for a"),
+    ],
+)
 def test_the_configuration_of_an_operator_is_kept(
-    folder: Path, private: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, private: Path, config: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = choose_bundle(folder, private, {"EVERTURN_CONFIG": "/etc/everturn.toml", "BUNDLES_DIR": "/bundles"})
+    file = private.with_name("everturn.toml")
+    file.write_text(config)
 
-    assert list(chosen) == ["BUNDLES_DIR"]
-    assert "choose support for a conversation" in capsys.readouterr().out
+    chosen = choose_bundle(folder, private, {"EVERTURN_CONFIG": str(file), "BUNDLES_DIR": "/bundles"})
+
+    assert "EVERTURN_CONFIG" not in chosen
+    assert said in capsys.readouterr().out
 
 
 def test_a_bundle_that_cannot_be_used_starts_nothing(

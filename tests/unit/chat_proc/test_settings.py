@@ -111,6 +111,15 @@ def test_without_a_configuration_file_nothing_is_configured() -> None:
     assert load_config(None) == OperatorConfig()
 
 
+def test_the_file_decides_about_the_default_bundle_before_the_runner(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('[ai]\ninstructions = "Be brief."')
+    (tmp_path / "other.toml").write_text('[ai]\ndefault_bundle = "desk"')
+
+    own, other = (load_config(tmp_path / name, default_bundle="shed").ai for name in ("own.toml", "other.toml"))
+
+    assert (own.default_bundle, own.instructions, other.default_bundle) == ("shed", "Be brief.", "desk")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from everturn.core.settings import load_toml
 from everturn_local.home import Home
 from everturn_local.models import run_worker_command
 from everturn_local.run import run_platform, show_progress
@@ -49,20 +50,21 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def choose_bundle(folder: Path, private: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that make a checked bundle the only one, and the default one unless the operator's own file
-    decides that. `private` is an empty folder that must exist as long as the platform runs."""
+    """The variables that make a checked bundle the only one, and the default one unless the operator's configuration
+    file, which was checked too, sets another. `private` is an empty folder that must exist as long as the platform
+    runs."""
     bundle_id = str(_read_manifest(folder)["id"])
     bundles = private / "bundles"
     bundles.mkdir()
     (bundles / bundle_id).symlink_to(folder, target_is_directory=True)
-    chosen = {"BUNDLES_DIR": str(bundles)}
-    if environment.get("EVERTURN_CONFIG"):
-        show_progress(f"EVERTURN_CONFIG decides which agent answers by default; choose {bundle_id} for a conversation")
-        return chosen
-    config = private / "everturn.toml"
-    config.write_text(f'[ai]\ndefault_bundle = "{bundle_id}"\n', encoding="utf-8")
-    show_progress(f"{bundle_id} answers by default; changes in {folder} are loaded a few seconds after you save them")
-    return {**chosen, "EVERTURN_CONFIG": str(config)}
+    default = bundle_id
+    if config := environment.get("EVERTURN_CONFIG"):
+        default = load_toml(Path(config)).get("ai", {}).get("default_bundle", bundle_id)
+    why = "" if default == bundle_id else f", as EVERTURN_CONFIG says; choose {bundle_id} for a conversation"
+    show_progress(
+        f"{default} answers by default{why}; changes in {folder} are loaded a few seconds after you save them"
+    )
+    return {"BUNDLES_DIR": str(bundles), "EVERTURN_DEFAULT_BUNDLE": bundle_id}
 
 
 def choose_shipped(settings: LocalSettings, environment: Mapping[str, str]) -> dict[str, str]:

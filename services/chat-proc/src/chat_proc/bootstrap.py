@@ -136,7 +136,7 @@ async def open_worker(
 
     An application that embeds a worker can pass `models` that replace those of the settings, and more `tools`.
     """
-    config = load_config(settings.config)
+    config = load_config(settings.config, default_bundle=settings.default_bundle)
     models = models or await choose_models(settings, config)
     encoder = choose_encoder(settings, config)
     owner = f"{socket.gethostname()}:{os.getpid()}"

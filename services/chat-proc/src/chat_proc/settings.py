@@ -46,6 +46,7 @@ from everturn.core.settings import (
     BadConfig,
     CommonSettings,
     Secrecy,
+    Unlisted,
     explain_errors,
     load_toml,
 )
@@ -203,6 +204,11 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         validation_alias="BUNDLES_DIR",
         description="Folder of bundles, each a folder with a bundle.toml (docs/bundles.md). Workers load changes while "
         "they run.",
+    )
+    default_bundle: Annotated[BundleId, Unlisted.PARENT] = Field(
+        default=DEFAULT_BUNDLE,
+        validation_alias="EVERTURN_DEFAULT_BUNDLE",
+        description="Bundle that answers messages that name none, unless the configuration file sets one.",
     )
     bundle_environments_dir: Path | None = Field(
         default=None,
@@ -534,11 +540,13 @@ class OperatorConfig(Section):
         return merge_react(self.ai.react, self.bundles.get(bundle_id or "", BundleTable()).agent)
 
 
-def load_config(path: Path | None) -> OperatorConfig:
-    """The operator's configuration; raises BadConfig with the invalid key."""
-    if path is None:
-        return OperatorConfig()
+def load_config(path: Path | None, *, default_bundle: str = DEFAULT_BUNDLE) -> OperatorConfig:
+    """The operator's configuration, with this default bundle unless the file sets one. Raises BadConfig with the
+    invalid key."""
     try:
-        return OperatorConfig.model_validate(load_toml(path))
+        config = OperatorConfig.model_validate({} if path is None else load_toml(path))
     except ValidationError as error:
         raise BadConfig(f"{path}: {'; '.join(explain_errors(error))}.") from error
+    if "default_bundle" in config.ai.model_fields_set:
+        return config
+    return config.model_copy(update={"ai": config.ai.model_copy(update={"default_bundle": default_bundle})})
