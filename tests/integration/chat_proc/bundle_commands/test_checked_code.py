@@ -281,6 +281,17 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             ],
         ),
         ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: It is missing.", "tests/a.toml, line 1: x: Unknown key."]),
+        (
+            {
+                "workflow.py": f"{WORKFLOW}    async def build(self):\n"
+                "        await self.build_react(tools_module='desk.tools_descriptor')\n"
+                "        await self.build_react(tools_module='shop.tools_descriptor')\n"
+            },
+            [
+                "workflow.py, line 8: tools_module is 'shop.tools_descriptor', so each turn fails. Write "
+                "'desk.tools_descriptor', or leave it out."
+            ],
+        ),
     ],
 )
 def test_what_an_operator_can_still_set_is_a_warning(

@@ -192,7 +192,8 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
         ),
         (
             'model = [{ then = "fail_for_good" }]\n',
-            "tests/test.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem model-unavailable",
+            "tests/test.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem "
+            "model-unavailable (The model did not answer. ",
         ),
     ],
 )

@@ -160,10 +160,19 @@ async def test_an_approval_is_answered_at_the_prompt(
     denied = await server.wait_for("POST", "/signals", count=2)
     scenario.settle_question(calls[1], "denied", "not him")
     scenario.start_round()
+    alone = scenario.add_call("mail.send", {"to": "eve"})
+    scenario.ask(alone, "mail.send", {"to": "eve"})
+    scenario.ask(alone, "mail.send", {"to": "eve"})
+    scenario.commit()
+    scenario.show_question(alone)
+    await server.publish()
+    third = await asyncio.wait_for(running.stderr.readuntil(b"\nType y to allow it,"), 20)
+    scenario.settle_question(alone, "approved")
+    scenario.start_round()
     scenario.answer(scenario.stream("answer", 0, ["Done."]))
     scenario.end_turn(Outcome.COMPLETED)
     await server.publish()
-    rest = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
+    await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
     os.write(keyboard[0], b"y\n")
     message = await server.wait_for("POST", "/messages", count=2)
     os.write(keyboard[0], b"/quit\n")
@@ -176,5 +185,6 @@ async def test_an_approval_is_answered_at_the_prompt(
         {"kind": "approve", "text": "", "approval_id": asked[0]},
         {"kind": "deny", "text": "not him", "approval_id": asked[1]},
     ]
-    assert b"The tool call still needs a y or n." in rest
+    assert b"The tool call still needs a y or n." in third
+    assert b'? Allow mail.send? {"to": "eve"}' in third
     assert json.loads(message)["text"] == "y"

@@ -87,12 +87,11 @@ def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
 
     with pytest.raises(NotCreated, match=r"support already exists\. Choose another name"):
         save_new("support", tmp_path)
-    with pytest.raises(NotCreated, match=r"absent/support: No such file or directory\."):
-        save_new("support", tmp_path / "absent")
     with pytest.raises(NotCreated, match=r"file/support: Not a directory\."):
         save_new("support", tmp_path / "file")
 
     assert list((tmp_path / "support").iterdir()) == []
+    assert (save_new("support", tmp_path / "absent") / "bundle.toml").is_file()
 
 
 def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

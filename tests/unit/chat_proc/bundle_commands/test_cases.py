@@ -54,8 +54,10 @@ def test_cases_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
         write(tmp_path, HELLO, name)
 
     assert [case.name for case in read_cases(tmp_path, "refund")] == ["refund", "refund_denied"]
-    with pytest.raises(BadBundle, match=r"has no test with 'nothing' in its name\. Write one to tests/hello\.toml"):
+    with pytest.raises(BadBundle, match=r"'nothing' in its name\. Its tests are: hello, refund, refund_denied\.$"):
         read_cases(tmp_path, "nothing")
+    with pytest.raises(BadBundle, match=r"The folder tests has no test\. Write one to tests/hello\.toml"):
+        read_cases(tmp_path / "tests", "refund")
 
 
 @pytest.mark.parametrize(

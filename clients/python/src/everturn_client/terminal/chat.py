@@ -214,11 +214,12 @@ class Chat:
             if self._keyboard is not None:
                 # Input typed before the question is printed does not answer it; later input does.
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
-            question = render_call(asked)
+            is_alone = all(each is asked or each.round != asked.round for each in turn.approvals)
+            which = "" if is_alone else f"Allow {render_call(asked)}? "
             if asked.connect_url:
                 self.say("The answer continues once the account is connected. Type n to do without it.")
             else:
-                self.say(f"Allow {question}? Type y to allow it, or n with an optional reason to deny it.")
+                self.say(f"{which}Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:
         """Read answers from a terminal while a question waits. At the end of input, print the commands that answer it

@@ -67,7 +67,7 @@ class TurnPrinter:
 
     def _render(self, turn: TurnView) -> Iterator[Piece]:
         yield from self._forget_lost_texts(turn)
-        for number in sorted({item.round for item in (*turn.texts, *turn.steps)}):
+        for number in sorted({item.round for item in (*turn.texts, *turn.steps, *turn.approvals)}):
             texts = [text for text in turn.texts if text.round == number and not _is_data(text)]
             yield from self._render_texts([text for text in texts if text.channel != "answer"])
             # Settled approvals are printed before their call; pending ones are printed last.

@@ -165,13 +165,16 @@ class Case:
 
 def read_cases(folder: Path, name: str = "") -> list[Case]:
     """The tests of the bundle in `folder` whose names contain `name`, in order. Raises BadBundle with all problems."""
-    found = sorted(path for path in (folder / FOLDER).glob("*.toml") if name in path.stem)
-    if not found:
-        asked = f" with {name!a} in its name" if name else ""
+    existing = sorted((folder / FOLDER).glob("*.toml"))
+    if not existing:
         raise BadBundle(
-            f"The folder {folder.name} has no test{asked}. Write one to {FOLDER}/hello.toml, as "
+            f"The folder {folder.name} has no test. Write one to {FOLDER}/hello.toml, as "
             "docs/how-to/test-a-bundle.md describes."
         )
+    found = [path for path in existing if name in path.stem]
+    if not found:
+        names = ", ".join(path.stem for path in existing[:MAX_CASES])
+        raise BadBundle(f"The folder {folder.name} has no test with {name!a} in its name. Its tests are: {names}.")
     if len(found) > MAX_CASES:
         raise BadBundle(f"The folder {FOLDER} has {len(found)} tests; {MAX_CASES} are allowed.")
     cases: list[Case] = []

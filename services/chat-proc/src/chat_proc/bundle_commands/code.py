@@ -79,6 +79,8 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
         if not config.tools:
             _check_names(bundle, report)
         _check_settings(bundle, trees, secrets, report)
+        if (code := try_build_code(bundle, secrets)) is not None:
+            _check_workflow(trees, code.package, report)
         usable = _check_servers(bundle, folder, config, settings, secrets, report)
         _check_tokens(bundle, secrets, report)
         own: Sequence[ToolSpec] | None = None
@@ -160,6 +162,18 @@ def _check_descriptor(trees: Sequence[tuple[str, ast.Module]], report: CodeRepor
             hints = [f". Perhaps you mean {close[0]} in place of {name}" for name, close in like.items()]
             why = f"It sets neither {' nor '.join(DESCRIBED)}, so it has no effect{''.join(hints[:1])}"
             report.warnings.append(Problem(why, TOOLS_DESCRIPTOR))
+
+
+def _check_workflow(trees: Sequence[tuple[str, ast.Module]], package: str, report: CodeReport) -> None:
+    """Warn of a descriptor that `build_react` refuses in each turn."""
+    known = f"{package}.{TOOLS_DESCRIPTOR.removesuffix('.py')}"
+    for node in (node for name, tree in trees if name == WORKFLOW for node in ast.walk(tree)):
+        match node:
+            case ast.keyword(arg="tools_module", value=ast.Constant(value=str(given))) if given != known:
+                why = f"tools_module is {given!a}, so each turn fails. Write {known!a}, or leave it out"
+                report.warnings.append(Problem(why, WORKFLOW, node.lineno))
+            case _:
+                pass
 
 
 def _check_names(bundle: Bundle, report: CodeReport) -> None:

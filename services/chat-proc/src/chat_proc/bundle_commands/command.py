@@ -121,7 +121,7 @@ def save_new(name: str, parent: Path) -> Path:
     title = name.replace("-", " ").replace("_", " ").capitalize()[:80]
     template = files(_PACKAGE).joinpath("template")
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / TESTS).mkdir()
         for file in (MANIFEST, INSTRUCTIONS, FIRST_CASE):
             text = template.joinpath(file).read_text(encoding="utf-8")

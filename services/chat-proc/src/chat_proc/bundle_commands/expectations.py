@@ -146,8 +146,10 @@ def _compare_end(turn: CaseTurn, played: PlayedTurn) -> _Failures:
     if not ends:
         yield ("user",), "the turn did not end"
         return
-    problem = "" if ends[-1].error is None else ends[-1].error.type.removeprefix(_PROBLEMS)
-    detail = "" if ends[-1].error is None else f" ({ends[-1].error.title} {ends[-1].error.detail})"
+    problem, detail = "", ""
+    if (error := ends[-1].error) is not None:
+        problem = error.type.removeprefix(_PROBLEMS)
+        detail = f" ({'. '.join(filter(None, (error.title, error.detail)))})"
     outcome = str(ends[-1].outcome) if ends[-1].outcome is not None else ""
     if expect.problem is not None:
         if problem != expect.problem:
