@@ -211,7 +211,8 @@ def test_a_denied_call_and_expected_problems_are_no_failures(
 ) -> None:
     case = (
         '[[turn]]\nuser = "Refund."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 '
-        '} }] }, "No."]\napprove = false\nexpect = { approvals = "desk.refund" }\n'
+        '} }] }, "No."]\napprove = false\nexpect = { approvals = "desk.refund", calls = '
+        '{ tool = "desk.refund", status = "cancelled" } }\n'
         '[[turn]]\nuser = "Refund all."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 9999 '
         '} }] }, "No."]\napprove = true\nexpect = { calls = { tool = "desk.refund", status = "ambiguous" } }\n'
         '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-unavailable" }\n'
