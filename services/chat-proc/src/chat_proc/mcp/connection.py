@@ -409,11 +409,13 @@ class McpConnection:
                 return
 
     def _note_failure(self, error: BaseException) -> None:
+        self._attempted.set()
+        if self._closing:  # our own end has cut the attempt short
+            return
         root = _find_cause(error)
         if not self._is_explained:
             self._note_problem(root.detail if isinstance(root, EverturnError) else _explain(root))
         MCP_CONNECTIONS.labels("failed").inc()
-        self._attempted.set()
         # A server that stays away is a line in the log for each reason, not for each attempt.
         log = _log.debug if self.problem == self._logged else _log.warning
         self._logged = self.problem
