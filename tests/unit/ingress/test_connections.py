@@ -129,6 +129,12 @@ async def test_a_person_reloads_the_page_for_a_turn_that_got_no_signal(
     assert chat.signals["conv_1", kind] == 1
 
 
+async def test_a_signal_that_fails_ends_neither_the_page_nor_the_others() -> None:
+    chat = Chat(conv_0=[RuntimeError("a defect")])
+    assert "Reload this page" in (await answer(chat, state="s", code="c")).text
+    assert chat.signals == {("conv_1", "approve"): 1, ("conv_2", "approve"): 1}
+
+
 async def test_a_signal_that_hangs_holds_neither_the_page_nor_the_others() -> None:
     chat = Chat()
     chat.hangs = "conv_0"

@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from everturn.core.clock import iso
 from everturn.core.errors import Conflict, DatabaseFault, NotFound, Unavailable
 from everturn.core.identity import Principal
+from everturn.core.loops import guarded
 from everturn.mcp_connections.connections import AnsweredRequest, Connection, ConnectionBook, ServerKey
 from everturn.turns.inbox import InboxFull
 from ingress.admission.connections import load_address
@@ -142,13 +143,20 @@ class ConnectionService:
         return all(each.result() for each in sent)
 
     async def _signal(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
-        """Let the turn continue. False if it did not get the signal within WAKE_S."""
+        """Let the turn continue. False if it did not get the signal; an error does not end the signals of others."""
+        is_sent = False
+        with guarded("account_signal", health=None, conversation_id=waiting.conversation_id):
+            is_sent = await self._send_signal(waiting, is_refused=is_refused)
+        return is_sent
+
+    async def _send_signal(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
+        """False if the turn did not accept the signal within WAKE_S."""
         form = SignalIn(
             kind="deny" if is_refused else "approve",
             approval_id=waiting.approval_id,
             text="The account was not connected." if is_refused else "",
         )
-        problem = "It takes too long."
+        problem = f"The turn did not accept the signal within {WAKE_S:g} s."
         with suppress(TimeoutError):
             async with asyncio.timeout(WAKE_S):
                 while True:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -21,10 +22,13 @@ from structlog.testing import capture_logs
 
 from chat_proc.bundles.host import host
 from chat_proc.bundles.host.host import HostLost
+from chat_proc.bundles.host.processes import claim_uid
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.catalog.tool import ToolRaised
-from everturn.core.errors import Invalid, Unavailable
+from everturn.core.errors import Invalid
 from everturn.core.loops import LOOPS
+from everturn.execution import users
+from everturn.execution.messages import UidRange
 from everturn_sdk.protocol import MAX_CONTENT_BYTES
 
 pytestmark = pytest.mark.sandbox
@@ -603,9 +607,40 @@ async def who() -> int:
     async with AsyncExitStack() as stack:
         second = await open_host(source, uids=few, stack=stack)
         assert {(await each.call("who")).value for each in (first, second)} == set(few)
-        with pytest.raises(Unavailable, match="all 2 users of BUNDLE_UIDS are in use"):
+        with pytest.raises(Invalid, match="all 2 users of BUNDLE_UIDS are in use"):
             await open_host(source, uids=few)
     assert (await (await open_host(source, uids=few)).call("who")).value in few
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has other users")
+async def test_a_cancelled_claim_leaves_its_user_to_others(monkeypatch):
+    begun, go_on, look = threading.Event(), threading.Event(), users.find_owners_of_processes
+    locks = Path(users.find_run_folder()) / users.USER_LOCKS
+
+    def look_slowly() -> set[int]:
+        begun.set()
+        go_on.wait(20)
+        return look()
+
+    async def claim() -> int | None:
+        async with claim_uid(range(24_100, 24_101)) as uid:
+            return uid
+
+    monkeypatch.setattr(users, "find_owners_of_processes", look_slowly)
+    claiming = asyncio.create_task(claim())
+    await asyncio.to_thread(begun.wait, 20)
+    claiming.cancel()
+    await asyncio.wait({claiming}, timeout=10)
+    assert claiming.cancelled(), "it waits for no thread"
+    monkeypatch.setattr(users, "find_owners_of_processes", look)
+    go_on.set()
+
+    def is_free() -> bool:
+        with contextlib.suppress(OSError), users.claim_user(UidRange(24_100, 24_100), locks, "UIDS"):
+            return True
+        return False
+
+    await wait_until(is_free)
 
 
 async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host, tmp_path):

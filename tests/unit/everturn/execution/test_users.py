@@ -51,6 +51,18 @@ def test_a_user_whose_processes_still_run_is_not_claimed(tmp_path):
         left.wait()
 
 
+def test_a_claim_that_fails_keeps_no_user(tmp_path, monkeypatch):
+    uids, listed = UidRange(30_000, 30_000), iter([os.listdir("/proc")])
+    with monkeypatch.context() as patched:
+        # The second look fails, as without a free descriptor.
+        patched.setattr(os, "listdir", lambda _: next(listed))
+        with pytest.raises(RuntimeError), claim_user(uids, tmp_path / "locks", "UIDS"):
+            pass
+
+    with claim_user(uids, tmp_path / "locks", "UIDS") as uid:
+        assert uid == 30_000
+
+
 def test_the_default_ranges_of_one_machine_share_no_user():
     worker, broker = WorkerSettings.model_fields, BrokerSettings.model_fields
     texts = (worker["sandbox_uids"].default, worker["bundle_uids"].default, broker["uids"].default)

@@ -36,32 +36,40 @@ def claim_user(uids: UidRange, folder: Path, setting: str) -> Generator[int]:
     what it has started can run a little longer.
     """
     _make_lock_folder(folder)
-    first = secrets.randbelow(uids.count)
+    busy, first = find_owners_of_processes(), secrets.randbelow(uids.count)
     for number in range(uids.count):
         uid = uids.first + (first + number) % uids.count
-        descriptor = os.open(folder / str(uid), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+        if uid in busy:
             continue
-        if _has_processes(uid):
-            os.close(descriptor)
-            continue
-        try:
-            yield uid
-        finally:
-            os.close(descriptor)
-        return
+        with _try_lock(folder / str(uid)) as is_locked:
+            # Again, under the lock: the last one that held it can have left processes meanwhile.
+            if is_locked and uid not in find_owners_of_processes():
+                yield uid
+                return
     raise OSError(errno.EAGAIN, f"all {uids.count} users of {setting} are in use; widen the range")
 
 
-def _has_processes(uid: int) -> bool:
+@contextlib.contextmanager
+def _try_lock(path: Path) -> Generator[bool]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def find_owners_of_processes() -> set[int]:
+    """The users of all processes of this machine: about 6 ms for 1,000 processes."""
+    found = set[int]()
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):  # it has just ended
-            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
-                return True
-    return False
+            if name.isdigit():
+                found.add(os.stat(f"/proc/{name}").st_uid)
+    return found
 
 
 def _make_lock_folder(folder: Path) -> None:
@@ -70,4 +78,8 @@ def _make_lock_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
-        raise PermissionError(errno.EPERM, "this folder must belong to the supervisor's user alone", str(folder))
+        raise PermissionError(
+            errno.EPERM,
+            "this folder must belong to the user of this process, and nobody else may write to it",
+            str(folder),
+        )

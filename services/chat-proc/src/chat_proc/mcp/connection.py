@@ -67,6 +67,8 @@ CALL_WAITS_S: Final = 20.0
 MAX_PROBLEM_CHARS: Final = 500
 MAX_MESSAGE_CHARS: Final = 1_000
 """Of a server's error."""
+_MAX_ERROR_CHARS: Final = 64 * 1024
+"""Of an error that is searched for secrets on the event loop."""
 CLOSE_S: Final = GRACE_S - 1.0
 """How long a connection may take to close before it is cancelled: less than a cancelled call has for it."""
 _FAILURES: Final = (
@@ -435,10 +437,10 @@ def _explain(error: BaseException) -> str:
             return "The server does not answer."
         if error.error.code == METHOD_NOT_FOUND:
             return "The server has no tools, or no MCP server is at this address."
-        return error.error.message
+        return error.error.message[:MAX_MESSAGE_CHARS]
     if isinstance(error, ValidationError):
         # Its own text shows parts of what the server sent.
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"][-3:]))
         return f"An answer of the server is not one of the protocol: {place}: {first['msg']}"
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]

@@ -86,9 +86,8 @@ class StdioProcess:
         """Start the server, and end it with all that it has started. Raises Unavailable if it can't be started, and
         Invalid if the libraries of the bundle can't be installed."""
         uids = range(0) if self._command.files is None else self._options.uids
-        with claim_uid(uids) as uid:
-            async with self._open_as(uid) as streams:
-                yield streams
+        async with claim_uid(uids) as uid, self._open_as(uid) as streams:
+            yield streams
 
     @asynccontextmanager
     async def _open_as(self, uid: int | None) -> AsyncGenerator[Streams]:

@@ -136,7 +136,7 @@ class Environments:
             await loop.run_in_executor(steps, _create, environment)
             if packages:
                 links = await loop.run_in_executor(steps, _find_links, environment)
-                with claim_uid(self._uids) as uid:
+                async with claim_uid(self._uids) as uid:
                     await self._run_pip(environment, packages, steps, uid)
                 if await loop.run_in_executor(steps, _find_links, environment) != links:
                     raise BadRequirements("A package has changed the links of the environment.")

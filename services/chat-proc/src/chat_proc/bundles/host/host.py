@@ -813,7 +813,7 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
 
 @asynccontextmanager
 async def _open_host(code: BundleCode, options: HostOptions, python: Path) -> AsyncGenerator[BundleHost]:
-    with claim_uid(options.uids) as uid:
+    async with claim_uid(options.uids) as uid:
         # Opened and removed in threads: a bundle has up to 16 MiB of files.
         root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
         try:

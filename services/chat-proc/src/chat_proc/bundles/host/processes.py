@@ -5,16 +5,16 @@ import json
 import os
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from chat_proc.bundles.host.section import MIB
-from everturn.core.cancellation import end_tasks
-from everturn.core.errors import Unavailable
+from everturn.core.cancellation import discard_errors, end_tasks
+from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import END_WITHIN_S, kill_group, wait_for_start
 from everturn.core.transports import CheckedWriter
@@ -214,17 +214,35 @@ class KeptProcess:
         return self._redactor.redact(text)[:MAX_LINE_CHARS]
 
 
-@contextmanager
-def claim_uid(uids: range) -> Generator[int | None]:
+@asynccontextmanager
+async def claim_uid(uids: range) -> AsyncGenerator[int | None]:
     """A user for one process of a bundle, if the worker can change users: the worker's own files are out of its reach,
-    and no other process of this machine counts towards its limits. Raises Unavailable if all are in use."""
+    and no other process of this machine counts towards its limits. Raises Invalid if all are in use."""
     if os.geteuid() != 0 or not uids:
         yield None
         return
-    with ExitStack() as claimed:
-        try:
-            folder = Path(find_run_folder()) / USER_LOCKS
-            uid = claimed.enter_context(claim_user(UidRange(uids[0], uids[-1]), folder, "BUNDLE_UIDS"))
-        except OSError as error:
-            raise Unavailable(f"There is no user for a process of the bundle: {error.strerror}.") from error
-        yield uid
+    claimed = ExitStack()
+    # In a thread, because it looks at all processes of the machine.
+    claiming = asyncio.create_task(asyncio.to_thread(claimed.enter_context, _claim(uids)))
+
+    def release(_: object = None) -> None:
+        discard_errors(claiming)
+        claimed.close()
+
+    try:
+        yield await asyncio.shield(claiming)
+    finally:
+        if claiming.done():
+            release()
+        else:  # cancelled: the thread goes on
+            claiming.add_done_callback(release)
+
+
+@contextmanager
+def _claim(uids: range) -> Generator[int]:
+    try:
+        with claim_user(UidRange(uids[0], uids[-1]), Path(find_run_folder()) / USER_LOCKS, "BUNDLE_UIDS") as uid:
+            yield uid
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise Invalid(f"There is no user for a process of the bundle: {place}{error.strerror}.") from error
