@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chat_proc.bundles.versions import CLOSE_ALL_S
+from chat_proc.bundles.versions import STOP_S
 from chat_proc.settings import WorkerSettings
 from everturn_local.compose.program import FILE
 from everturn_local.compose.unhealthy import WORKERS
@@ -13,7 +13,7 @@ from everturn_local.supervision.service import STOP_LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 DRAIN_S = WorkerSettings.model_fields["drain_timeout_s"].default
-LIMIT_S = int(DRAIN_S + CLOSE_ALL_S)
+LIMIT_S = int(DRAIN_S + STOP_S)
 """Longer than a worker needs to hand over its turns, and to store the tokens that calls of tools have requested."""
 
 
@@ -32,7 +32,7 @@ def test_workers_have_the_time_to_close_their_bundles():
 @pytest.mark.parametrize(
     ("page", "text"),
     [
-        ("operate.md", f"`DRAIN_TIMEOUT_S` ({DRAIN_S}) plus {CLOSE_ALL_S:.0f} seconds"),
+        ("operate.md", f"`DRAIN_TIMEOUT_S` ({DRAIN_S}) plus {STOP_S:.0f} seconds"),
         ("how-to/run-with-compose.md", f"a worker {LIMIT_S} s to stop"),
         ("how-to/run-on-kubernetes.md", f"{LIMIT_S} s for workers"),
     ],

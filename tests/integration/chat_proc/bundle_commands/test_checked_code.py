@@ -246,7 +246,19 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
             with_tool(TOOL.replace("return name", "name")),
             ["tools/desk.py, line 4: find has a type for its result, but no return, so the model gets null."],
         ),
+        (
+            with_tool(TOOL.replace("return name", "def get():\n        return name\n    get()")),
+            ["tools/desk.py, line 4: find has a type for its result, but no return, so the model gets null."],
+        ),
         (with_tool(TOOL.replace("return name", "raise ToolError(name)")), []),
+        (
+            with_tool(
+                TOOL.replace(
+                    "return name", "if name:\n        raise ToolError(name)\n    else:\n        raise KeyError"
+                )
+            ),
+            [],
+        ),
         (
             with_tool(TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("TOOLS", "TOOL")}),
             [
@@ -263,8 +275,8 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
                 "workflow_parts.py": "",
             },
             [
-                "skill: Nothing uses this. Perhaps you mean skills.",
-                "tool_descriptor.py: Nothing uses this. Perhaps you mean tools_descriptor.py.",
+                "skill: The agent has no skills. Rename this if you mean it.",
+                "tool_descriptor.py: The agent has no tools_descriptor.py. Rename this if you mean it.",
                 "skill/shop/refunds/SKILL.md: This skill is not used. Skills belong into the folder skills.",
                 "knowledge: bundle.toml has no [knowledge], so the agent does not know these documents.",
             ],

@@ -19,8 +19,8 @@ READY_LIMIT_S = 180.0
 """Rarely more than ten seconds are needed. Killing slow services on a busy machine makes it busier."""
 GATED_READY_LIMIT_S = 300.0
 """With EXECUTION_GATE=battery a service runs the escape battery first: more than a minute on a busy machine."""
-STOP_LIMIT_S = 75.0
-"""As long as a worker needs at most: DRAIN_TIMEOUT_S, and 45 s to close what bundles have opened."""
+STOP_LIMIT_S = 90.0
+"""As long as a worker needs at most: DRAIN_TIMEOUT_S, and 60 s to end its turns and to close its bundles."""
 MAX_READY_BYTES = 16 * 1024
 
 ReadyReport = Mapping[str, str]

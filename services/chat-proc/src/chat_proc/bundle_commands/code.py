@@ -143,12 +143,18 @@ def _check_marks(trees: Sequence[tuple[str, ast.Module]], own: Sequence[ToolSpec
 
 
 def _lacks_return(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function that says what it returns has no `return`, and does not end with an exception."""
+    """Whether a function that says what it returns neither returns anything nor raises."""
     returns = function.returns
     if returns is None or (isinstance(returns, ast.Constant) and returns.value is None):
         return False
-    has_return = any(isinstance(node, ast.Return) and node.value for node in ast.walk(function))
-    return not has_return and not isinstance(function.body[-1], ast.Raise)
+    rest: list[ast.AST] = list(function.body)
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Return) and node.value):
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            rest += ast.iter_child_nodes(node)
+    return True
 
 
 def _check_descriptor(trees: Sequence[tuple[str, ast.Module]], report: CodeReport) -> None:

@@ -174,13 +174,13 @@ def _check_texts(bundle: Bundle, folder: Path, text: str) -> list[Problem]:
 
 
 def _check_files(bundle: Bundle, folder: Path) -> list[Problem]:
-    """The files and folders whose names are likely typing mistakes, so that nothing uses them."""
+    """The files and folders whose names are likely typing mistakes, so that nobody looks for them."""
     top = {path.name for path in folder.iterdir()}
+    folded = {each.casefold(): each for each in _NAMES - top}
     warnings: list[Problem] = []
     for name in sorted(top - _NAMES):
-        folded = {each.casefold(): each for each in _NAMES - top}
         if like := get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
-            warnings.append(Problem(f"Nothing uses this. Perhaps you mean {folded[like[0]]}", name))
+            warnings.append(Problem(f"The agent has no {folded[like[0]]}. Rename this if you mean it", name))
     for path in bundle.files:
         if PurePosixPath(path).name == "SKILL.md" and not path.startswith(f"{SKILLS}/"):
             warnings.append(Problem(f"This skill is not used. Skills belong into the folder {SKILLS}", path))

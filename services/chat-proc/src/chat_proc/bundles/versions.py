@@ -34,8 +34,10 @@ failed."""
 CLOSE_S: Final = TOKEN_TIMEOUT_S + 3 * GRACE_S
 """Time limit for closing a version: tokens that were requested are stored, and what is left is cancelled twice."""
 CLOSE_ALL_S: Final = CLOSE_S + 3 * GRACE_S
-"""Time limit for closing all versions, which a worker begins at most DRAIN_TIMEOUT_S after SIGTERM. Deployments give
-workers the sum of both to stop: a test compares the files in deploy/ and the documents with it."""
+"""Time limit for closing all versions."""
+STOP_S: Final = 2 * GRACE_S + CLOSE_ALL_S + GRACE_S
+"""What a worker needs after DRAIN_TIMEOUT_S: to end turns that ignore their cancellation, to close all versions, and to
+close the rest. Deployments give workers the sum to stop: a test compares deploy/ and the documents with it."""
 FIRST_PUBLISH_S: Final = 5.0
 """How long a worker that has just started waits for bundles that open, before it publishes the others and is ready."""
 MAX_ERROR_CHARS: Final = 4_000
