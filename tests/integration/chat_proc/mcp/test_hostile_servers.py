@@ -432,7 +432,7 @@ async def test_problems_of_addresses_show_no_secret(raw: RawServer, place: str) 
         async with open_agent(server, secrets={"b:token": SECRET}, ready_within_s=0) as agent:
             await agent.servers.wait_for_attempts(10)
             (problem,) = agent.servers.list_problems()
-    assert place == "reason" or "[redacted]" in problem, problem
+    assert place == "reason" or "[redacted]" in problem or "a secret of the server" in problem, problem
     assert SECRET[-12:] not in problem + str(logs)
 
 
@@ -489,12 +489,16 @@ async def test_nothing_that_a_call_leads_to_shows_a_secret(raw: RawServer, say: 
     assert "[redacted]" in said or say is say_nonsense
 
 
-@pytest.mark.parametrize("place", ["name", "description", "schema", "listing", "beginning"])
+@pytest.mark.parametrize("place", ["name", "description", "schema", "value", "listing", "beginning"])
 async def test_nothing_that_a_server_offers_shows_a_secret(raw: RawServer, place: str) -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
         text = f"{'x' * 20} {asked.headers['x-token']}"
         schema = {"type": "object", "properties": {"a": {"type": "string", "description": text}}}
-        more: dict[str, Any] = {"name": {"name": LONG}, "description": {"description": text}}
+        more: dict[str, Any] = {
+            "name": {"name": LONG},
+            "description": {"description": text},
+            "value": {"inputSchema": {**schema, "properties": {"a": {"enum": [LONG, "staging"]}}}},
+        }
         raw.tools = [TOOL, {**TOOL, "name": "b", **more.get(place, {"inputSchema": schema})}]
         is_listing = place == "listing" and asked.rpc == "tools/list" and len(raw.asked) > 4
         if is_listing or (place == "beginning" and asked.rpc == "initialize"):
@@ -514,8 +518,9 @@ async def test_nothing_that_a_server_offers_shows_a_secret(raw: RawServer, place
             said = (
                 f"{specs} {[spec.params.model_json_schema() for spec in specs]} {agent.servers.list_problems()} {logs}"
             )
-    assert "jwt." not in said and "-0239-" not in said and "[redacted]" in said
-    assert place != "name" or "its name has a secret of the server" in said
+    assert "jwt." not in said and "-0239-" not in said
+    refused = {"name": "its name has a secret of the server", "value": "its parameters have a secret of the server"}
+    assert refused.get(place, "[redacted]") in said
 
 
 async def test_the_output_of_a_command_is_searched_before_it_is_cut() -> None:

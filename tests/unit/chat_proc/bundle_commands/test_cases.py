@@ -1,5 +1,6 @@
 """The files of `everturn bundle test`: what they can say, and where their mistakes are."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,16 @@ def test_cases_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_reported_with_its_file_line_and_key(tmp_path: Path, text: str, problem: str) -> None:
     assert list_problems(write(tmp_path, text))[0].startswith(problem)
+
+
+def test_what_is_no_file_or_nested_too_deep_is_a_mistake(tmp_path: Path) -> None:
+    write(tmp_path, f"a = {'[' * 5_000}{']' * 5_000}\n", "deep")
+    os.mkfifo(tmp_path / "tests" / "pipe.toml")
+
+    assert list_problems(tmp_path) == [
+        "tests/deep.toml: Tables or lists are nested too deep.",
+        "tests/pipe.toml: It is not a file.",
+    ]
 
 
 def test_mistakes_of_all_files_are_reported_at_once(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_values_are_gone_through_whole() -> None:
     }
 
 
+def test_numbers_are_searched_as_they_are_written() -> None:
+    value = {"customer": 90210112345, "amount": 9.5, "other": 9021, "is_new": True}
+
+    assert Redactor(["90210112345"]).redact_value([value, value]) == [{**value, "customer": "[redacted]"}] * 2
+
+
 def test_values_nested_too_deep_are_hidden_as_a_whole() -> None:
     deep: object = "another-secret"
     for _ in range(200):

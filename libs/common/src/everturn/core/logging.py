@@ -55,7 +55,8 @@ class Redactor:
         return text
 
     def redact_value(self, value: object, depth: int = MAX_DEPTH) -> object:
-        """Redacts every text in JSON values and bytes, also names. Values nested too deep are hidden as a whole."""
+        """Redacts every text and number in JSON values and bytes, also names. Values nested too deep are hidden as a
+        whole."""
         if depth == 0:
             return HIDDEN
         match value:
@@ -68,6 +69,10 @@ class Redactor:
                 return {self.redact(str(key)): self.redact_value(item, depth - 1) for key, item in fields}
             case list() | tuple():
                 return [self.redact_value(item, depth - 1) for item in cast("list[object]", value)]
+            case bool() | None:
+                return value
+            case int() | float():
+                return HIDDEN if self.redact(text := str(value)) != text else value
             case _:
                 return value
 

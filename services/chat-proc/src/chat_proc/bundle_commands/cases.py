@@ -193,6 +193,8 @@ def read_case(folder: Path, path: Path) -> Case:
     """Raises BadBundle with all problems of the file."""
     file = f"{FOLDER}/{path.name}"
     try:
+        if not path.is_file():
+            raise BadBundle(Problem("It is not a file", file))
         with path.open("rb") as opened:
             data = opened.read(MAX_CASE_BYTES + 1)
         if len(data) > MAX_CASE_BYTES:
@@ -206,6 +208,8 @@ def read_case(folder: Path, path: Path) -> Case:
         content = CaseFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadBundle(explain_syntax(file, error)) from error
+    except RecursionError as error:
+        raise BadBundle(Problem("Tables or lists are nested too deep", file)) from error
     except ValidationError as error:
         raise BadBundle(*_explain(file, text, error)) from error
     case = Case(path.stem, file, text, content)

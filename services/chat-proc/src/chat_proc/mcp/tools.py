@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import httpx2
 import mcp_types as types
@@ -54,6 +54,7 @@ CALL_GRACE_S: Final = 2.0
 """The SDK's time limit of a call is so much longer than the tool's, which is the one that decides."""
 ALL_ASK: Final = "Until this is corrected, each call of its tools needs approval."
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s")
+_NOTES: Final = ("title", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,29 @@ def build_tool(
     """One tool. Raises Invalid if it can't be offered. Takes up to 50 ms."""
     if HIDDEN in tool.name:
         raise Invalid("its name has a secret of the server")
+    if _has_hidden_values(tool.input_schema):
+        raise Invalid("its parameters have a secret of the server, so models could not call it as it asks")
     return McpTool(build_spec(tool_id, tool, server), tool.name, connection, objects, redactor)
+
+
+def _has_hidden_values(schema: object) -> bool:
+    """Whether a schema names arguments or values of them that were removed: a call could not have them. What only
+    describes them may lack words."""
+    rest = [schema]
+    while rest:
+        match value := rest.pop():
+            case str():
+                if HIDDEN in value:
+                    return True
+            case dict():
+                fields = cast("dict[str, object]", value)
+                rest += fields
+                rest += [item for key, item in fields.items() if key not in _NOTES or not isinstance(item, str)]
+            case list():
+                rest += cast("list[object]", value)
+            case _:
+                pass
+    return False
 
 
 def build_spec(tool_id: str, tool: types.Tool, server: McpServer) -> ToolSpec:
