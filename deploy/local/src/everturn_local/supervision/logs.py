@@ -15,6 +15,7 @@ SHOWN_EVENTS = {
     "Could not connect to an MCP server": ("server", "why"),
     "A tool of an MCP server is not as configured": ("why",),
     "A rule of a bundle is for no tool": ("bundle_id", "why"),
+    "Could not update a knowledge space": ("bundle_id", "space", "error"),
     "Could not evaluate a rule of a bundle": ("tool_id", "when", "error"),
 }
 """What authors wait for after they have saved, and what they have to correct, with the values that are shown."""
