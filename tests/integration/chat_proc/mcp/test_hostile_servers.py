@@ -212,6 +212,37 @@ async def test_calls_of_a_forgotten_session_are_all_made_again(raw: RawServer) -
     assert [outcome.text for outcome in outcomes] == ["done"] * 3
 
 
+async def test_each_call_of_a_forgotten_session_gets_its_own_answer(raw: RawServer) -> None:
+    """One runs when the server forgets, and others learn it at different times."""
+    raw.session, runs, refused = "one", 0, asyncio.Event()
+
+    async def forget(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        nonlocal runs
+        if asked.rpc == "tools/call" and asked.headers["mcp-session-id"] == "one":
+            runs += 1
+            if runs == 1:
+                raw.session = "two"
+                await refused.wait()
+                await asyncio.sleep(0.5)
+                return False
+        if asked.headers.get("mcp-session-id", raw.session) == raw.session:
+            return False
+        if asked.rpc == "tools/call":
+            await asyncio.sleep(0.1 * runs)
+        refused.set()
+        await send(writer, 404, b"")
+        return True
+
+    raw.before = forget
+    async with open_agent(server_at(raw)) as agent:
+        running = asyncio.create_task(agent.call("mcp.s.act"))
+        await wait_until(lambda: runs == 1)
+        outcomes = await asyncio.gather(running, *(agent.call("mcp.s.act") for _ in range(3)))
+    assert [outcome.text for outcome in outcomes] == ["done"] * 4
+    made = [asked.headers["mcp-session-id"] for asked in raw.asked if asked.rpc == "tools/call"]
+    assert sorted(made) == ["one"] * 4 + ["two"] * 3
+
+
 async def test_a_call_that_sessions_never_accept_is_not_made(raw: RawServer) -> None:
     raw.session = "one"
 

@@ -64,6 +64,8 @@ STABLE_S: Final = 60.0
 """A connection that lasted so long is opened again after the first pause."""
 CALL_WAITS_S: Final = 20.0
 """How long a call waits for a connection."""
+FINISH_WITHIN_S: Final = 10.0
+"""How long the calls of a connection that is over may take. A call that is made again waits longer."""
 MAX_PROBLEM_CHARS: Final = 500
 MAX_MESSAGE_CHARS: Final = 1_000
 """Of a server's error."""
@@ -143,7 +145,7 @@ class McpConnection:
         self._logged = ""
         self._wake = asyncio.Event()
         self._closing = self._broken = self._must_list = self._is_explained = False
-        self._waiting_calls = 0
+        self._waiting_calls = self._open_calls = 0
         self.listed: tuple[Tool, ...] | None = None
         """The last known tools; None if the server was never reached."""
         self.problem = "The server has not answered yet."
@@ -195,6 +197,7 @@ class McpConnection:
         """
         for attempt in (1, 2):
             session = await self._wait_for_session()
+            self._open_calls += 1
             try:
                 result = await self._send(session, tool, arguments, timeout_s, on_progress)
             except MCPError as error:
@@ -202,6 +205,10 @@ class McpConnection:
                     self._break("The server has forgotten the session.", session)
                     continue
                 raise self._translate(error, tool, session) from error
+            finally:
+                self._open_calls -= 1
+                if self._broken:
+                    self._wake.set()
             if isinstance(result, InputRequiredResult):
                 raise CallFailed("The server asks for input (sampling, elicitation or roots), which is not supported.")
             return result
@@ -215,9 +222,7 @@ class McpConnection:
         try:
             await session.send_request(PingRequest(), _EMPTY, self._start_timeout_s)
         except (MCPError, ValidationError) as error:
-            is_unknown = isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
-            # Another call may have found out first, and ended this connection.
-            return is_unknown or self._session is not session
+            return isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
         return False
 
     async def _send(
@@ -316,6 +321,7 @@ class McpConnection:
                 ending = asyncio.create_task(self._wake_at_end(transport))
                 try:
                     await self._keep(client.session, transport)
+                    await self._finish_calls(transport)
                 finally:
                     self._set_session(None)
                     await end_tasks(listening, ending)
@@ -352,6 +358,15 @@ class McpConnection:
                     self._break(why, session)
                 else:
                     _log.warning("Could not list the tools of an MCP server", server=self._alias, error=why)
+
+    async def _finish_calls(self, transport: ServerTransport) -> None:
+        """Let each call of a session that is over get its own answer, up to FINISH_WITHIN_S: one may still run at the
+        server, and another is to be made again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_WITHIN_S):
+                while self._open_calls and not (self._closing or transport.ended.is_set()):
+                    self._wake.clear()
+                    await self._wake.wait()
 
     async def _load_tools(self, session: ClientSession) -> None:
         tools: list[Tool] = []
