@@ -163,6 +163,31 @@ async def test_environments_in_use_stay_when_others_are_removed(open_host, folde
     assert third.exists()
 
 
+async def test_workers_that_wait_for_an_installation_fail_with_it(folder, wheels, monkeypatch):
+    begun, go_on, created = threading.Event(), threading.Event(), []
+    create = environments_module._create
+
+    def create_slowly(environment: Path) -> None:
+        created.append(environment)
+        begun.set()
+        go_on.wait(20)
+        create(environment)
+
+    monkeypatch.setattr(environments_module, "_create", create_slowly)
+    tasks = [asyncio.create_task(install(open_environments(folder, wheels), b"missing-library"))]
+    await asyncio.to_thread(begun.wait, 20)
+    tasks += [asyncio.create_task(install(open_environments(folder, wheels), b"missing-library")) for _ in range(2)]
+    await asyncio.sleep(0.5)
+    go_on.set()
+    failures = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert {type(failure) for failure in failures} == {BadRequirements}
+    assert len({str(failure) for failure in failures}) == len(created) == 1 and "missing-library" in str(failures[0])
+    with pytest.raises(BadRequirements):
+        await install(open_environments(folder, wheels), b"missing-library")
+    assert len(created) == 2, "a later use tries again"
+
+
 async def test_an_installation_has_a_time_limit(folder, wheels):
     with pytest.raises(BadRequirements, match=r"not installed within 0\.05 s"):
         await install(open_environments(folder, wheels, timeout_s=0.05), b"greeting")

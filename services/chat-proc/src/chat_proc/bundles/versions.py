@@ -29,8 +29,8 @@ LOOK_S: Final = 2.0
 RETRY_S: Final = 60.0
 """After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
 OPEN_S: Final = 2 * INSTALL_TIMEOUT_S + 120.0
-"""Time limit for opening a version, with the installation of its libraries, also after that of another worker has
-failed."""
+"""Time limit for opening a version, with the installation of its libraries, also after that of another worker was
+cut short. One that fails is the failure of all workers that wait for it."""
 CLOSE_S: Final = TOKEN_TIMEOUT_S + 3 * GRACE_S
 """Time limit for closing a version: tokens that were requested are stored, and what is left is cancelled twice."""
 CLOSE_ALL_S: Final = CLOSE_S + 3 * GRACE_S

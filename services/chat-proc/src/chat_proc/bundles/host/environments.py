@@ -43,6 +43,7 @@ MAX_REQUIREMENTS_BYTES: Final = 64 * 1024
 _SHOWN_LINES: Final = 15
 _LOCK_CHECK_S: Final = 0.2
 _DONE: Final = "installed"
+_MAX_FAILURE_BYTES: Final = 64 * 1024
 _SDK_MODULES: Final = (
     "everturn_sdk",
     "pydantic",
@@ -98,6 +99,7 @@ class Environments:
         environment = self._folder / _name_environment(packages)
         done = environment / _DONE
         descriptor = await asyncio.to_thread(_open_lock, environment)
+        failed_before = os.fstat(descriptor).st_mtime_ns
         try:
             # Users keep their shared lock as long as they use the environment. So the exclusive lock is only tried: the
             # one that gets it installs, and the others wait until they can share it.
@@ -107,6 +109,8 @@ class Environments:
                 if not _try_lock(descriptor, fcntl.LOCK_EX):
                     await asyncio.sleep(_LOCK_CHECK_S)
                 elif not await asyncio.to_thread(done.exists):
+                    if os.fstat(descriptor).st_mtime_ns != failed_before:
+                        raise BadRequirements(os.pread(descriptor, _MAX_FAILURE_BYTES, 0).decode(errors="replace"))
                     await self._install(environment, packages, descriptor)
                 # A lock is lost when it changes its kind, so another worker may come between.
                 await _lock(descriptor, fcntl.LOCK_SH)
@@ -141,7 +145,11 @@ class Environments:
                 if await loop.run_in_executor(steps, _find_links, environment) != links:
                     raise BadRequirements("A package has changed the links of the environment.")
             await loop.run_in_executor(steps, _add_sdk, environment)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, BadRequirements):
+                # In the lock file, for the workers that wait for this installation: each would try the same in vain.
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, error.detail.encode(errors="replace")[:_MAX_FAILURE_BYTES], 0)
             # Shielded, because a second cancellation would take it back while it waits for the thread.
             await asyncio.shield(loop.run_in_executor(steps, remove_tree, str(environment)))
             raise
