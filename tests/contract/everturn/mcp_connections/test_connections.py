@@ -254,6 +254,19 @@ async def test_a_link_for_the_same_approval_replaces_the_earlier_one(
     assert len(await book.answer_request(f"{state}-2", MAIL, "code", None)) == 1
 
 
+async def test_a_link_does_not_replace_one_whose_answer_is_not_claimed(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    first = build_request(state)
+    assert await store.save_request(ann, MAIL, first)
+    assert len(await book.answer_request(state, MAIL, "code", None)) == 1
+    late = replace(first, state_hash=hash_state(f"{state}-late"))
+    assert not await store.save_request(ann, MAIL, late)
+    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    assert claimed is not None and (claimed.sealed, claimed.code) == (first.sealed, "code")
+    assert await store.save_request(ann, MAIL, late), "a code that could not be exchanged is asked for again"
+
+
 async def test_a_worker_that_dies_with_a_code_leaves_no_connection(
     store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
 ) -> None:

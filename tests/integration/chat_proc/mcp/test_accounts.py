@@ -364,6 +364,46 @@ async def test_a_call_uses_the_connection_that_replaced_its_own(world: World) ->
     async with world.worker() as one, world.worker() as two:
         first = await world.connect(one)
         renewing, go_on = world.hold_tokens()
+async def test_a_token_is_not_used_after_its_connection_was_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "renew_after", lambda _: 0.0)  # pyright: ignore[reportUnknownLambdaType]
+    async with world.worker() as agent:
+        await world.connect(agent)
+
+        async def fail(_: Request) -> Response:
+            await world.book.delete(world.ann)
+            return JSONResponse({}, status_code=503)
+
+        world.login.override["/token"] = fail
+        assert "has not connected an account" in await fails(agent, world.ann)
+
+
+async def test_a_stalled_worker_keeps_the_answer_to_another_workers_link(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_id, conversation_id = CallId("call_01890000-0000-7000-8000-999999999999"), ConversationId("conv_1")
+    async with world.worker() as one, world.worker() as two:
+        save, stalled, go_on = world.store.save_request, asyncio.Event(), asyncio.Event()
+
+        async def stall(*given: Any) -> bool:
+            stalled.set()
+            await go_on.wait()
+            return await save(*given)
+
+        monkeypatch.setattr(world.store, "save_request", stall)
+        late = asyncio.create_task(tokens_of(one).find_link(call_id, world.ann, conversation_id))
+        await stalled.wait()
+        monkeypatch.setattr(world.store, "save_request", save)
+        link = await tokens_of(two).find_link(call_id, world.ann, conversation_id)
+        assert link is not None
+        given = dict(parse_qsl(urlsplit(world.login.authorize(link.url, "anns-account")).query))
+        assert len(await world.book.answer_request(given["state"], KEY, given["code"], given.get("iss"))) == 1
+        go_on.set()
+        assert await late is None
+        assert await tokens_of(two).find(world.ann) in world.login.valid
+
+
         waiting = asyncio.create_task(tokens_of(one).find(world.ann, first))
         await renewing.wait()
         await world.book.delete(world.ann)

@@ -110,8 +110,8 @@ class TokenStore(Protocol):
         """Delete a connection whose tokens are no longer valid, unless it was renewed."""
         ...
 
-    async def save_request(self, principal: Principal, key: ServerKey, request: ConnectRequest) -> None:
-        """Save a link; it replaces an earlier one for the same approval."""
+    async def save_request(self, principal: Principal, key: ServerKey, request: ConnectRequest) -> bool:
+        """Save a link; it replaces an earlier one for the same approval. False if that one has an unclaimed answer."""
         ...
 
     async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:

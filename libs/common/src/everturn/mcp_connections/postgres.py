@@ -46,6 +46,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp() + $11::interv
 ON CONFLICT (approval_id) DO UPDATE
    SET state_hash = EXCLUDED.state_hash, sealed = EXCLUDED.sealed, expires_at = EXCLUDED.expires_at, code = NULL,
        issuer = NULL, answered_at = NULL, answer_hash = NULL
+ WHERE mcp_request.code IS NULL
 """
 # The number of the transaction, which grows with each renewal, too, so that no version of a deleted connection returns.
 _CLAIM = """
@@ -102,9 +103,9 @@ class PostgresConnections:
         async with self._database.transaction(principal) as transaction:
             await transaction.execute(_DELETE_VERSION, key.bundle_id, key.server, version)
 
-    async def save_request(self, principal: Principal, key: ServerKey, request: ConnectRequest) -> None:
+    async def save_request(self, principal: Principal, key: ServerKey, request: ConnectRequest) -> bool:
         async with self._database.transaction(principal) as transaction:
-            await transaction.execute(
+            done = await transaction.execute(
                 _SAVE_REQUEST,
                 request.approval_id,
                 request.state_hash,
@@ -116,6 +117,7 @@ class PostgresConnections:
                 request.sealed,
                 timedelta(seconds=REQUEST_S),
             )
+        return done == "INSERT 0 1"
 
     async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:
         times = timedelta(seconds=lease_s), timedelta(seconds=REQUEST_S)

@@ -192,7 +192,8 @@ class PersonalTokens:
         request = ConnectRequest(
             approval_id_of(call_id), conversation_id, hash_state(state), server.grant.title, sealed
         )
-        await self._store.save_request(principal, server.key, request)
+        if not await self._store.save_request(principal, server.key, request):
+            return None  # the person has followed the link of another worker, and the call claims their answer
         self._problem = ""
         challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
         query = {
@@ -232,7 +233,7 @@ class PersonalTokens:
             raise NoToken(f"There was no access token within {LEASE_S:g} s.") from error
 
     async def _try_find(self, principal: Principal, rejected: str | None) -> str | None:
-        """None while another worker requests tokens, and if it has saved others meanwhile."""
+        """None while another worker requests tokens, and if the connection was changed or deleted meanwhile."""
         stored = await self._store.load(principal, self.server.key)
         if stored is None:
             token = await self._own(self._try_connect(principal))
@@ -320,9 +321,9 @@ class PersonalTokens:
             if usable is None:
                 await self._store.release(principal, key, stored.version)
                 raise
-            later = saved.model_copy(update={"renew_at": time.time() + AGAIN_S})
-            await self._store.replace(principal, key, stored.version, self._sealer.seal(later, self._place(principal)))
-            return usable
+            postponed = saved.model_copy(update={"renew_at": time.time() + AGAIN_S})
+            sealed = self._sealer.seal(postponed, self._place(principal))
+            return usable if await self._store.replace(principal, key, stored.version, sealed) else None
         return await self._save(principal, stored.version, token, saved.client, refresh_token)
 
     async def _save(
