@@ -554,6 +554,17 @@ async def test_nothing_that_a_server_offers_shows_a_secret(raw: RawServer, place
     assert refused.get(place, "[redacted]") in said
 
 
+@pytest.mark.parametrize("secret", ["inputSchema", "protocolVersion", "capabilities", "structuredContent"])
+async def test_a_secret_that_is_a_word_of_the_protocol_breaks_no_message(raw: RawServer, secret: str) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await say_value(raw, asked, writer, f"is {secret}")
+
+    raw.answer = answer
+    async with open_agent(server_at(raw, headers={"X-Token": "${b:token}"}), secrets={"b:token": secret}) as agent:
+        outcome = await agent.call("mcp.s.act")
+    assert outcome.status == "ok" and "is [redacted]" in str(outcome.value) and secret not in str(outcome)
+
+
 async def test_the_output_of_a_command_is_searched_before_it_is_cut() -> None:
     secret = f"{LONG}\n{SECRET}-second-line"
     code = "import os, sys; print('x' * 1_500, os.environ['TOKEN'].strip(), file=sys.stderr); sys.exit(1)"

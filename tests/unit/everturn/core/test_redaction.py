@@ -40,6 +40,25 @@ def test_numbers_are_searched_as_they_are_written() -> None:
     assert Redactor(["90210112345"]).redact_value([value, value]) == [{**value, "customer": "[redacted]"}] * 2
 
 
+def test_lines_of_a_secret_are_hidden_unless_they_are_ordinary_text() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIB\nADANBg\n-----END PRIVATE KEY-----"
+    settings = "host: db\npassword: a long phrase\nmode: live"
+    redactor = Redactor([f"{key}\n", settings])
+
+    assert redactor.redact(key) == redactor.redact(settings) == "[redacted]"
+    assert redactor.redact("MIIEvQIB, password: a long phrase") == "[redacted], [redacted]"
+    for text in ("-----BEGIN PRIVATE KEY-----", "host: db, mode: live", "ADANBg"):
+        assert redactor.redact(text) == text
+
+
+def test_names_that_are_kept_are_kept_at_any_depth() -> None:
+    value = [{"another-secret": {"another-secret": "another-secret"}}]
+
+    assert REDACTOR.redact_value(value, kept_keys={"another-secret"}) == [
+        {"another-secret": {"another-secret": "[redacted]"}}
+    ]
+
+
 def test_values_nested_too_deep_are_hidden_as_a_whole() -> None:
     deep: object = "another-secret"
     for _ in range(200):

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -18,6 +18,8 @@ from everturn.core.metrics import LOG_LINES_LOST
 HIDDEN: Final = "[redacted]"
 MIN_SECRET_CHARS: Final = 8
 """Shorter ones are not secrets, and would damage unrelated texts."""
+MIN_LINE_CHARS: Final = 16
+"""Of a line with blanks in a secret of several lines."""
 MAX_DEPTH: Final = 64
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
@@ -31,16 +33,17 @@ words end with a prefix of the second group, such as `sleeve_`."""
 
 
 class Redactor:
-    """Finds secrets verbatim, URL-encoded and JSON-encoded. It never reveals them."""
+    """Finds secrets verbatim, URL-encoded and JSON-encoded, and single lines of them. It never reveals them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.set_secrets(secrets)
 
     def set_secrets(self, secrets: Iterable[str]) -> None:
         """Hide these from now on, instead of the earlier ones."""
-        # Also each line: what prints a secret of several lines is often read line by line.
-        lines = (line.strip() for secret in secrets for line in (secret, *secret.splitlines()))
-        known = {secret for secret in lines if len(secret) >= MIN_SECRET_CHARS}
+        # Also lines: what prints a secret of several lines is often read line by line.
+        given = [secret.strip() for secret in secrets]
+        lines = (line.strip() for secret in given for line in secret.splitlines())
+        known = {secret for secret in (*given, *filter(_is_secret_line, lines)) if len(secret) >= MIN_SECRET_CHARS}
         spelt = {form for secret in known for form in (secret, quote(secret, safe=""), _in_json(secret))}
         self._spelt = tuple(sorted(spelt, key=lambda form: (-len(form), form)))
 
@@ -54,9 +57,11 @@ class Redactor:
             text = text.replace(secret, HIDDEN)
         return text
 
-    def redact_value(self, value: object, depth: int = MAX_DEPTH) -> object:
-        """Redacts every text and number in JSON values and bytes, also names. Values nested too deep are hidden as a
-        whole."""
+    def redact_value(
+        self, value: object, depth: int = MAX_DEPTH, *, kept_keys: Collection[str] = frozenset()
+    ) -> object:
+        """Redacts every text and number in JSON values and bytes, also names other than `kept_keys`. Values nested too
+        deep are hidden as a whole."""
         if depth == 0:
             return HIDDEN
         match value:
@@ -66,9 +71,14 @@ class Redactor:
                 return self._redact_bytes(value)
             case Mapping():
                 fields = cast("Mapping[object, object]", value).items()
-                return {self.redact(str(key)): self.redact_value(item, depth - 1) for key, item in fields}
+                return {
+                    name if (name := str(key)) in kept_keys else self.redact(name): self.redact_value(
+                        item, depth - 1, kept_keys=kept_keys
+                    )
+                    for key, item in fields
+                }
             case list() | tuple():
-                return [self.redact_value(item, depth - 1) for item in cast("list[object]", value)]
+                return [self.redact_value(item, depth - 1, kept_keys=kept_keys) for item in cast("list[object]", value)]
             case bool() | None:
                 return value
             case int() | float():
@@ -96,6 +106,11 @@ def is_secret_name(variable: str) -> bool:
     """Whether the name of a variable marks its value as secret."""
     name = variable.upper()
     return name.endswith(("KEY", "TOKEN", "SECRET", "PASSWORD")) or name == "AWS_BEARER_TOKEN_BEDROCK"
+
+
+def _is_secret_line(line: str) -> bool:
+    """Whether a line is likely to occur nowhere but in its secret: a short one with blanks is a setting or a text."""
+    return not line.startswith("-----") and (len(line) >= MIN_LINE_CHARS or len(line.split()) == 1)
 
 
 def _in_json(secret: str) -> str:

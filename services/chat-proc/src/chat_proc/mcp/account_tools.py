@@ -20,6 +20,7 @@ from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolRegistry, To
 from chat_proc.mcp.accounts import LEASE_S, PersonalTokens, PersonSource
 from chat_proc.mcp.connection import CALL_WAITS_S, McpConnection
 from chat_proc.mcp.http import HttpServer, NoToken
+from chat_proc.mcp.redacted import describe
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -74,7 +75,7 @@ class PersonalTool:
             await source.find()
             return await self._run_connected(call, source, redactor)
         except (NoToken, Invalid) as error:
-            return ToolOutcome("error", redactor.redact(escape_line(error.detail)), untrusted=True)
+            return ToolOutcome("error", describe(redactor, error.detail, MAX_LISTED_CHARS), untrusted=True)
 
     async def _run_connected(self, call: ToolCall, source: PersonSource, redactor: Redactor) -> ToolOutcome:
         server = self._tokens.server

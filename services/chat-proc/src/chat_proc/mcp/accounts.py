@@ -37,6 +37,7 @@ from chat_proc.mcp.oauth import (
     match_issuers,
     renew_after,
 )
+from chat_proc.mcp.redacted import describe
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError
 from everturn.core.identity import Lane, Principal, lane_of
@@ -44,7 +45,6 @@ from everturn.core.ids import CallId, ConversationId
 from everturn.core.logging import Redactor
 from everturn.core.metrics import MCP_TOKENS
 from everturn.mcp_connections.connections import ConnectRequest, ServerKey, StoredTokens, TokenStore, hash_state
-from everturn.timeline.inert import escape_line
 from everturn.turns.model import approval_id_of
 
 _log = structlog.get_logger(__name__)
@@ -425,7 +425,7 @@ class PersonalTokens:
 
     def _describe(self, error: EverturnError) -> str:
         """What servers say is wrong, as one line without secrets."""
-        return Redactor(self.server.hidden).redact(escape_line(error.detail))[:500]
+        return describe(Redactor(self.server.hidden), error.detail)
 
 
 def build_callback_url(base: str, key: ServerKey) -> str:

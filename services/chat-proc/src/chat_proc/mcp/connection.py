@@ -33,15 +33,21 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from chat_proc.mcp.http import DOUBTED, FORGOTTEN, LOST, NOT_SENT, UNREACHABLE, find_loss
-from chat_proc.mcp.redacted import RedactedStream
+from chat_proc.mcp.http import (
+    CONNECTION_LOST,
+    NOT_SENT,
+    SESSION_EXPIRED,
+    SESSION_MAYBE_EXPIRED,
+    UNREACHABLE,
+    find_transport_error,
+)
+from chat_proc.mcp.redacted import RedactedStream, describe
 from everturn import __version__
 from everturn.core.cancellation import GRACE_S, end_tasks
 from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.loops import guarded
 from everturn.core.metrics import MCP_CONNECTIONS
-from everturn.timeline.inert import escape_line
 
 _log = structlog.get_logger(__name__)
 # The SDK logs each message that it can't parse, as often as a server sends one.
@@ -66,7 +72,6 @@ CALL_WAITS_S: Final = 20.0
 """How long a call waits for a connection."""
 FINISH_WITHIN_S: Final = 10.0
 """How long the calls of a connection that is over may take. A call that is made again waits longer."""
-MAX_PROBLEM_CHARS: Final = 500
 MAX_MESSAGE_CHARS: Final = 1_000
 """Of a server's error."""
 _MAX_ERROR_CHARS: Final = 64 * 1024
@@ -201,7 +206,7 @@ class McpConnection:
             try:
                 result = await self._send(session, tool, arguments, timeout_s, on_progress)
             except MCPError as error:
-                if attempt == 1 and await self._is_forgotten(session, find_loss(error.error)):
+                if attempt == 1 and await self._is_session_expired(session, find_transport_error(error.error)):
                     self._break("The server has forgotten the session.", session)
                     continue
                 raise self._translate(error, tool, session) from error
@@ -212,17 +217,20 @@ class McpConnection:
             if isinstance(result, InputRequiredResult):
                 raise CallFailed("The server asks for input (sampling, elicitation or roots), which is not supported.")
             return result
-        raise RuntimeError("a second attempt ends with a result or an error")
+        raise AssertionError("unreachable")
 
-    async def _is_forgotten(self, session: ClientSession, loss: int | None) -> bool:
+    async def _is_session_expired(self, session: ClientSession, code: int | None) -> bool:
         """Whether the server does not know the session any more. Some say so with the code of any error, in which case
         another request shows it."""
-        if loss != DOUBTED:
-            return loss == FORGOTTEN
+        if code != SESSION_MAYBE_EXPIRED:
+            return code == SESSION_EXPIRED
         try:
             await session.send_request(PingRequest(), _EMPTY, self._start_timeout_s)
         except (MCPError, ValidationError) as error:
-            return isinstance(error, MCPError) and find_loss(error.error) in (DOUBTED, FORGOTTEN)
+            return isinstance(error, MCPError) and find_transport_error(error.error) in (
+                SESSION_MAYBE_EXPIRED,
+                SESSION_EXPIRED,
+            )
         return False
 
     async def _send(
@@ -240,16 +248,16 @@ class McpConnection:
             raise CallFailed(text[:MAX_MESSAGE_CHARS]) from error
 
     def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
-        loss, message = find_loss(error.error), error.error.message[:MAX_MESSAGE_CHARS]
-        if loss == UNREACHABLE:
+        code, message = find_transport_error(error.error), error.error.message[:MAX_MESSAGE_CHARS]
+        if code == UNREACHABLE:
             self._break(message, session)
-        if loss in (UNREACHABLE, NOT_SENT):
+        if code in (UNREACHABLE, NOT_SENT):
             return NotSent(message)
-        if loss == FORGOTTEN:
+        if code == SESSION_EXPIRED:
             return NotSent(f"The server keeps forgetting the session. {message}")
-        if loss == LOST:
+        if code == CONNECTION_LOST:
             return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
-        if loss == REQUEST_TIMEOUT:
+        if code == REQUEST_TIMEOUT:
             return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
         return CallFailed(message)
 
@@ -281,9 +289,9 @@ class McpConnection:
         self._wake.set()
 
     def _note_problem(self, why: str) -> None:
-        """Why there is no connection, as one line. Not all of it was a message: secrets can be in addresses and in what
-        a program printed."""
-        self.problem = escape_line(" ".join(self._redactor.redact(why).split()))[:MAX_PROBLEM_CHARS]
+        """Why there is no connection. Not all of it was a message: secrets can be in addresses and in what a program
+        printed."""
+        self.problem = describe(self._redactor, why)
 
     def _set_session(self, session: ClientSession | None) -> None:
         self._session = session
@@ -354,7 +362,7 @@ class McpConnection:
                 await self._load_tools(session)
             except MCPError as error:
                 why = error.error.message[:MAX_MESSAGE_CHARS]
-                if find_loss(error.error) in (UNREACHABLE, FORGOTTEN, DOUBTED):
+                if find_transport_error(error.error) in (UNREACHABLE, SESSION_EXPIRED, SESSION_MAYBE_EXPIRED):
                     self._break(why, session)
                 else:
                     _log.warning("Could not list the tools of an MCP server", server=self._alias, error=why)

@@ -54,11 +54,11 @@ NOT_SENT: Final = -32096
 """Error code of a request for which there was no room, or no access token."""
 REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
-LOST: Final = -32095
+CONNECTION_LOST: Final = -32095
 """Error code of a request whose connection was lost, so that it may have been carried out."""
-FORGOTTEN: Final = -32094
+SESSION_EXPIRED: Final = -32094
 """Error code of a request that the server rejected because it does not know the session."""
-DOUBTED: Final = -32093
+SESSION_MAYBE_EXPIRED: Final = -32093
 """Error code of a request that was rejected as some servers reject those of a session that they don't know."""
 _OURS: Final = secrets.token_hex(16)
 """The data of these errors: a server could send their codes, too."""
@@ -244,7 +244,7 @@ class McpHttpTransport(httpx2.AsyncBaseTransport):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return _build_error(503, UNREACHABLE, f"The connection failed ({_name(error)}).")
         except (httpx2.TransportError, TimeoutError) as error:
-            return _build_error(503, LOST, f"The connection was lost ({_name(error)}).")
+            return _build_error(503, CONNECTION_LOST, f"The connection was lost ({_name(error)}).")
         if response.status_code >= 400 and expects_answer:
             return await _read_error(response, has_session="mcp-session-id" in request.headers)
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
@@ -318,9 +318,9 @@ async def _read_error(response: httpx2.Response, *, has_session: bool) -> httpx2
     error = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     code, message = error.get("code"), str(error.get("message", ""))
     if has_session and response.status_code == 404 and code != METHOD_NOT_FOUND:
-        return _build_error(404, FORGOTTEN, message or "The server answered 404.")
+        return _build_error(404, SESSION_EXPIRED, message or "The server answered 404.")
     if has_session and response.status_code == 400 and code == CONNECTION_CLOSED:
-        return _build_error(400, DOUBTED, message)
+        return _build_error(400, SESSION_MAYBE_EXPIRED, message)
     if error or response.status_code == 404:
         headers = {"Content-Type": "application/json" if error else "text/plain"}
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
@@ -333,13 +333,13 @@ def _build_error(status: int, code: int, message: str) -> httpx2.Response:
     return httpx2.Response(status, json=error)
 
 
-def find_loss(error: ErrorData) -> int | None:
-    """The code of what happened to a request on its way, if that is what the error is about, and not an answer of the
-    server: one of those above, or REQUEST_TIMEOUT."""
+def find_transport_error(error: ErrorData) -> int | None:
+    """The code of what happened to a request on its way, if that is what the error is about: one of those above, or
+    REQUEST_TIMEOUT. CONNECTION_LOST and REQUEST_TIMEOUT can also be an answer that imitates the SDK."""
     if error.data == _OURS:
         return error.code
     if error.code == CONNECTION_CLOSED and error.data is None and error.message.startswith(_SDK_LOST):
-        return LOST
+        return CONNECTION_LOST
     if error.code == REQUEST_TIMEOUT and error.message.startswith("Request ") and error.message.endswith("timed out"):
         return REQUEST_TIMEOUT
     return None

@@ -28,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, ClientCredentials
 from chat_proc.mcp.http import HostTransport, HttpWay, NoToken
+from chat_proc.mcp.redacted import describe
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, check_size, unpack
 from everturn.core.logging import Redactor
 from everturn.core.metrics import MCP_TOKENS
 from everturn.core.urls import DEFAULT_PORTS
-from everturn.timeline.inert import escape_line
 
 _log = structlog.get_logger(__name__)
 
@@ -348,7 +348,7 @@ class ClientTokens:
                 token = await self._request()
             except NoToken as error:
                 now_s = asyncio.get_running_loop().time()
-                why = self._redactor.redact(escape_line(error.detail))[:500]
+                why = describe(self._redactor, error.detail)
                 MCP_TOKENS.labels("failed").inc()
                 _log.warning("Could not get an access token for an MCP server", server=self._alias, why=why)
                 self.problem = why

@@ -7,13 +7,24 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
 
 import anyio
+import mcp_types
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from pydantic import BaseModel
 
 from everturn.core.logging import Redactor
+from everturn.timeline.inert import escape_line
 
 Incoming = SessionMessage | Exception
 
+MAX_ERROR_CHARS: Final = 500
+_PROTOCOL_KEYS: Final = frozenset(
+    field.alias or name
+    for model in vars(mcp_types).values()
+    if isinstance(model, type) and issubclass(model, BaseModel)
+    for name, field in model.model_fields.items()
+)
+"""Names of the protocol are no secrets, and messages can't be read without them."""
 _ON_LOOP_CHARS: Final = 64 * 1024
 _ON_LOOP_VALUES: Final = 500
 """What is searched on the event loop; more is searched in a thread."""
@@ -49,7 +60,7 @@ class RedactedStream:
         return replace(item, message=await asyncio.to_thread(self._redact, message))
 
     def _redact(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        content = self._redactor.redact_value(_content_of(message))
+        content = self._redactor.redact_value(_content_of(message), kept_keys=_PROTOCOL_KEYS)
         if isinstance(message, JSONRPCError):
             return message.model_copy(update={"error": _without_input(ErrorData.model_validate(content))})
         field = "result" if isinstance(message, JSONRPCResponse) else "params"
@@ -74,6 +85,13 @@ class RedactedStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def describe(redactor: Redactor, text: str, max_chars: int = MAX_ERROR_CHARS) -> str:
+    """What a server or a program says is wrong, as one line without secrets. Escaping or cutting first could change or
+    split a secret, so that it would not be found."""
+    lines = (line.strip() for line in redactor.redact(text).splitlines())
+    return escape_line(" ".join(line for line in lines if line))[:max_chars]
 
 
 def _content_of(message: JSONRPCMessage) -> object:
