@@ -184,17 +184,21 @@ async def test_a_renewal_that_fails_is_not_tried_for_each_request(
 
 async def test_rules_about_names_agree_with_what_is_called(world: World) -> None:
     rules = BundlePolicy([PolicyRule(tool="mcp.s.call_tool", when="args.name == 'send-mail'", then="ask")])
-    world.raw.tools = [TOOL | {"name": name} for name in ("send-mail", "send_mail", "send.mail", "s" * 150, "a\nb")]
+    shown = ("send-mail", "send_mail", "send.mail", "s" * 150)
+    lookalikes = ("a\nb", "send-mail ", *(f"send-mail{char}" for char in "\ufe0f\u034f\u3164\U000e0100\u2800\xa0"))
+    world.raw.tools = [TOOL | {"name": name} for name in (*shown, *lookalikes, "", " ")]
     async with world.worker() as agent:
         await world.connect(agent)
         listed = await agent.call("mcp.s.list_tools")
         assert isinstance(listed.value, dict)
         names = [each["name"] for each in listed.value["tools"]]
-        assert names == ["send-mail", "send_mail", "send.mail", "s" * 150]
-        assert "The tool 'a\\nb' can't be called: its name has characters that can't be printed." in listed.text
+        assert names == [*shown]
+        assert "The tool 'a\\nb' can't be called: its name can't be shown as it is." in listed.text
+        assert listed.text.count("its name can't be shown as it is") == len(lookalikes)
+        assert listed.text.count("can't be called: it has no name") == 2
         spec = agent.kit().spec("mcp.s.call_tool")
         asked: list[str] = []
-        for name in (*names, "Send-Mail", "send-mail ", "send\u2010mail"):
+        for name in (*names, *lookalikes, "", "Send-Mail", "send\u2010mail"):
             if rules.judge(spec, {"name": name}, world.ann, untrusted=False) is not None:
                 asked.append(name)
             await agent.call("mcp.s.call_tool", name=name)
@@ -360,10 +364,6 @@ async def test_a_deleted_connection_stays_deleted(world: World) -> None:
         assert await world.find_link(agent) is not None
 
 
-async def test_a_call_uses_the_connection_that_replaced_its_own(world: World) -> None:
-    async with world.worker() as one, world.worker() as two:
-        first = await world.connect(one)
-        renewing, go_on = world.hold_tokens()
 async def test_a_token_is_not_used_after_its_connection_was_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +404,10 @@ async def test_a_stalled_worker_keeps_the_answer_to_another_workers_link(
         assert await tokens_of(two).find(world.ann) in world.login.valid
 
 
+async def test_a_call_uses_the_connection_that_replaced_its_own(world: World) -> None:
+    async with world.worker() as one, world.worker() as two:
+        first = await world.connect(one)
+        renewing, go_on = world.hold_tokens()
         waiting = asyncio.create_task(tokens_of(one).find(world.ann, first))
         await renewing.wait()
         await world.book.delete(world.ann)

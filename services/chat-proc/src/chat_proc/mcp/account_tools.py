@@ -24,7 +24,7 @@ from chat_proc.mcp.redacted import describe
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
-from everturn.timeline.inert import escape_line, make_inert
+from everturn.timeline.inert import escape_line, is_blank, make_inert
 from everturn.turns.model import Effect
 
 MAX_LISTED_CHARS: Final = 100_000
@@ -133,8 +133,11 @@ def _check_name(name: str) -> None:
     """Raise Invalid for a name that can't be shown as it is, or not be given back."""
     if len(name) > MAX_NAME_CHARS:
         raise Invalid(f"its name has more than {MAX_NAME_CHARS} characters")
-    if not name.isprintable():
-        raise Invalid("its name has characters that can't be printed")
+    if is_blank(name):
+        raise Invalid("it has no name")
+    # Two names that look the same could be ruled differently.
+    if escape_line(name) != name or name != name.strip() or any(map(is_blank, name.replace(" ", ""))):
+        raise Invalid("its name can't be shown as it is")
 
 
 def _build_spec(name: Literal["list_tools", "call_tool"], tokens: PersonalTokens) -> ToolSpec:
