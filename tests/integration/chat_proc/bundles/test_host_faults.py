@@ -184,6 +184,12 @@ def shout(lines: int, per_s: int = 0) -> str:
     return "shouted"
 
 @tool(effect="pure")
+def print_for_ever(data: bytes) -> None:
+    """Prints as fast as it can."""
+    while True:
+        os.write(1, data)
+
+@tool(effect="pure")
 def shout_without_end(mib: int) -> str:
     """Prints one long line."""
     for _ in range(mib):
@@ -689,6 +695,19 @@ async def test_ten_thousand_lines_a_second_cost_the_worker_little(desk):
     assert 200 <= len(lines) <= 400
     assert any("lines were left out" in line for line in lines)
     assert watch.longest_s < 0.05
+
+
+@pytest.mark.parametrize("data", [b"again\n", b"\n" * 65_536, b"x" * 65_536], ids=["lines", "empty", "one line"])
+async def test_output_without_end_takes_little_of_the_loop(desk, data):
+    call = asyncio.create_task(desk.call("print_for_ever", data=data))
+    await asyncio.sleep(0.5)
+    used_s, began_s = time.thread_time(), time.monotonic()
+    await asyncio.sleep(2)
+    share = (time.thread_time() - used_s) / (time.monotonic() - began_s)
+    call.cancel()
+    await asyncio.wait({call}, timeout=10)
+
+    assert share < 0.25
 
 
 async def test_a_hundred_megabytes_of_output_are_cut(desk):

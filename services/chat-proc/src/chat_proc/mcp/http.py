@@ -368,7 +368,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
                     size += len(piece)
                     if self._max_bytes is not None and size > self._max_bytes:
                         raise TooLarge(f"The reply has more than {self._max_bytes} bytes.")
-                    events = b""
+                    events, values = b"", 0
                     if self._is_event_stream:
                         new = _unify_line_ends(piece, after_return=after_return)
                         after_return = piece.endswith(b"\r")
@@ -378,13 +378,11 @@ class _BoundedBody(httpx2.AsyncByteStream):
                         if (at := held.rfind(b"\n\n", begin)) >= 0:
                             events = bytes(held[: at + 2])
                             del held[: at + 2]
-                            for event in events.split(b"\n\n"):
-                                _check_event(event)
+                            values = sum(_check_event(event) for event in events.split(b"\n\n"))
                     else:
                         held += piece
-                    await pace.wait(
-                        events.count(b"\n\n") + events.count(b"\n") // LINES_PER_MESSAGE, max(len(piece), PIECE_BYTES)
-                    )
+                    messages = events.count(b"\n\n") + events.count(b"\n") // LINES_PER_MESSAGE
+                    await pace.wait(messages, max(len(piece), PIECE_BYTES), values)
                     if events:
                         yield events
                     if len(held) > MAX_MESSAGE_BYTES:
@@ -399,13 +397,14 @@ class _BoundedBody(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-def _check_event(event: bytes) -> None:
-    """Raise TooLarge for an event whose lines or data are more than may be parsed on the event loop."""
+def _check_event(event: bytes) -> int:
+    """About how many values an event has. Raises TooLarge if its lines or data are more than may be parsed on the event
+    loop."""
     if event.count(b"\n") > MAX_EVENT_LINES:
         raise TooLarge(f"An event has more than {MAX_EVENT_LINES} lines.")
     # The SDK parses only these. A quote in another line would make texts of values, and values of texts.
     data = [line.removeprefix(b"data:") for line in event.split(b"\n") if line.startswith(b"data:")]
-    check_message(b"\n".join(data))
+    return check_message(b"\n".join(data))
 
 
 def _unify_line_ends(piece: bytes, *, after_return: bool) -> bytes:

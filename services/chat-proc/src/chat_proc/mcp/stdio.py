@@ -188,8 +188,7 @@ class StdioProcess:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async with send:
                     while line := await reader.readline():
-                        await pace.wait(1, len(line))
-                        check_message(line)
+                        await pace.wait(1, len(line), check_message(line))
                         with suppress(ValueError):  # something else that the server printed
                             await send.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
                             has_answered = True

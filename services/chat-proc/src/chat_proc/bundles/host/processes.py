@@ -36,6 +36,11 @@ _SYSTEM: Final = (
 )
 """What programs and libraries read of a system; nothing here is a secret of the platform."""
 _READ_BYTES: Final = 64 * 1024
+_READ_PAUSE_S: Final = 0.005
+"""After each read: however fast a process prints, reading takes a few percent of the event loop. The pipe is full
+meanwhile, which delays that process only."""
+_NO_BUFFER: Final = 1
+"""Bytes of the reader's limit: what is not read yet stays in the pipe, and costs nothing."""
 _KEEPER: Final = str(Path(__file__).with_name("keeper.py"))
 _END_WITHIN_S: Final = 8.0
 """The keeper has 5 s to kill everything that it finds."""
@@ -70,6 +75,9 @@ class LineBudget:
             return False
         self._left -= 1
         return True
+
+    def drop(self, lines: int) -> None:
+        self.dropped += lines
 
     def take_dropped(self) -> int:
         dropped, self.dropped = self.dropped, 0
@@ -139,6 +147,7 @@ class KeptProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
+                limit=_NO_BUFFER,
                 env={},
                 start_new_session=True,
                 pass_fds=() if self._descriptor < 0 else (self._descriptor,),
@@ -196,13 +205,19 @@ class KeptProcess:
         loop = asyncio.get_running_loop()
         budget, rest = LineBudget(loop.time()), b""
         while data := await stream.read(_READ_BYTES):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if budget.allows(loop.time()):
-                    if dropped := budget.take_dropped():
-                        self._on_line(f"({dropped} lines were left out.)")
-                    self._on_line(self._decode(line))
-            rest = rest[:_READ_BYTES]
+            data, begin = rest + data, 0
+            while (end := data.find(b"\n", begin)) >= 0:
+                line, begin = data[begin:end], end + 1
+                if not budget.allows(loop.time()):
+                    # The others at once: one by one, lines that nobody reads would cost more than all else.
+                    budget.drop(data.count(b"\n", begin))
+                    begin = data.rfind(b"\n") + 1
+                    break
+                if dropped := budget.take_dropped():
+                    self._on_line(f"({dropped} lines were left out.)")
+                self._on_line(self._decode(line))
+            rest = data[begin:][:_READ_BYTES]
+            await asyncio.sleep(_READ_PAUSE_S)
         if rest and budget.allows(loop.time()):
             self._on_line(self._decode(rest))
         if dropped := budget.take_dropped():
