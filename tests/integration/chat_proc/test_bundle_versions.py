@@ -21,10 +21,10 @@ from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.manifest import BadBundle, BundleProps
 from chat_proc.bundles.repositories import Fetched
-from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, BundleLibrary, BundleUnavailable
+from chat_proc.bundles.versions import MAX_ERROR_CHARS, RETRY_S, STORE_RETRY_S, BundleLibrary, BundleUnavailable
 from everturn.bundles.postgres import PostgresBundles
 from everturn.bundles.registry import BUILT_IN, RENEW_S, BundleListing, OperationListing
-from everturn.core.errors import Invalid
+from everturn.core.errors import Invalid, Unavailable
 from everturn.core.identity import Role
 from everturn.core.metrics import BUNDLES_REFUSED
 from everturn.postgres.pool import Database, open_database
@@ -264,6 +264,31 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
 
     listing = await list_desk(registry)
     assert listing is not None and not listing.error and opened.texts == ["second"]
+
+
+async def test_a_version_that_can_not_be_stored_is_not_opened_again_at_each_look(
+    library: Library,
+    registry: PostgresBundles,
+    tmp_path: Path,
+    opened: Opened,
+    clock: FixedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(content: object) -> None:
+        raise Unavailable("It does not respond.")
+
+    write(tmp_path, "first")
+    with monkeypatch.context() as outage:
+        outage.setattr(registry, "store", fail)
+        await library.refresh()
+        tries = opened.tries
+        await settle(library)
+    assert opened.tries == tries
+
+    clock.advance(STORE_RETRY_S + 1)
+    await library.refresh()
+
+    assert opened.texts == ["first"] and await list_desk(registry) is not None
 
 
 async def test_a_version_that_neither_opens_nor_closes_holds_nothing_up(

@@ -1,6 +1,7 @@
 """Spaces in Postgres, from folders and repositories: built once, kept up to date, continued after a crash."""
 
 import asyncio
+import errno
 import io
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -15,8 +16,10 @@ import pytest
 import structlog
 from helpers.git_server import GitServer
 from helpers.git_sources import GitSource
+from structlog.testing import capture_logs
 
 from chat_proc.git import GitRules
+from chat_proc.knowledge import trees
 from chat_proc.knowledge.config import KnowledgeSpace
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.knowledge.spaces import KnowledgePorts, Pauses, open_knowledge
@@ -337,6 +340,31 @@ async def test_the_model_learns_why_there_is_no_knowledge(desk: Desk, section: d
             return False
 
         await until(has_failed)
+
+
+async def test_files_that_the_worker_may_not_read_are_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_inside = trees._open_inside  # pyright: ignore[reportPrivateUsage]
+
+    def refuse(folder: Path, path: str, flags: int) -> int:
+        # The mode of a file does not stop tests that run as root.
+        if path in ("knowledge/secret", "knowledge/b.md"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open_inside(folder, path, flags)
+
+    monkeypatch.setattr(trees, "_open_inside", refuse)
+    for name in ("a.md", "b.md", "secret/c.md"):
+        desk.write(f"knowledge/{name}", name)
+
+    with capture_logs() as logs:
+        async with desk.open() as knowledge:
+            await until_found(knowledge, "a.md")
+            for path in ("b.md", "secret/c.md"):
+                with pytest.raises(NotFound):
+                    await knowledge.load(path)
+
+    (skipped,) = [log for log in logs if log["event"] == "Files are not part of a knowledge space"]
+    reasons = [f"knowledge/{name}: it can't be read: permission denied" for name in ("b.md", "secret")]
+    assert sorted(skipped["first"]) == reasons
 
 
 async def test_a_missing_document_is_answered_with_similar_ones(desk: Desk) -> None:

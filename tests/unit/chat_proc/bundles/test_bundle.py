@@ -303,8 +303,11 @@ def test_bundles_of_the_configuration_file_need_no_folder(tmp_path: Path) -> Non
     write(tmp_path / "desk", bundle_toml=DESK)
     props = {"desk": BundleProps(title="Our desk"), "mini": BundleProps(instructions="Be brief.")}
 
-    found = BundleFolders(tmp_path, props, "default").look()
+    folders = BundleFolders(tmp_path, props, "default")
+    found = folders.look()
 
+    # What has not changed is not built again at each look: that would compute the digest of all its files.
+    assert folders.look()["desk"].bundle is found["desk"].bundle
     manifests = {bundle_id: each.bundle.manifest for bundle_id, each in found.items() if each.bundle}
     assert list(manifests) == ["desk", "mini", "default"]
     assert (manifests["desk"].title, manifests["desk"].icon) == ("Our desk", "🎫")

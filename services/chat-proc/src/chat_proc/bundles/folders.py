@@ -55,6 +55,8 @@ class BundleFolders:
         self._default_bundle = default_bundle
         self._list_fetched = list_fetched
         self._folders: dict[Path, _Folder] = {}
+        self._overridden: dict[str, tuple[Bundle, Bundle | None]] = {}
+        """By id, the content of a bundle, and this with what the operator has set."""
 
     def look(self) -> dict[str, Found]:
         """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read.
@@ -86,6 +88,7 @@ class BundleFolders:
                 f"The id {DEFAULT_BUNDLE} means the default bundle, which is {self._default_bundle}. Choose another id."
             )
             found[DEFAULT_BUNDLE] = Found(error=error, continues=False)
+        self._overridden = {each: made for each, made in self._overridden.items() if each in found}
         return {bundle_id: self._override(bundle_id, each) for bundle_id, each in found.items()}
 
     def find_folder(self, bundle_id: str) -> Path | None:
@@ -122,9 +125,15 @@ class BundleFolders:
     def _override(self, bundle_id: str, found: Found) -> Found:
         if found.bundle is None:
             return found
-        with _catching(bundle_id) as caught:
-            return replace(found, bundle=self.override(found.bundle))
-        return Found(error=" ".join(filter(None, (found.error, caught.error))))
+        # Again only for other content: the digest of all files is computed.
+        content, result = self._overridden.get(bundle_id, (None, None))
+        if content is not found.bundle:
+            with _catching(bundle_id) as caught:
+                result = self.override(found.bundle)
+            if caught.error:
+                return Found(error=" ".join(filter(None, (found.error, caught.error))))
+        self._overridden[bundle_id] = found.bundle, result
+        return replace(found, bundle=result)
 
     def _list_folders(self) -> list[Path]:
         if self._folder is None:

@@ -28,6 +28,8 @@ LOOK_S: Final = 2.0
 """Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
 RETRY_S: Final = 60.0
 """After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
+STORE_RETRY_S: Final = 15.0
+"""After this time a version is opened again that could not be stored, because the registry did not answer."""
 OPEN_S: Final = 2 * INSTALL_TIMEOUT_S + 120.0
 """Time limit for opening a version, with the installation of its libraries, also after that of another worker was
 cut short. One that fails is the failure of all workers that wait for it."""
@@ -70,7 +72,7 @@ class _Version(Generic[Kit]):
 class _Refusal:
     digest: str
     why: str
-    at_s: float
+    again_s: float
 
 
 def _describe_failure(error: Exception | None) -> str:
@@ -214,7 +216,7 @@ class BundleLibrary(Generic[Kit]):
         if is_current or (found.bundle is None and not found.continues):
             self._refused.pop(bundle_id, None)
             refusal = None
-        elif refusal is None or refusal.digest != digest or self._monotonic() - refusal.at_s > RETRY_S:
+        elif refusal is None or refusal.digest != digest or self._monotonic() > refusal.again_s:
             self._adopting[bundle_id] = asyncio.create_task(self._adopt(bundle_id, found), name="open bundle")
             return
         self._report(bundle_id, found.error or (refusal.why if refusal else ""))
@@ -223,18 +225,18 @@ class BundleLibrary(Generic[Kit]):
         """Open the newest content. If it can't be used or is not there yet, and nothing serves yet, as after a restart,
         open the version that is stored."""
         bundle, why = found.bundle, found.error
+        digest = "" if bundle is None else bundle.digest
         try:
             if bundle is not None:
                 why = await self._try_serve(bundle)
             if why or bundle is None:
-                digest = "" if bundle is None else bundle.digest
-                self._refused[bundle_id] = _Refusal(digest, why, self._monotonic())
+                self._refused[bundle_id] = _Refusal(digest, why, self._monotonic() + RETRY_S)
                 if bundle_id not in self._current:
                     await self._try_restore(bundle_id, digest)
             else:
                 self._refused.pop(bundle_id, None)
         except Unavailable as error:
-            self._refused.pop(bundle_id, None)
+            self._refused[bundle_id] = _Refusal(digest, "", self._monotonic() + STORE_RETRY_S)
             _log.warning("Could not store or load a bundle", bundle_id=bundle_id, error=str(error))
         self._adopting.pop(bundle_id, None)
         # It can have been removed meanwhile.

@@ -13,7 +13,8 @@ from typing import Protocol
 from chat_proc.knowledge.passages import find_broken_links, find_folders, split_document
 from chat_proc.knowledge.trees import Listing, SpaceRefused, Tree, TreeFile
 from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError, Invalid
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.loops import guarded
 from everturn.knowledge.store import (
     LEASE_S,
     MAX_PASSAGES,
@@ -44,19 +45,29 @@ class LeaseLost(Exception):
 async def keep_lease(
     store: KnowledgeStore, version: SpaceVersion, holder: str, renew_s: float = LEASE_S / 4
 ) -> AsyncGenerator[None]:
-    """Renew the lease during the context, also while files are fetched, or documents converted and encoded."""
+    """Renew the lease during the context, also while files are fetched, or documents converted and encoded. Raises
+    LeaseLost, and ends the context, once another builder has it."""
+    is_lost = False
 
-    async def renew() -> None:
-        while True:
+    async def renew(scope: asyncio.Timeout) -> None:
+        nonlocal is_lost
+        while not is_lost:
             await asyncio.sleep(renew_s)
-            with suppress(EverturnError):
-                await store.save_documents(version, holder, ())
+            with guarded("knowledge_lease", health=None), suppress(Unavailable):
+                is_lost = not await store.save_documents(version, holder, ())
+        scope.reschedule(asyncio.get_running_loop().time())
 
-    renewing = asyncio.create_task(renew())
     try:
-        yield
-    finally:
-        await end_tasks(renewing)
+        async with asyncio.timeout(None) as scope:
+            renewing = asyncio.create_task(renew(scope))
+            try:
+                yield
+            finally:
+                await end_tasks(renewing)
+    except TimeoutError as error:
+        if is_lost:
+            raise LeaseLost from error
+        raise
 
 
 class DocumentConverter(Protocol):

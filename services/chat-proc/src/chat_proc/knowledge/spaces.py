@@ -107,14 +107,21 @@ class SpaceKeeper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        pauses = self._ports.pauses
+        pauses, has_changed = self._ports.pauses, False
         while True:
             pause_s = pauses.failed_s
             with guarded("knowledge", bundle_id=self.wanted.bundle_id):
                 try:
                     pause_s = await self.update()
-                except (FilesChanged, LeaseLost):
+                    has_changed = False
+                except LeaseLost:
                     pause_s = pauses.waiting_s
+                except FilesChanged as error:
+                    # Once is a change. What goes on is a reason.
+                    pause_s = pauses.waiting_s
+                    if has_changed:
+                        self._report(error)
+                    has_changed = True
                 except (EverturnError, TimeoutError) as error:
                     self._report(error)
             await asyncio.sleep(pause_s)

@@ -19,6 +19,7 @@ from everturn.knowledge.store import MAX_DOCUMENTS
 
 MAX_DEPTH = 20
 """Folders within folders."""
+_FORBIDDEN = "it can't be read: permission denied"
 _LOOKED_AT = 20
 """Times the files of a space: how many entries of folders are looked at."""
 MAX_LISTED_SKIPPED = MAX_COLLECTION_DOCUMENTS
@@ -158,7 +159,7 @@ class ListingBuilder:
         for prefix, root in self._roots.items():
             if prefix not in self._seen_roots:
                 where = f"The folder {root!a}" if root else "The repository"
-                raise SpaceRefused(f"{where} does not exist or has no files.")
+                raise SpaceRefused(f"{where} does not exist or has no files that can be read.")
         files = tuple(sorted(self._files, key=lambda file: file.path))
         return Listing(files, frozenset(self._names), self._skipped)
 
@@ -224,16 +225,20 @@ class FolderTree:
             if found.real is None:
                 listing.skip(found.origin, found.reason)
                 continue
-            details = os.stat(folder / found.real, follow_symlinks=False)
-            if not stat.S_ISREG(details.st_mode):
-                listing.skip(found.origin, "it is not a file")
+            try:
+                details = os.stat(folder / found.real, follow_symlinks=False)
+                if not stat.S_ISREG(details.st_mode):
+                    listing.skip(found.origin, "it is not a file")
+                    continue
+                paths = listing.try_accept(found.origin, details.st_size)
+                if not paths:
+                    continue
+                mark = details.st_size, details.st_mtime_ns, details.st_ctime_ns, details.st_ino
+                before = self._known.get(found.origin)
+                digest = before[1] if before and before[0] == mark else _hash(self._read(found.real, details.st_size))
+            except PermissionError:
+                listing.skip(found.origin, _FORBIDDEN)
                 continue
-            paths = listing.try_accept(found.origin, details.st_size)
-            if not paths:
-                continue
-            mark = details.st_size, details.st_mtime_ns, details.st_ctime_ns, details.st_ino
-            before = self._known.get(found.origin)
-            digest = before[1] if before and before[0] == mark else _hash(self._read(found.real, details.st_size))
             known[found.origin] = mark, digest
             real[found.origin] = found.real
             listing.add(paths, found.origin, details.st_size, digest)
@@ -254,6 +259,9 @@ class FolderTree:
                 descriptor = _open_inside(folder, above.real, os.O_DIRECTORY)
             except NotADirectoryError:
                 continue
+            except PermissionError:
+                yield _Found(above.origin, None, _FORBIDDEN)
+                continue
             try:
                 with os.scandir(descriptor) as entries:
                     for entry in entries:
@@ -267,7 +275,7 @@ class FolderTree:
                             found = _resolve(folder, origin, f"{above.real}/{entry.name}")
                         else:
                             found = _Found(origin, f"{above.real}/{entry.name}".lstrip("/"))
-                        if found.real is not None and (folder / found.real).is_dir():
+                        if found.real is not None and os.path.isdir(folder / found.real):
                             waiting.append(found)
                         else:
                             yield found

@@ -33,6 +33,7 @@ from chat_proc.mcp.results import build_outcome
 from chat_proc.mcp.schemas import build_params, name_tool, read_arguments
 from chat_proc.mcp.stdio import ChildCommand, ChildOptions, StdioProcess
 from chat_proc.tools.web.resolver import Resolve
+from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Conflict, EverturnError, Invalid
 from everturn.core.logging import HIDDEN, Redactor
 from everturn.files.objects import Objects
@@ -354,9 +355,10 @@ async def open_servers(
             running.append((connection, asyncio.create_task(connection.run(), name=f"mcp {offered.alias}")))
         if running:
             waits = [asyncio.create_task(connection.connected.wait()) for connection, _ in running]
-            _, late = await asyncio.wait(waits, timeout=ready_within_s)
-            for wait in late:
-                wait.cancel()
+            try:
+                await asyncio.wait(waits, timeout=ready_within_s)
+            finally:
+                await end_tasks(*waits)
         yield servers
     finally:
         closing = (connection.close(task) for connection, task in running)
