@@ -249,7 +249,9 @@ class DurableRequests:
         wanted = asked.read(StructuredRequest)
         if (known := self._begin_once("model", wanted.key)) is not None:
             return known.value
-        value = self.parts.redactor.redact_value(await self._call(self.models.call(self.turn, wanted), is_shown=False))
+        reply = await self._call(self.models.call(self.turn, wanted), is_shown=False)
+        # In a thread: with thousands of values it takes more than 10 ms.
+        value = await asyncio.to_thread(self.parts.redactor.redact_value, reply)
         await self._record("model", wanted.key, value, NOTHING)
         return value
 
