@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.bundle import SHIPPED, choose_bundle, choose_shipped, choose_starter, run_bundle
+from everturn_local.bundle import SHIPPED, build_example, choose_bundle, choose_shipped, run_bundle
 from everturn_local.settings import LocalSettings
 
 ENVIRONMENT = {"PATH": os.defpath}
@@ -29,16 +29,23 @@ def private(tmp_path: Path) -> Path:
 def test_the_bundle_is_the_only_one_and_answers_by_default(
     folder: Path, private: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = choose_bundle(folder, private, {})
+    chosen = choose_bundle(folder, "support", private, {})
 
     bundles = Path(chosen["BUNDLES_DIR"])
     assert [path.resolve() for path in bundles.iterdir()] == [folder]
     assert chosen == {"BUNDLES_DIR": str(bundles), "EVERTURN_DEFAULT_BUNDLE": "support"}
     assert f"support answers by default; changes in {folder} are loaded" in capsys.readouterr().out
-    assert choose_starter(folder) == "What can you do?"
-    with (folder / "bundle.toml").open("a") as manifest:
-        manifest.write('starters = ["Is it open?", "Hi."]\n')
-    assert choose_starter(folder) == "Is it open?"
+
+
+@pytest.mark.parametrize(
+    ("starters", "example"),
+    [
+        (["Translate into French:", "Tell me … ", "Isn't it late?", "Hi."], """everturn chat 'Isn'"'"'t it late?'"""),
+        (["Translate into French:"], "everturn chat 'What can you do?'"),
+    ],
+)
+def test_the_suggested_command_sends_a_whole_message(starters: list[str], example: str) -> None:
+    assert build_example(starters) == example
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,7 @@ def test_the_configuration_of_an_operator_is_kept(
     file = private.with_name("everturn.toml")
     file.write_text(config)
 
-    chosen = choose_bundle(folder, private, {"EVERTURN_CONFIG": str(file), "BUNDLES_DIR": "/bundles"})
+    chosen = choose_bundle(folder, "support", private, {"EVERTURN_CONFIG": str(file), "BUNDLES_DIR": "/bundles"})
 
     assert "EVERTURN_CONFIG" not in chosen
     assert said in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from everturn_local.banner import Access, build_choices, build_commands, render_banner
+from everturn_local.banner import EXAMPLES, Access, build_choices, build_commands, render_banner
 from everturn_local.images.choice import ContainerChoice
 from everturn_local.servers.clamd import ClamdChoice
 from everturn_local.web.choice import WebChoice
@@ -89,15 +89,11 @@ def test_unreported_choices_are_not_shown():
 
 
 def test_commands_contain_an_address_other_than_the_default():
-    assert build_commands("http://127.0.0.1:9")[0].startswith("EVERTURN_URL=http://127.0.0.1:9 ")
-    assert build_commands("http://127.0.0.1:8080")[0].startswith(".venv/bin/everturn")
-
-
-def test_the_command_for_an_author_is_a_starter_of_the_agent():
-    assert build_commands("http://127.0.0.1:8080", "Isn't it late?") == ["""everturn chat 'Isn'"'"'t it late?'"""]
+    assert build_commands("http://127.0.0.1:9", EXAMPLES)[0].startswith("EVERTURN_URL=http://127.0.0.1:9 ")
+    assert build_commands("http://127.0.0.1:8080", EXAMPLES)[0].startswith(".venv/bin/everturn")
 
 
 def test_the_file_that_the_banner_names_is_there():
-    [command] = [text for text in build_commands("http://127.0.0.1:8080") if "--file" in text]
+    [command] = [text for text in EXAMPLES if "--file" in text]
 
     assert (Path(__file__).parents[3] / command.split("--file ")[1]).is_file()

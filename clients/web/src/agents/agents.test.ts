@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from "vitest";
 
 import { buildAgent } from "../testing/builders";
-import { chooseAgent, findAgent, isBeginning, loadChoice, makeMark, saveChoice, searchAgents } from "./agents";
+import { chooseAgent, findAgent, isIncomplete, loadChoice, makeMark, saveChoice, searchAgents } from "./agents";
 
 const everturn = buildAgent({ id: "everturn", title: "Everturn", is_default: true });
 const support = buildAgent({ description: "Answers questions about Bücher." });
@@ -59,7 +59,7 @@ test("the choice is kept for its project, except that of the default agent", () 
   expect(localStorage).toHaveLength(0);
 });
 
-test("a starter that ends with an ellipsis or a colon is a beginning", () => {
-  expect(["Write a reply to:", "Translate …", "Translate... "].map(isBeginning)).toEqual([true, true, true]);
-  expect(["Where is my order?", "Translate this.", "12:30"].map(isBeginning)).toEqual([false, false, false]);
+test("a starter that ends with an ellipsis or a colon is incomplete", () => {
+  expect(["Write a reply to:", "Translate …", "Translate... "].map(isIncomplete)).toEqual([true, true, true]);
+  expect(["Where is my order?", "Translate this.", "12:30"].map(isIncomplete)).toEqual([false, false, false]);
 });

@@ -56,7 +56,7 @@ export function saveChoice(storage: Storage, scope: Scope, agent: Agent): void {
 }
 
 /** Whether a starter is only the beginning of a message, which the user completes. */
-export function isBeginning(starter: string): boolean {
+export function isIncomplete(starter: string): boolean {
   return /(…|\.\.\.|:)$/.test(starter.trimEnd());
 }
 

@@ -4,7 +4,7 @@
 import { useCallback, useEffect, useImperativeHandle, useRef, useState } from "react";
 import type { ClipboardEvent, JSX, Ref } from "react";
 
-import { isBeginning } from "../agents/agents";
+import { isIncomplete } from "../agents/agents";
 import type { Accepted } from "../api";
 import { useSession } from "../session/context";
 import { escapeDirectionControls } from "../ui/invisibleCharacters";
@@ -25,7 +25,7 @@ import type { Draft } from "./useSending";
 
 export interface ComposerHandle {
   focus: () => void;
-  /** Send a starter. One that is only a beginning, or that a draft is in the way of, is put into the field instead. */
+  /** Send a starter. One that is incomplete, or that a draft is in the way of, is put into the field instead. */
   start: (starter: string) => void;
 }
 
@@ -92,7 +92,7 @@ export function Composer(props: ComposerProps): JSX.Element {
   const focus = (): void => { field.current?.focus({ preventScroll: true }); };
   const start = (starter: string): void => {
     if (sending.isSending) return;
-    const isWhole = !isBeginning(starter);
+    const isWhole = !isIncomplete(starter);
     setText(insertText(text, isWhole ? starter : `${starter.trimEnd()} `));
     if (text.trim() === "" && isWhole) void submit(undefined, starter);
     focus();

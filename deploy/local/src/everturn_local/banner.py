@@ -1,9 +1,10 @@
 """The lines that `make run` prints when the platform is ready: URL, choices with reasons, and how to use it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from everturn_local.images.choice import ContainerChoice
 from everturn_local.servers.clamd import ClamdChoice
@@ -20,16 +21,23 @@ CHOICES = (
 """Fields of the ready lines: a choice and its reason."""
 
 
+EXAMPLES: Final = (
+    '.venv/bin/everturn chat "What can you do?"',
+    '.venv/bin/everturn chat "Revenue by region, with a chart" --file docs/sales.csv',
+)
+"""Commands to try in a checkout of the repository."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Who can use the platform: everybody in development mode, people with a token or key in production.
 
-    `operate` is the prefix of an operator's command, `starter` a message that the only agent suggests.
+    `operate` is the prefix of an operator's command, `examples` are commands to try.
     """
 
     is_open: bool
     operate: str = "make operate"
-    starter: str = ""
+    examples: tuple[str, ...] = EXAMPLES
 
 
 def render_banner(
@@ -54,7 +62,7 @@ def render_banner(
         lines += [
             "Try it from another terminal:",
             "",
-            *(f"  {command}" for command in build_commands(url, access.starter)),
+            *(f"  {command}" for command in build_commands(url, access.examples)),
         ]
     else:
         lines += _render_keys(url, access)
@@ -72,7 +80,7 @@ def _render_keys(url: str, access: Access) -> list[str]:
         "The key is shown only once. Paste it into the sign-in form of the web client, or use it in a terminal:",
         "",
         "  export EVERTURN_TOKEN=KEY",
-        f"  {build_commands(url)[0]}",
+        f"  {build_commands(url, access.examples)[0]}",
     ]
 
 
@@ -90,13 +98,7 @@ def _render_choice(report: Mapping[str, str], choice: str, why: str) -> str:
     return f"{report[choice]} ({reason})" if reason else report[choice]
 
 
-def build_commands(url: str, starter: str = "") -> list[str]:
-    """Example commands; with `starter` for an author, who has `everturn` on the path. The URL is included only if it
-    isn't the client's default."""
+def build_commands(url: str, examples: Sequence[str]) -> list[str]:
+    """The examples for a platform at this URL, which is included only if it isn't the client's default."""
     prefix = "" if url == "http://127.0.0.1:8080" else f"EVERTURN_URL={shlex.quote(url)} "
-    if starter:
-        return [f"{prefix}everturn chat {shlex.quote(starter)}"]
-    return [
-        f'{prefix}.venv/bin/everturn chat "What can you do?"',
-        f'{prefix}.venv/bin/everturn chat "Revenue by region, with a chart" --file docs/sales.csv',
-    ]
+    return [f"{prefix}{example}" for example in examples]

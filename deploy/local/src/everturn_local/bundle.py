@@ -3,12 +3,14 @@ bundles that come with Everturn."""
 
 import argparse
 import asyncio
+import shlex
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from everturn.bundles.starters import is_incomplete
 from everturn.core.settings import load_toml
 from everturn_local.home import Home
 from everturn_local.models import run_worker_command
@@ -34,26 +36,23 @@ def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment
     folder = parser.parse_args(arguments[1:]).folder.resolve()
     if status := run_worker_command(["bundle", "check", str(folder)], environment):
         return status
+    manifest = tomllib.loads((folder / "bundle.toml").read_text(encoding="utf-8-sig"))
     with tempfile.TemporaryDirectory(prefix="everturn-bundle-") as private:
-        chosen = choose_bundle(folder, Path(private), environment)
-        return asyncio.run(run_platform(settings, {**environment, **chosen}, starter=choose_starter(folder)))
+        chosen = choose_bundle(folder, manifest["id"], Path(private), environment)
+        example = build_example(manifest.get("starters", ()))
+        return asyncio.run(run_platform(settings, {**environment, **chosen}, examples=(example,)))
 
 
-def choose_starter(folder: Path) -> str:
-    """The first message that a checked bundle suggests, or one that fits every agent."""
-    starters = _read_manifest(folder).get("starters") or ["What can you do?"]
-    return str(starters[0])
+def build_example(starters: Sequence[str]) -> str:
+    """The command that sends the first whole message of these, or one that fits every agent."""
+    starter = next((each for each in starters if not is_incomplete(each)), "What can you do?")
+    return f"everturn chat {shlex.quote(starter)}"
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    return tomllib.loads((folder / "bundle.toml").read_text(encoding="utf-8-sig"))
-
-
-def choose_bundle(folder: Path, private: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def choose_bundle(folder: Path, bundle_id: str, private: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that make a checked bundle the only one, and the default one unless the operator's configuration
     file, which was checked too, sets another. `private` is an empty folder that must exist as long as the platform
     runs."""
-    bundle_id = str(_read_manifest(folder)["id"])
     bundles = private / "bundles"
     bundles.mkdir()
     (bundles / bundle_id).symlink_to(folder, target_is_directory=True)

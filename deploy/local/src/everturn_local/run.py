@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from everturn.core.errors import EverturnError
-from everturn_local.banner import Access, render_banner
+from everturn_local.banner import EXAMPLES, Access, render_banner
 from everturn_local.home import Home, check_unused
 from everturn_local.images.choice import choose_containers
 from everturn_local.ports import is_port_free
@@ -29,9 +29,11 @@ class PortInUse(EverturnError):
     """The port is in use by another program."""
 
 
-async def run_platform(settings: LocalSettings, environment: Mapping[str, str], *, starter: str = "") -> int:
+async def run_platform(
+    settings: LocalSettings, environment: Mapping[str, str], *, examples: tuple[str, ...] = EXAMPLES
+) -> int:
     """Run with these variables until SIGINT or SIGTERM; returns the exit code. A second signal during the stop ends
-    everything at once. `starter` is a message that the only agent suggests."""
+    everything at once. `examples` are commands to try."""
     # In this order: a second run on the same home would find the port used by the first one, and must report that
     # instead.
     check_unused(Home(settings.everturn_home.absolute()))
@@ -65,7 +67,7 @@ async def run_platform(settings: LocalSettings, environment: Mapping[str, str], 
             web=web,
             home=platform.home.root,
             start_s=time.monotonic() - started,
-            access=Access(settings.mode == "development", _build_operate_command(settings), starter),
+            access=Access(settings.mode == "development", _build_operate_command(settings), examples),
         )
         print(banner, flush=True)
 

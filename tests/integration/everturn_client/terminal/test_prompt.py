@@ -84,7 +84,7 @@ async def test_a_new_conversation_begins_with_a_starter_of_its_agent(
     assert (followup["text"], followup.get("bundle_id")) == ("1", None)
 
 
-async def test_a_starter_that_is_a_beginning_is_completed(
+async def test_an_incomplete_starter_is_completed_also_after_a_command(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.agents = [SALES | {"starters": ["Reserve a drill for:", "What sold?"]}]
@@ -96,6 +96,8 @@ async def test_a_starter_that_is_a_beginning_is_completed(
     await asyncio.wait_for(running.stderr.readuntil(b"\n> "), 20)
     os.write(keyboard[0], b"1\n")
     await asyncio.wait_for(running.stderr.readuntil(b"> Reserve a drill for: "), 20)
+    os.write(keyboard[0], b"/files\n")
+    await asyncio.wait_for(running.stderr.readuntil(b"There are no files.\n> Reserve a drill for: "), 20)
     os.write(keyboard[0], b"2\n")
     completed = json.loads(await server.wait_for("POST", "/messages"))
     os.write(keyboard[0], b"1\n\n2\n")

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_never
 
+from everturn.bundles.starters import is_incomplete
 from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import SignalView, TurnView
@@ -18,9 +19,6 @@ HELP = (
     "Type a message; if the agent is working, it is added to the running turn. Answer an approval request with y or n. "
     "Commands: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
-
-BEGINNINGS = ("…", "...", ":")
-"""The ends of a starter that is only a beginning; the person types the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +106,22 @@ class Prompt:
         reading = asyncio.ensure_future(self._lines.next())
         if self._chat.conversation_id == NEW:
             await self._show_starters(until=reading)
-        begun = ""
+        incomplete = ""
         while True:
-            self._screen.write([Piece("info", f"> {one_line(begun)}{' ' if begun else ''}")])
-            beginning, begun = begun, ""
+            self._screen.write([Piece("info", f"> {one_line(incomplete)}{' ' if incomplete else ''}")])
             typed = parse_line(await reading)
             match typed:
                 case None:
-                    pass
+                    incomplete = ""
                 case Quit():
                     return
                 case Say(text=text):
-                    starter = None if beginning else self._find_starter(text)
-                    if starter and starter.endswith(BEGINNINGS):
-                        begun = f"{starter} "
-                    elif not await self._run_message(beginning + (starter or text)):
+                    starter = None if incomplete else self._find_starter(text)
+                    if starter and is_incomplete(starter):
+                        incomplete = f"{starter} "
+                    elif await self._run_message(incomplete + (starter or text)):
+                        incomplete = ""
+                    else:
                         return
                 case ListFiles():
                     await self._list_files()
@@ -156,7 +155,7 @@ class Prompt:
         if self._chat.conversation_id != NEW or text not in map(str, range(1, len(self._starters) + 1)):
             return None
         starter = self._starters[int(text) - 1]
-        if not starter.endswith(BEGINNINGS):
+        if not is_incomplete(starter):
             self._screen.say(f"> {one_line(starter)}")
         return starter
 
