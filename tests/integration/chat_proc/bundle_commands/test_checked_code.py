@@ -58,6 +58,10 @@ def function(
             ],
         ),
         (with_tool("def f(:\n"), ["tools/desk.py, line 1: The code is not valid: invalid syntax."]),
+        *[
+            (with_tool(f"x = {'-' * signs}1\n"), ["tools/desk.py: The code is nested too deeply."])
+            for signs in (5_000, 200_000)
+        ],
         (
             with_tool(
                 TOOL, **{"tools_descriptor.py": "import os\nTOOLS_SPECS = [\n {'ref': 'a.py', 'alis': 'x'},\n]\n"}

@@ -117,7 +117,9 @@ def _parse(bundle: Bundle, report: CodeReport) -> Iterator[tuple[str, ast.Module
             yield name, ast.parse(content)
         except SyntaxError as error:
             report.problems.append(Problem(f"The code is not valid: {error.msg}", name, error.lineno))
-        except (ValueError, RecursionError, MemoryError) as error:
+        except (RecursionError, MemoryError):
+            report.problems.append(Problem("The code is nested too deeply", name))
+        except ValueError as error:
             report.problems.append(Problem(f"The code can't be read: {error}", name))
 
 
