@@ -37,7 +37,7 @@ FUNCTION_CALL = json.dumps({"type": "function", "function": {"name": "demo__echo
 TAGGED_CALL = f"<tool_call>\n{HERMES_CALL}\n</tool_call>"
 XML_CALL = '<function_calls><invoke name="demo.echo"><parameter name="text">x</parameter></invoke></function_calls>'
 
-DOWN: Script = [Fail(ModelFailed("The connection was reset."))]
+DOWN: Script = [Fail(ModelFailed("The connection was reset.", retryable=True))]
 BROKE_OFF = Fail(ModelFailed("The connection was reset.", retryable=True, partial=True))
 CUT_THINKING: Script = [Think("Two and two, and then "), Finish("length")]
 THREE_ROUNDS = TurnLimits(rounds=3)

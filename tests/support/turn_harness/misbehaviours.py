@@ -396,7 +396,7 @@ PROVIDERS = (
     _repaired("reaches the token limit", [Say(act('{"action": "call_tool"')), Finish("length")], "cut_by_length"),
     Misbehaviour("breaks off and continues in the next reply", ([Say("<channel:thinking>H"), BROKE_OFF], DONE)),
     Misbehaviour("breaks off forever", ([Say("<channel:thinking>H"), BROKE_OFF],) * 3, "model-unavailable", None),
-    Misbehaviour("is unreachable", ([Fail(ModelFailed("401"))],), "model-unavailable", None),
+    Misbehaviour("is unreachable", ([Fail(ModelFailed("401"))],), "model-failed", None),
     Misbehaviour(
         "is unreachable after a tool call",
         (echo(), [Fail(ModelFailed("401"))]),

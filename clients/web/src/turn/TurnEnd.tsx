@@ -92,13 +92,13 @@ function Unfinished({ canContinue, children }: { canContinue: boolean; children:
 }
 
 function Failed({ turn, error, isLast }: TurnEndProps & { error: NonNullable<TurnView["error"]> }): JSX.Element {
-  const { what, advice, details } = describeFailure(error);
+  const { what, advice, details, isRetryable } = describeFailure(error);
   return (
     <div className={styles.failed} role="group" aria-label="The answer failed">
       <CircleAlert aria-hidden />
       <div className={styles.failure}>
         <p><strong>{what}</strong> {advice}</p>
-        {isLast && <Retry turn={turn} />}
+        {isLast && isRetryable && <Retry turn={turn} />}
         {details !== "" && (
           <Disclosure summary={<span>Technical details</span>}>
             {() => <p className={styles.technical} dir="auto">{details}</p>}

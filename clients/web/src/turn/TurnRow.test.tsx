@@ -193,6 +193,15 @@ test("a rating is given, with a comment, and removed by pressing it again", asyn
   expect(actions.rate).toHaveBeenLastCalledWith("turn_1", null, "");
 });
 
+test("a failure that would happen again is not retried", () => {
+  const error = { type: "urn:everturn:problem:model-failed", title: "The model did not answer.", status: 502, detail: "The key was rejected" };
+  show(buildTurn({ status: "failed", error }));
+
+  const failure = screen.getByRole("group", { name: "The answer failed" });
+  expect(failure).toHaveTextContent(/^The model can’t answer\. The same message would fail again\. Contact your administrator\.Technical details$/);
+  expect(within(failure).queryByRole("button", { name: "Try again" })).toBeNull();
+});
+
 test("a failure is described once, keeps the work so far, and can be retried", async () => {
   const error = { type: "urn:everturn:problem:model-unavailable", title: "The model did not answer.", status: 503, detail: "The language model did not answer. 500 server_error" };
   const turn = buildTurn({ status: "failed", error, texts: [buildText()] });

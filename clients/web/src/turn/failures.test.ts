@@ -17,7 +17,7 @@ test("a failure is described once, in plain words, with what to do about it", ()
 test("an unknown kind of failure shows the server's text once", () => {
   const unknown = { ...problem, type: "urn:everturn:problem:newer", title: "The budget is used up." };
 
-  expect(describeFailure({ ...unknown, detail: "The budget is used up. It is renewed tomorrow." })).toEqual({ what: "The budget is used up.", advice: "", details: "It is renewed tomorrow." });
+  expect(describeFailure({ ...unknown, detail: "The budget is used up. It is renewed tomorrow." })).toEqual({ what: "The budget is used up.", advice: "", details: "It is renewed tomorrow.", isRetryable: true });
   expect(describeFailure(unknown).details).toBe("");
 });
 

@@ -8,12 +8,16 @@ export interface Failure {
   readonly advice: string;
   /** The server's own text, shown on demand; empty if it adds nothing. */
   readonly details: string;
+  /** Whether the same message can succeed. */
+  readonly isRetryable: boolean;
 }
 
 const PREFIX = "urn:everturn:problem:";
+/** The same message would fail again. */
+const PERMANENT = `${PREFIX}model-failed`;
 const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "model-unavailable": { what: "The model didn’t answer.", advice: "Try again in a moment." },
-  "model-failed": { what: "The model didn’t answer.", advice: "Try again in a moment." },
+  "model-failed": { what: "The model can’t answer.", advice: "The same message would fail again. Contact your administrator." },
   "model-refused": { what: "The model declined to answer.", advice: "Change your message and try again." },
   "content-filtered": { what: "The model provider’s content filter blocked the answer.", advice: "Change your message and try again." },
   "internal-error": { what: "The server failed while working on this answer.", advice: "Try again. If it fails again, contact your administrator." },
@@ -30,7 +34,7 @@ export function describeFailure(error: Problem): Failure {
   const title = asSentence(error.title);
   const detail = asSentence(withoutPrefix(error.detail, error.title));
   const details = detail === "" ? title : detail;
-  return { what, advice, details: isSame(details, what) ? "" : details };
+  return { what, advice, details: isSame(details, what) ? "" : details, isRetryable: error.type !== PERMANENT };
 }
 
 function withoutPrefix(text: string, prefix: string): string {

@@ -193,7 +193,7 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
         (
             'model = [{ then = "fail_for_good" }]\n',
             "tests/test.toml, line 1: turn 1: expect.outcome: expected an answer, found the problem "
-            "model-unavailable (The model did not answer. ",
+            "model-failed (The model did not answer. ",
         ),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_denied_call_and_expected_problems_are_no_failures(
         '{ tool = "desk.refund", status = "cancelled" } }\n'
         '[[turn]]\nuser = "Refund all."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 9999 '
         '} }] }, "No."]\napprove = true\nexpect = { calls = { tool = "desk.refund", status = "ambiguous" } }\n'
-        '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-unavailable" }\n'
+        '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-failed" }\n'
     )
 
     assert play_one(tmp_path, capsys, case) == (0, [])

@@ -116,7 +116,7 @@ class FileScriptedModel:
         fitting = (each for each in self._scripts if each.when in prompt and all(text in whole for text in each.shows))
         script = next(fitting, None)
         if script is None:
-            raise ModelFailed(f"No script fits the prompt {prompt[:80]!r}.")
+            raise ModelFailed(f"No script fits the prompt {prompt.strip()[:80]!r}.")
         if script.shows:
             return script.rounds[0]
         if number > len(script.rounds):

@@ -110,7 +110,8 @@ def build_failure_end(turn: LeasedTurn, context: RoundContext, failure: ModelFai
     costs nothing."""
     account = build_call_account(turn.own_blocks, "the model stopped answering")
     if not account:
-        return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
+        kind, status = ("model-unavailable", 503) if failure.retryable else ("model-failed", 502)
+        return TurnEnd(None, problem(kind, "The model did not answer", status, failure.detail))
     return TurnEnd(Outcome.CUT, content=_draft_completion(turn, context, account), cut_reason="provider_error")
 
 
