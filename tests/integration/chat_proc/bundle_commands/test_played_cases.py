@@ -261,7 +261,8 @@ def test_a_reply_waits_for_the_request_that_shows_its_text(tmp_path: Path, capsy
     [
         (
             {"tests/test.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["desk.fnd"] }]\n'},
-            "tests/test.toml, line 3: turn 1: model: The agent has no tool 'desk.fnd'. The agent has: desk.find, ",
+            "tests/test.toml, line 3: turn 1: model: The agent has no tool 'desk.fnd'. Perhaps you mean desk.find. "
+            "The agent has: desk.find, ",
         ),
         (
             {"tests/test.toml": '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["mcp.crm.find"] }]\n'},

@@ -321,11 +321,14 @@ def test_a_table_without_a_folder_and_instructions_makes_no_agent(tmp_path: Path
 
     found = BundleFolders(tmp_path, props if default == "default" else {}, default).look()
 
+    why = {
+        "default": "which the configuration file names. Correct this id, or set instructions in [bundles.suport] to "
+        "make it a bundle.",
+        "suport": "which is the default one. If you changed its id, start `everturn bundle run` again, or set "
+        "ai.default_bundle to the new id.",
+    }
     assert found["suport"] == Found(
-        error="No folder and no repository has the bundle suport, which the configuration file names. Correct this id,"
-        " or set instructions in [bundles.suport] to make it a bundle. If you changed the id of the bundle of "
-        "`everturn bundle run`, start it again.",
-        continues=default == "suport",
+        error=f"No folder and no repository has the bundle suport, {why[default]}", continues=default == "suport"
     )
     assert found["support"].bundle is not None
     assert default != "default" or found["default"].bundle == Bundle(Manifest(id="default", icon="🎫"))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -114,6 +115,8 @@ def check_calls(case: Case, kit: BundleKit, principal: Principal) -> list[Proble
             server = tool_id.rpartition(".")[0]
             if away := [line for line in kit.list_problems() if line.startswith(f"{server}: ")]:
                 hint = f"{away[0].rstrip('.')}. {hint}"
+            elif like := get_close_matches(tool_id, sorted(known), n=1, cutoff=0.85):
+                hint = f"Perhaps you mean {like[0]}. {hint}"
             elif tool_id.startswith("mcp."):
                 hint = f'Write its answer as [mcp_answers."{tool_id}"]. {hint}'
             elif tool_id == CODE_TOOL:

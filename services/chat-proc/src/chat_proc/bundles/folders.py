@@ -115,10 +115,15 @@ class BundleFolders:
         props = self._props.get(bundle_id)
         if bundle_id == DEFAULT_BUNDLE or (props is not None and props.instructions):
             return Found(Bundle(Manifest(id=bundle_id)))
+        if props is None:
+            error = (
+                f"No folder and no repository has the bundle {bundle_id}, which is the default one. If you changed its "
+                "id, start `everturn bundle run` again, or set ai.default_bundle to the new id."
+            )
+            return Found(error=error, continues=True)
         error = (
             f"No folder and no repository has the bundle {bundle_id}, which the configuration file names. Correct this "
-            f"id, or set instructions in [bundles.{bundle_id}] to make it a bundle. If you changed the id of the "
-            "bundle of `everturn bundle run`, start it again."
+            f"id, or set instructions in [bundles.{bundle_id}] to make it a bundle."
         )
         return Found(error=error, continues=bundle_id == self._default_bundle)
 
