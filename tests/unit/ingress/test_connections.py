@@ -56,8 +56,8 @@ class Chat:
 
 @pytest.fixture(autouse=True)
 def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingress.connections.WAKE_S", 0.5)
-    monkeypatch.setattr("ingress.connections.WAKE_PAUSE_S", 0.01)
+    monkeypatch.setattr("ingress.connections.SIGNAL_S", 0.5)
+    monkeypatch.setattr("ingress.connections.SIGNAL_PAUSE_S", 0.01)
 
 
 async def load_bundles() -> tuple[BundleListing, ...]:

@@ -7,7 +7,7 @@ export interface Insertion {
 
 /** Replaces an empty draft, or goes below an existing one. */
 export function insertText(draft: string, inserted: string): string {
-  return draft.trim() === "" ? inserted : `${draft}\n\n${inserted}`;
+  return draft.trim() === "" ? inserted : `${draft.trimEnd()}\n\n${inserted}`;
 }
 
 /** What remains in the field after a message was sent: text that was inserted while it was being sent. */

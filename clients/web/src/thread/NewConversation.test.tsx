@@ -94,7 +94,7 @@ test("a starter does not replace or send a draft, and a beginning is not sent", 
 
   await userEvent.click(screen.getByRole("button", { name: "Where is my order?" }));
 
-  expect(field()).toHaveValue("Write a reply to: \n\nWhere is my order?");
+  expect(field()).toHaveValue("Write a reply to:\n\nWhere is my order?");
   expect(sent(page)).toEqual([]);
 });
 

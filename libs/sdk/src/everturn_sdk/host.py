@@ -557,9 +557,12 @@ def _describe_exception() -> str:
     if error is None:
         return "unknown error"
     if isinstance(error, SyntaxError):
-        # Its text ends with the file and line.
-        return _clean(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
-    text = "".join(traceback.format_exception_only(error)).strip()
+        text = f"{type(error).__name__}: {error}"
+        if error.filename and not _is_library(error.filename):
+            # The text ends with the file and line.
+            return _clean(text)[:MAX_ERROR_CHARS]
+    else:
+        text = "".join(traceback.format_exception_only(error)).strip()
     text += ". Name its package in requirements.txt, or correct the name" if type(error) is ModuleNotFoundError else ""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""

@@ -41,9 +41,9 @@ MAX_VALUE_CHARS: Final = 4_000
 PRINTABLE: Final = r"^[\x20-\x7e]*$"
 """What a code, a state and an issuer consist of (RFC 6749, appendix A; RFC 9207)."""
 MAX_FORM_BYTES: Final = 16_384
-WAKE_S: Final = 15.0
+SIGNAL_S: Final = 15.0
 """How long a signal to a turn is tried, while a person waits for the page. A failover of Redis is usually shorter."""
-WAKE_PAUSE_S: Final = 1.0
+SIGNAL_PAUSE_S: Final = 1.0
 ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
 """Of a server, as in bundle.toml."""
 HEADERS: Final = {
@@ -150,15 +150,15 @@ class ConnectionService:
         return is_sent
 
     async def _send_signal(self, waiting: AnsweredRequest, *, is_refused: bool) -> bool:
-        """False if the turn did not accept the signal within WAKE_S."""
+        """False if the turn did not accept the signal within SIGNAL_S."""
         form = SignalIn(
             kind="deny" if is_refused else "approve",
             approval_id=waiting.approval_id,
             text="The account was not connected." if is_refused else "",
         )
-        problem = f"The turn did not accept the signal within {WAKE_S:g} s."
+        problem = f"The turn did not accept the signal within {SIGNAL_S:g} s."
         with suppress(TimeoutError):
-            async with asyncio.timeout(WAKE_S):
+            async with asyncio.timeout(SIGNAL_S):
                 while True:
                     try:
                         await self._chat.accept_signal(
@@ -171,7 +171,7 @@ class ConnectionService:
                         # The turn has ended or the person has answered otherwise; the next call finds the account.
                         _log.info("A turn no longer waits for an account", why=error.detail)
                         return True
-                    await asyncio.sleep(WAKE_PAUSE_S)
+                    await asyncio.sleep(SIGNAL_PAUSE_S)
         _log.error(
             "A turn did not get the answer about an account",
             conversation_id=waiting.conversation_id,

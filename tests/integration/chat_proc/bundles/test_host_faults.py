@@ -820,6 +820,8 @@ async def test_secrets_in_events_and_errors_are_hidden(desk):
             "correct the name (desk.py, line 4)",
         ),
         ("def f(:", "SyntaxError: invalid syntax (desk.py, line 4)"),
+        ("raise SyntaxError('bad table')", "SyntaxError: bad table (desk.py, line 4)"),
+        ("eval('1 +')", "SyntaxError: invalid syntax (<string>, line 1) (desk.py, line 4)"),
         ("print(get_secret('b:none'))", "This agent has no secret 'b:none'"),
         ("raise ValueError(get_secret('b:api_key'))", "ValueError: [redacted]"),
         ("while True: pass", "it was not ready within 2 s"),

@@ -33,7 +33,7 @@ export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Elem
 }
 
 function describeOutcome(approval: ApprovalView): string {
-  // Who connects an account has not approved the call.
+  // A person who connects an account has not approved the call.
   if (approval.state === "approved" && approval.connect_url) return "has a connected account now";
   return lookUp<string>(OUTCOMES, approval.state, "is no longer pending");
 }

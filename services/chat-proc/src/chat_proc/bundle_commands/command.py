@@ -19,18 +19,20 @@ from chat_proc.bundle_commands.testing import run_test
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.host.environments import REQUIREMENTS
 from chat_proc.bundles.manifest import INSTRUCTIONS, MANIFEST, BadBundle, BundleId, Problem, find_line
+from chat_proc.bundles.widgets import FOLDER as WIDGETS
 from chat_proc.catalog.mcp_servers import TOOLS_DESCRIPTOR
 from chat_proc.models.providers import BadModelSetting, read_choice
 from chat_proc.settings import ModelSettings, OperatorConfig, load_config
 from chat_proc.skills.reader import load_platform_skills, read_skills
 from everturn.core.errors import Invalid
+from everturn_sdk.workflows import WORKFLOW
 
 HAS_PROBLEMS: Final = 1
 FIRST_CASE: Final = f"{TESTS}/hello.toml"
 SKILLS: Final = "skills"
 KNOWLEDGE: Final = "knowledge"
 _NAMES: Final = frozenset(
-    {MANIFEST, INSTRUCTIONS, TOOLS_DESCRIPTOR, REQUIREMENTS, "workflow.py", SKILLS, KNOWLEDGE, TESTS, "widgets"}
+    {MANIFEST, INSTRUCTIONS, TOOLS_DESCRIPTOR, REQUIREMENTS, WORKFLOW, SKILLS, KNOWLEDGE, TESTS, WIDGETS}
 )
 """The files and folders of a bundle that mean something by their names."""
 _PACKAGE: Final = "chat_proc.bundle_commands"
