@@ -115,6 +115,16 @@ async def test_a_repair_costs_a_round() -> None:
     await check_conversation(bench)
 
 
+async def test_a_call_of_a_tool_that_the_agent_lacks_is_a_failed_step() -> None:
+    bench = Bench(call("demo.none\n", {}), answer("That is all."))
+
+    await run(bench)
+
+    [step] = bench.state().turns[0].steps
+    assert (step.status, step.title, step.error) == ("error", "demo.none\\n", "The agent has no such tool.")
+    await check_conversation(bench)
+
+
 async def test_a_good_round_resets_the_repairs() -> None:
     bench = Bench(NONSENSE, NONSENSE, call("demo.echo", {}), NONSENSE, NONSENSE, answer("Fine."), tools=[DemoTool()])
 

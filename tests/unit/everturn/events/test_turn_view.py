@@ -89,6 +89,23 @@ def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
     assert (view.rounds, view.sealed_round) == (2, 1)
 
 
+def test_a_call_of_a_tool_that_the_agent_lacks_is_a_failed_step() -> None:
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.add(NoticeBody(code="unknown_tool", text="y", missing_tool="mcp.greenhouse.read_sensor"))
+    scenario.commit()
+
+    [step] = view_of(scenario).steps
+
+    assert (step.status, step.title, step.error, step.round) == (
+        "error",
+        "mcp.greenhouse.read_sensor",
+        "The agent has no such tool.",
+        1,
+    )
+
+
 def test_a_signal_row_takes_precedence_over_its_block() -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")

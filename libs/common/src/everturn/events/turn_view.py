@@ -55,6 +55,7 @@ from everturn.timeline.blocks import (
     EventBody,
     ExitBody,
     NotesBody,
+    NoticeBody,
     PlanBody,
     RoundStartBody,
     SignalBody,
@@ -138,6 +139,18 @@ def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
             "duration_ms": result.duration_ms,
             "error": None if result.status == "ok" else result.status,
         }
+    )
+
+
+def build_missing_step(block: Block | BlockDraft, tool_id: str) -> StepView:
+    """The failed step of a call whose tool the agent does not have. Its key is the reference of the notice."""
+    return StepView(
+        step=block.ref,
+        status="error",
+        title=tool_id,
+        round=block.round,
+        tool_id=tool_id,
+        error="The agent has no such tool.",
     )
 
 
@@ -456,6 +469,9 @@ class _Seen:
                 self._add_call(block, body)
             case ToolResultBody() as body:
                 self._add_result(block, body)
+            case NoticeBody(missing_tool=str(tool_id)):
+                step = build_missing_step(block, tool_id)
+                self._steps[step.step] = step.model_copy(update={"step_id": self._step_of.get(block.round)})
             case DurableStepBody(artifacts=files):
                 self._add_files(files)
             case ApprovalRequestBody() as body:

@@ -235,9 +235,11 @@ class NotesBody(TextBody):
 
 
 class NoticeBody(TextBody):
-    """A message from the runtime to the model, such as what to fix in its next reply."""
+    """A message from the runtime to the model, such as what to fix in its next reply. `missing_tool` is what a call
+    named that the agent does not have, in ASCII."""
 
     code: str
+    missing_tool: str | None = None
 
 
 class RawDecisionBody(TextBody):

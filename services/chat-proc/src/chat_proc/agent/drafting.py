@@ -52,6 +52,8 @@ MAX_SENTENCES = 3
 
 CUT_CODE: Final = "answer_cut"
 """Code of the notice after an answer that is incomplete."""
+MAX_TOOL_CHARS: Final = 80
+"""How much of the name of a tool that does not exist is shown."""
 MAX_RAW_CHARS = 40_000
 """How much of an unusable reply is kept for the model to read."""
 
@@ -96,10 +98,12 @@ CUT_WORDS: Final[Mapping[CutReason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A reply or an action that can't be used, and the sentences that explain it to the model."""
+    """A reply or an action that can't be used, and the sentences that explain it to the model. `missing_tool` is as in
+    NoticeBody."""
 
     code: str
     sentences: str
+    missing_tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +144,8 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolRegistry)
         items.append(keep_shown(decision, shown_answer))
     if not items:
         return refused[0] if refused else Repair("no_action", "The reply neither calls a tool nor gives an answer.")
-    siblings = [Repair(problem.kind, problem.sentence) for problem in _remarks(decision, of="actions")]
-    siblings += [Repair(repair.code, f"An action was not run. {repair.sentences}") for repair in refused]
+    siblings = [_combine([problem]) for problem in _remarks(decision, of="actions")]
+    siblings += [replace(repair, sentences=f"An action was not run. {repair.sentences}") for repair in refused]
     remarks = _remarks(decision, of="reply")
     return Work(tuple(items), tuple(siblings), _combine(remarks) if remarks else None)
 
@@ -154,8 +158,10 @@ def _check_action(decision: Decision, index: int, shown: str, catalog: ToolRegis
     return _check_call(action.notes, action.tool_call, code, catalog)
 
 
-def _combine(problems: tuple[Problem, ...]) -> Repair:
-    return Repair(problems[0].kind, " ".join(problem.sentence for problem in problems[:MAX_SENTENCES]))
+def _combine(problems: Sequence[Problem]) -> Repair:
+    sentences = " ".join(problem.sentence for problem in problems[:MAX_SENTENCES])
+    missing = next((problem.missing_tool for problem in problems if problem.missing_tool), None)
+    return Repair(problems[0].kind, sentences, missing)
 
 
 def _remarks(decision: Decision, *, of: Literal["actions", "reply"]) -> tuple[Problem, ...]:
@@ -191,7 +197,8 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
         spec = catalog.spec(tool_id)
         params = catalog.check_params(tool_id, raw_params)
     except Invalid as refused:
-        return Repair("bad_tool_call", refused.detail)
+        missing = None if catalog.try_spec(tool_id) else ascii(tool_id[:MAX_TOOL_CHARS])[1:-1]
+        return Repair("bad_tool_call", refused.detail, missing)
     if spec.takes_code and not (code or "").strip():
         return Repair(
             "call_without_code",
@@ -282,7 +289,7 @@ def draft_notices(context: RoundContext, work: Work) -> list[BlockDraft]:
     """One notice for each action that is not run; remarks about the reply only if the turn continues and can correct
     them."""
     repairs = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
-    return [draft_notice(context, repair.code, repair.sentences, n) for n, repair in enumerate(repairs, start=1)]
+    return [draft_notice(context, repair, n) for n, repair in enumerate(repairs, start=1)]
 
 
 def draft_repair(context: RoundContext, repair: Repair, raw: str) -> list[BlockDraft]:
@@ -293,7 +300,7 @@ def draft_repair(context: RoundContext, repair: Repair, raw: str) -> list[BlockD
             round_ref(context.turn_id, context.round, "raw"),
             RawDecisionBody(text=raw[:MAX_RAW_CHARS], code=repair.code),
         ),
-        draft_notice(context, repair.code, repair.sentences),
+        draft_notice(context, repair),
     ]
 
 
@@ -312,10 +319,11 @@ def find_begun_action(raw: str) -> str:
     return raw[at + len(closer) :].strip() if at >= 0 else raw.strip()
 
 
-def draft_notice(context: RoundContext, code: str, text: str, n: int = 1) -> BlockDraft:
+def draft_notice(context: RoundContext, repair: Repair, n: int = 1) -> BlockDraft:
     """`n` counts the notices of the round from 1."""
     ref = round_ref(context.turn_id, context.round, "notice" if n == 1 else f"notice.{n}")
-    return context.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
+    body = NoticeBody(code=repair.code, text=repair.sentences, missing_tool=repair.missing_tool)
+    return context.draft(BlockType.NOTICE, ref, body)
 
 
 def draft_codec_switch(context: RoundContext) -> list[BlockDraft]:

@@ -42,9 +42,10 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.ids import CallId
 from everturn.core.metrics import CODEC_SWITCHES, ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
-from everturn.events.turn_view import build_started_step, build_step_event
+from everturn.events.turn_view import build_missing_step, build_started_step, build_step_event
+from everturn.events.views import StepView
 from everturn.models.port import ContextLimitExceeded, ModelFailed
-from everturn.timeline.blocks import BlockDraft, ToolCallBody, ToolCodeBody
+from everturn.timeline.blocks import BlockDraft, NoticeBody, ToolCallBody, ToolCodeBody
 from everturn.timeline.plans import PlanMoment, build_ack, mark_steps, read_marks
 from everturn.timeline.turns import CutReason, Outcome
 
@@ -173,7 +174,8 @@ class RoundRunner:
             *draft_cut_notice(context, answer.cut_reason),
         ]
         content = write_round(drafts, generated.texts)
-        return _end_with_answer(answer.cut_reason, replace(content, after=marks.after))
+        missing = [(step, context.round) for step in _build_steps(notices)]
+        return _end_with_answer(answer.cut_reason, replace(content, after=(*marks.after, *missing)))
 
     async def _commit_work(self, turn: LeasedTurn, context: RoundContext, generated: Generated, work: Work) -> None:
         changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
@@ -187,7 +189,7 @@ class RoundRunner:
             effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
             for call_id, use in zip(call_ids, work.calls, strict=True)
         ]
-        started = [(step, context.round) for step in _started(drafts)]
+        started = [(step, context.round) for step in _build_steps(drafts)]
         self._failpoints.hit("turn.before_c1")
         decided = replace(content, effects=tuple(effects), after=(*marks.after, *started))
         await turn.commit(decided.plus(questions))
@@ -197,7 +199,8 @@ class RoundRunner:
         self, turn: LeasedTurn, context: RoundContext, generated: Generated, repair: Repair
     ) -> None:
         drafts = [*_draft_begin(turn, context, generated), *draft_repair(context, repair, generated.decision.raw)]
-        await turn.commit(write_round(drafts, generated.texts))
+        missing = tuple((step, context.round) for step in _build_steps(drafts))
+        await turn.commit(replace(write_round(drafts, generated.texts), after=missing))
 
     async def _save_interrupted(self, turn: LeasedTurn, context: RoundContext, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer, a cancel or the time limit of the turn cut off. The next round
@@ -240,11 +243,17 @@ def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
     return {draft.call_id: draft.body for draft in drafts if draft.call_id and isinstance(draft.body, ToolCallBody)}
 
 
-def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
-    """The calls among these blocks as started steps."""
+def _build_steps(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
+    """The calls among these blocks as started steps; those of tools that the agent does not have fail at once."""
     programs = {draft.call_id: draft.body.text for draft in drafts if isinstance(draft.body, ToolCodeBody)}
-    return [
-        build_step_event(build_started_step(draft, draft.body, programs.get(draft.call_id)))
-        for draft in drafts
-        if isinstance(draft.body, ToolCallBody)
-    ]
+    steps: list[StepView] = []
+    for draft in drafts:
+        match draft.body:
+            case ToolCallBody() as call:
+                steps.append(build_started_step(draft, call, programs.get(draft.call_id)))
+            case NoticeBody(missing_tool=str(tool_id)):
+                failed = build_missing_step(draft, tool_id)
+                steps += [failed.model_copy(update={"status": "started", "error": None}), failed]
+            case _:
+                """Clients don't see the other blocks as steps."""
+    return [build_step_event(step) for step in steps]

@@ -163,6 +163,8 @@ class Problem:
     sentence: str
     fatal: bool = True
     action_instance: int | None = None
+    missing_tool: str | None = None
+    """The tool that a call named, if there is no such tool, in ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +198,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ActionRefusal:
-    """Why a text is not a valid action; `sentence` is for the model."""
+    """Why a text is not a valid action; `sentence` is for the model, and `missing_tool` as in Problem."""
 
     kind: ProblemKind
     sentence: str
+    missing_tool: str | None = None
 
 
 class ActionReader:
@@ -424,7 +427,9 @@ class ActionJudge:
         strategy = self._rules.strategies.get(tool_id)
         if strategy is None:
             tools = ", ".join(self._rules.strategies) or "none"
-            return ActionRefusal("unknown_tool", f"The tool {tool_id[:80]!a} does not exist. The tools are: {tools}.")
+            name = ascii(tool_id[:80])
+            sentence = f"The tool {name} does not exist. The tools are: {tools}."
+            return ActionRefusal("unknown_tool", sentence, missing_tool=name[1:-1])
         if any(head.is_final for head in self._passed) and strategy != "neutral":
             return ActionRefusal(
                 "work_after_final", f"After a final answer {tool_id} can't run; only neutral tools can."

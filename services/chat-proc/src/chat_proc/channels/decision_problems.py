@@ -2,7 +2,7 @@
 model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from chat_proc.channels.actions import (
@@ -162,7 +162,7 @@ def _problems_of_actions(facts: ReplyFacts) -> Iterator[Problem]:
         return
     # Reading may have stopped at the first refusal, so later actions are not reported.
     if isinstance(first := facts.readings[0], ActionRefusal):
-        yield Problem(first.kind, first.sentence, action_instance=0)
+        yield Problem(first.kind, first.sentence, action_instance=0, missing_tool=first.missing_tool)
     elif len(facts.readings) > 1:
         yield Problem(
             "two_actions",
@@ -234,7 +234,7 @@ def choose_actions(readings: Sequence[Action | ActionRefusal], *, ignores_calls:
     if answers[:1] == [0]:
         return Chosen(answers[:1], (_AFTER_ANSWER,) if len(readings) > 1 else ())
     problems = [
-        Problem(reading.kind, reading.sentence, fatal=False, action_instance=instance)
+        Problem(reading.kind, reading.sentence, False, instance, reading.missing_tool)
         for instance, reading in enumerate(readings)
         if isinstance(reading, ActionRefusal)
     ]
@@ -352,7 +352,8 @@ def _follows_refused(facts: ReplyFacts) -> bool:
 
 
 def _build_refusal_problem(instance: int, refusal: ActionRefusal) -> Problem:
-    return Problem(refusal.kind, f"Action {instance + 1} was not run. {refusal.sentence}", action_instance=instance)
+    sentence = f"Action {instance + 1} was not run. {refusal.sentence}"
+    return Problem(refusal.kind, sentence, action_instance=instance, missing_tool=refusal.missing_tool)
 
 
 def _build_stray_code_problem(instance: int | None, rules: FanoutRules) -> Problem:
@@ -368,4 +369,4 @@ def _grade(problems: Sequence[Problem], *, fatal: bool) -> Iterator[Problem]:
     """Problems of single actions require another attempt only if no action is left."""
     for problem in problems:
         single = problem.action_instance is not None or problem.kind == "code_without_call"
-        yield Problem(problem.kind, problem.sentence, fatal, problem.action_instance) if single else problem
+        yield replace(problem, fatal=fatal) if single else problem
