@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from everturn.execution.broker_messages import Attach, Attached, KillPair, ListPairs, PairEnded, RemovePair, StartPair
 from everturn.execution.framing import encode_frame
 from exec_supervisor.broker.connection import BrokerConnection
-from exec_supervisor.broker.container_pair import BootedPair
-from exec_supervisor.broker.docker_engine import EngineRefused
+from exec_supervisor.broker.engine import EngineRefused
+from exec_supervisor.broker.pair import BootedPair
 from exec_supervisor.broker.pairs import Pairs
 
 
@@ -58,10 +58,10 @@ async def test_a_pair_is_started_attached_and_its_line_carries_bytes_both_ways(e
     caller = await connect()
     started = await caller.start()
     attached = await caller.ask(Attach(started.pair_id))
-    supervisor = engine.containers[engine.find("supervisor")]
+    supervisor = engine.only
 
     caller.writer.write(b"down the line")
-    supervisor.say_raw(b"\x01\0\0\0\0\0\0\x0bup the line")
+    supervisor.say_raw(b"up the line")
 
     assert attached == Attached()
     assert not started.warm
@@ -85,9 +85,9 @@ async def test_the_callers_end_of_file_is_the_end_of_the_supervisors_stdin(engin
 async def test_a_supervisor_that_ends_closes_the_line_after_its_last_byte(engine, connect: Connect):
     caller = await connect()
     await caller.ask(Attach((await caller.start()).pair_id))
-    supervisor = engine.containers[engine.find("supervisor")]
+    supervisor = engine.only
 
-    supervisor.say_raw(b"\x01\0\0\0\0\0\0\x04done")
+    supervisor.say_raw(b"done")
     supervisor.hang_up()
 
     assert await caller.reader.read() == b"done"
@@ -139,14 +139,14 @@ async def test_a_caller_that_leaves_while_its_pair_boots_leaves_nothing(engine, 
     engine.first_words = b""
     caller = await connect()
     await caller.send(StartPair("default", "run_1"))
-    await engine.happened["start supervisor"].wait()
+    await engine.happened["started"].wait()
 
     with capture_logs() as log:
         caller.writer.close()
-        await engine.happened["remove_volume"].wait()
+        await engine.happened["remove"].wait()
         await pairs.end_all()
 
-    assert not engine.containers
+    assert not engine.pairs
     assert ("Closed a connection whose caller is gone", "left") in [(line["event"], line.get("reason")) for line in log]
 
 
@@ -194,7 +194,7 @@ async def test_the_list_has_no_id_by_which_a_stranger_could_end_a_pair(connect: 
 
 async def test_a_failed_start_leaves_the_connection_usable(engine, connect: Connect):
     caller = await connect()
-    engine.failing["create executor"] = EngineRefused("No such image: exe:1")
+    engine.failing["start"] = EngineRefused("No such image: exe:1")
     refused = await caller.ask(StartPair("default", "run_1"))
     engine.failing.clear()
 
@@ -225,14 +225,14 @@ async def test_an_unknown_request_ends_the_connection(engine, connect: Connect, 
 
     assert (await caller.hear()).code == "bad_message"
     assert await caller.reader.read() == b""
-    assert "create" not in engine.calls
+    assert "start" not in engine.calls
 
 
 async def test_a_second_request_before_the_answer_ends_the_connection(engine, connect: Connect):
     engine.first_words = b""
     caller = await connect()
     await caller.send(StartPair("default", "run_1"))
-    await engine.happened["start supervisor"].wait()
+    await engine.happened["started"].wait()
 
     await caller.send(ListPairs({}))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from everturn.core.errors import Invalid
-from exec_supervisor.broker.docker_engine import DockerEngine, EngineDown, EngineEvent, parse_address, parse_event
+from exec_supervisor.broker.docker_engine import DockerEngine, EngineEvent, parse_address, parse_event
+from exec_supervisor.broker.engine import EngineDown
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,8 @@ def test_an_event_is_its_action_with_the_labels_of_its_container():
 async def test_without_an_engine_every_call_fails_at_once(tmp_path: Path):
     engine = DockerEngine(f"unix://{tmp_path}/nothing.sock")
 
-    for call in (engine.start("x"), engine.attach("x"), engine.load_labeled("x"), anext(engine.watch("x", 0.0))):
+    watching = engine.watch("x", 0.0).__aenter__()
+    for call in (engine.start("x"), engine.attach("x"), engine.load_labeled("x"), watching):
         async with asyncio.timeout(5):
             with pytest.raises(EngineDown):
                 await call

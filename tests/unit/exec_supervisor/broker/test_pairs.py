@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from everturn.execution.broker_messages import PairSummary
-from exec_supervisor.broker.container_pair import StartFailed
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing, PairEvent, StartFailed
 from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 
@@ -37,7 +36,7 @@ async def test_a_waiting_start_gets_the_place_of_a_pair_that_ends(pairs: Pairs):
 
 
 async def test_a_failed_start_frees_its_slot(engine, pairs: Pairs):
-    engine.failing["create executor"] = EngineRefused("no such image")
+    engine.failing["start"] = EngineRefused("no such image")
 
     for _ in range(5):
         with pytest.raises(EngineRefused):
@@ -47,21 +46,21 @@ async def test_a_failed_start_frees_its_slot(engine, pairs: Pairs):
 async def test_a_start_that_is_cancelled_halfway_leaves_nothing(engine, pairs: Pairs):
     engine.first_words = b""
     booting = asyncio.create_task(pairs.boot("default", "run_1"))
-    await engine.happened["load_image executor"].wait()
+    await engine.happened["load_images"].wait()
 
     booting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await booting
     await pairs.end_all()
 
-    assert not engine.containers
+    assert not engine.pairs
 
 
 async def test_failed_starts_are_counted_by_refusal_code(engine, pairs: Pairs, registry: CollectorRegistry):
-    engine.failing["create executor"] = EngineRefused("no such image")
+    engine.failing["start"] = EngineRefused("no such image")
     with pytest.raises(EngineRefused):
         await pairs.boot("default", "run_1")
-    del engine.failing["create executor"]
+    del engine.failing["start"]
     for number in range(3):
         await pairs.boot("default", f"run_{number}")
     with pytest.raises(Busy):
@@ -87,7 +86,7 @@ async def test_the_list_has_runs_and_states_but_no_ids(pairs: Pairs):
 
 async def test_limit_hits_can_be_requested_after_the_end(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
-    engine.tell("oom", engine.find("executor"))
+    engine.events.put_nowait(PairEvent(pair.name, "memory_limit"))
 
     first = await pairs.wait_for_end(pair.pair_id, force=True)
     second = await pairs.wait_for_end(pair.pair_id, force=False)
@@ -112,8 +111,7 @@ async def test_a_pair_is_ended_once_by_repeated_requests(engine, pairs: Pairs):
 
     await asyncio.gather(*(pairs.wait_for_end(pair.pair_id, force=True) for _ in range(5)))
 
-    assert engine.calls.count("kill_and_remove") == 2
-    assert engine.calls.count("remove_volume") == 1
+    assert engine.calls.count("remove") == 1
 
 
 async def test_an_expired_pair_is_ended(engine, pairs: Pairs):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from everturn.core.errors import Invalid
 from everturn.execution.profiles import ExecutionProfile
-from exec_supervisor.broker.container_pair import StartFailed
+from exec_supervisor.broker.engine import StartFailed
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import UnknownProfile
 from exec_supervisor.broker.pool import Pool, check_warm_fits

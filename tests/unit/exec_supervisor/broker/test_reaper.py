@@ -1,47 +1,48 @@
-"""Which containers and volumes are orphans, and how they are removed."""
+"""Which leftovers are orphans, and how they are removed."""
 
 import asyncio
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, InUse, LabeledObject, NotThere
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, Leftover
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.reaper import Reaper, find_orphans
 
 NOW_S = 1000.0
 
 
-def leftover(name: str, broker: str = "mine", pair: str = "dead", expires: str = "2000", *, volume: bool = False):
-    labels = {"everturn.broker": broker, "everturn.pair": pair, "everturn.expires": expires}
-    return LabeledObject(name, volume, labels)
+def leftover(name: str, pair: str = "dead", expires_s: int = 2000, *, is_own: bool = True):
+    return Leftover(name, "container", pair, is_own, expires_s)
 
 
 class Engine:
-    """What the reaper uses of an engine."""
+    """What the reaper uses of an engine. An answer False is of what was already gone."""
 
-    def __init__(self, found: list[LabeledObject], answers: dict[str, Exception] | None = None) -> None:
+    def __init__(self, found: list[Leftover], answers: dict[str, Exception | bool] | None = None) -> None:
         self.found = found
         self.answers = answers or {}
         self.removed: list[str] = []
         self.changed = asyncio.Event()
         self.listed = asyncio.Event()
 
-    async def load_labeled(self, label: str) -> list[LabeledObject]:
-        assert label == "everturn.broker"
+    async def load_leftovers(self) -> list[Leftover]:
         self.listed.set()
-        if error := self.answers.get("list"):
-            raise error
+        self.answer("list")
         return self.found
 
-    async def kill_and_remove(self, name: str) -> None:
-        if error := self.answers.get(name):
-            raise error
-        self.removed.append(name)
+    async def remove_leftover(self, leftover: Leftover) -> bool:
+        if not self.answer(leftover.name):
+            return False
+        self.removed.append(leftover.name)
         self.changed.set()
+        return True
 
-    async def remove_volume(self, name: str) -> None:
-        await self.kill_and_remove(name)
+    def answer(self, name: str) -> bool:
+        answer = self.answers.get(name, True)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class Live:
@@ -53,46 +54,45 @@ class Live:
         self.expired += 1
 
 
-def reaper(engine: Engine, live: Live, connected: asyncio.Event | None = None) -> Reaper:
+def reaper(
+    engine: Engine, live: Live, connected: asyncio.Event | None = None, registry: CollectorRegistry | None = None
+) -> Reaper:
     return Reaper(
         engine,
         live,
-        BrokerMetrics(CollectorRegistry()),
-        "mine",
+        BrokerMetrics(registry or CollectorRegistry()),
         connected=connected or asyncio.Event(),
         clock=lambda: NOW_S,
     )  # type: ignore[arg-type]
 
 
 def test_unknown_pairs_with_our_id_are_orphans():
-    found = [leftover("a"), leftover("b", pair="live"), leftover("c", broker="other")]
+    found = [leftover("a"), leftover("b", pair="live"), leftover("c", is_own=False)]
 
-    assert [entry.name for entry in find_orphans(found, "mine", frozenset({"live"}), NOW_S)] == ["a"]
-
-
-@pytest.mark.parametrize(("expires", "owned"), [("1001", True), ("1000", False), ("", False), ("never", False)])
-def test_expired_resources_of_any_broker_are_removed(expires: str, owned: bool):
-    found = [leftover("a", broker="other", expires=expires)]
-
-    assert bool(find_orphans(found, "mine", frozenset(), NOW_S)) is not owned
+    assert [entry.name for entry in find_orphans(found, frozenset({"live"}), NOW_S)] == ["a"]
 
 
-async def test_containers_go_before_the_volumes_they_use():
-    engine = Engine([leftover("v", volume=True), leftover("c1"), leftover("c2")])
-    live = Live()
+@pytest.mark.parametrize(("expires_s", "orphan"), [(1001, False), (1000, True), (0, True)])
+def test_expired_resources_of_any_broker_are_removed(expires_s: int, orphan: bool):
+    found = [leftover("a", "live", expires_s, is_own=False)]
 
-    assert await reaper(engine, live).sweep()
+    assert bool(find_orphans(found, frozenset({"live"}), NOW_S)) is orphan
+
+
+async def test_orphans_are_removed_in_the_order_of_the_engine_and_counted_by_kind():
+    engine, live, registry = Engine([leftover("c1"), leftover("c2"), leftover("v")]), Live(), CollectorRegistry()
+
+    assert await reaper(engine, live, registry=registry).sweep()
     assert engine.removed == ["c1", "c2", "v"]
     assert live.expired == 1
+    assert registry.get_sample_value("everturn_broker_reaped_total", {"kind": "container"}) == 3
 
 
-async def test_objects_in_use_are_retried_and_missing_ones_ignored():
-    engine = Engine(
-        [leftover("busy"), leftover("gone"), leftover("v", volume=True)], {"busy": InUse(), "gone": NotThere()}
-    )
+async def test_what_is_already_gone_is_neither_counted_nor_tried_again():
+    engine, registry = Engine([leftover("gone")], {"gone": False}), CollectorRegistry()
 
-    assert not await reaper(engine, Live()).sweep()
-    assert engine.removed == ["v"]
+    assert await reaper(engine, Live(), registry=registry).sweep()
+    assert registry.get_sample_value("everturn_broker_reaped_total", {"kind": "container"}) is None
 
 
 async def test_one_leftover_that_stays_does_not_block_the_others():

@@ -22,8 +22,8 @@ from everturn.execution.broker_messages import (
 )
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
-from exec_supervisor.broker.container_pair import LIFELINE_S, Pair, StartFailed
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, StartFailed
+from exec_supervisor.broker.pair import LIFELINE_S, Pair
 from exec_supervisor.broker.pairs import Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 from exec_supervisor.broker.pool import Pool
 
@@ -152,8 +152,8 @@ class BrokerConnection:
             warm,
             pair.plan.profile.limits,
             booted.posture,
-            booted.executor_image,
-            booted.supervisor_image,
+            booted.images.executor,
+            booted.images.supervisor,
         )
 
     async def _try_attach(self, request: Attach) -> bool:
@@ -207,9 +207,9 @@ async def splice(pair: Pair, reader: asyncio.StreamReader, writer: asyncio.Strea
 async def _carry_up(pair: Pair, reader: asyncio.StreamReader) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(_CHUNK_BYTES):
-            pair.stdio.write(data)
-            await pair.stdio.drain()
-    pair.stdio.close_input()
+            pair.line.write(data)
+            await pair.line.drain()
+    pair.line.close_input()
 
 
 async def _carry_down(pair: Pair, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The container engine: the few calls that the broker makes, through the docker SDK in threads, and its two streams.
+"""A Docker engine: the few calls that the broker makes, through the docker SDK in threads, and its two streams.
 
 Every call has a time limit. A cancelled call that has started completes first, so that its effect is known.
 """
@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, cast
@@ -16,16 +16,16 @@ from urllib.parse import quote, urlsplit
 import docker
 from docker import errors as docker_errors
 
-from everturn.core.errors import EverturnError, Invalid, Unavailable
-from exec_supervisor.broker.bodies import Body
-from exec_supervisor.broker.stdio import AttachedStdio
+from everturn.core.errors import Invalid
+from exec_supervisor.broker.docker_bodies import Body
+from exec_supervisor.broker.docker_stdio import AttachedStdio
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing
 
 CALL_TIMEOUT_S: Final = 30
 """Creating or starting a container takes 0.1 s on an idle machine; far more while twenty start at once."""
 
 CONNECT_TIMEOUT_S: Final = 5.0
 THREADS: Final = 16
-CONNECTED: Final = "connected"
 MAX_EVENT_BYTES: Final = 64 << 10
 _MAX_HEAD_LINES: Final = 64
 _STREAM_BUFFER_BYTES: Final = 64 << 10
@@ -34,20 +34,8 @@ ResultT = TypeVar("ResultT")
 Address = str | tuple[str, int]
 
 
-class EngineDown(Unavailable):
-    """The container engine does not respond."""
-
-
-class EngineRefused(EverturnError):
-    """The container engine rejected the request."""
-
-
 class NotThere(EngineRefused):
     """The container engine has no such object."""
-
-
-class ImageMissing(EngineRefused):
-    """The container engine does not have this image."""
 
 
 class InUse(EngineRefused):
@@ -65,45 +53,11 @@ class LabeledObject:
 
 @dataclass(frozen=True, slots=True)
 class EngineEvent:
-    """An event of a container. `action` is the engine's name for it (oom, die, destroy), or CONNECTED."""
+    """An event of a container. `action` is the engine's name for it: oom, die or destroy."""
 
     action: str
     attributes: Mapping[str, str]
     at_s: float
-
-
-class Engine(Protocol):
-    """The calls to an engine. All raise EngineDown if it does not answer, EngineRefused if it rejects the call."""
-
-    async def create(self, name: str, body: Body) -> None:
-        """Create a container. Raises ImageMissing."""
-        ...
-
-    async def attach(self, name: str) -> AttachedStdio:
-        """The container's streams; its stdin ends when they are closed."""
-        ...
-
-    async def start(self, name: str) -> None: ...
-
-    async def load_image(self, name: str) -> str:
-        """The digest of a container's image. Raises NotThere."""
-        ...
-
-    async def kill_and_remove(self, name: str) -> None:
-        """Kill and remove a container. Raises NotThere, and InUse while it is being removed."""
-        ...
-
-    async def remove_volume(self, name: str) -> None:
-        """Remove a volume. Raises NotThere, InUse."""
-        ...
-
-    async def load_labeled(self, label: str) -> list[LabeledObject]:
-        """All containers and volumes with this label."""
-        ...
-
-    def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
-        """Yield CONNECTED, then events of containers with this label since `since_s`, until the engine disconnects."""
-        ...
 
 
 class _Client(Protocol):
@@ -127,7 +81,10 @@ class _Client(Protocol):
 
 
 class DockerEngine:
-    """A Docker engine at `unix:///path` or `tcp://host:port`. It connects on first use."""
+    """A Docker engine at `unix:///path` or `tcp://host:port`. It connects on first use.
+
+    All calls raise EngineDown if it does not answer, EngineRefused if it rejects the call.
+    """
 
     def __init__(self, address: str, *, threads: int = THREADS, timeout_s: int = CALL_TIMEOUT_S) -> None:
         self._address = parse_address(address)
@@ -145,22 +102,27 @@ class DockerEngine:
             self._client.close()
 
     async def create(self, name: str, body: Body) -> None:
+        """Create a container. Raises ImageMissing."""
         await self._call(lambda client: client.create_container_from_config(body, name))
 
     async def start(self, name: str) -> None:
         await self._call(lambda client: client.start(name))
 
     async def load_image(self, name: str) -> str:
+        """The digest of a container's image. Raises NotThere."""
         found = await self._call(lambda client: client.inspect_container(name))
         return str(found["Image"])
 
     async def kill_and_remove(self, name: str) -> None:
+        """Kill and remove a container. Raises NotThere, and InUse while it is being removed."""
         await self._call(lambda client: client.remove_container(name, v=True, force=True))
 
     async def remove_volume(self, name: str) -> None:
+        """Remove a volume. Raises NotThere, InUse."""
         await self._call(lambda client: client.remove_volume(name))
 
     async def load_labeled(self, label: str) -> list[LabeledObject]:
+        """All containers and volumes with this label."""
         wanted: dict[str, object] = {"label": label}
         containers = await self._call(lambda client: client.containers(all=True, filters=wanted))
         volumes = await self._call(lambda client: client.volumes(filters=wanted))
@@ -170,23 +132,22 @@ class DockerEngine:
         ]
 
     async def attach(self, name: str) -> AttachedStdio:
+        """The container's streams; its stdin ends when they are closed."""
         target = f"/containers/{quote(name)}/attach?stream=1&stdin=1&stdout=1&stderr=1"
         request = f"POST {target} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
         reader, writer = await self._open_stream(request, answers=(101, 200))
         return AttachedStdio(reader, writer)
 
-    async def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
+    @contextlib.asynccontextmanager
+    async def watch(self, label: str, since_s: float) -> AsyncGenerator[AsyncIterator[EngineEvent]]:
+        """Connect, then yield the events of containers with this label since `since_s`, until the engine
+        disconnects."""
         wanted = quote(json.dumps({"type": ["container"], "event": ["oom", "die", "destroy"], "label": [label]}))
         # HTTP 1.0: the response is lines of JSON until its end, without chunked encoding.
         request = f"GET /events?since={since_s:.9f}&filters={wanted} HTTP/1.0\r\nHost: engine\r\n\r\n"
         reader, writer = await self._open_stream(request, answers=(200,))
         with contextlib.closing(writer):
-            yield EngineEvent(CONNECTED, {}, since_s)
-            try:
-                while line := await reader.readline():
-                    yield parse_event(line)
-            except (OSError, ValueError) as error:
-                raise EngineDown(f"its event stream was interrupted: {error}") from error
+            yield _read_events(reader)
 
     async def _call(self, do: Callable[[_Client], ResultT]) -> ResultT:
         call = self._threads.submit(self._do, do)
@@ -267,6 +228,14 @@ async def _open_connection(address: Address) -> tuple[asyncio.StreamReader, asyn
     if isinstance(address, str):
         return await asyncio.open_unix_connection(address, limit=limit)
     return await asyncio.open_connection(*address, limit=limit)
+
+
+async def _read_events(reader: asyncio.StreamReader) -> AsyncIterator[EngineEvent]:
+    try:
+        while line := await reader.readline():
+            yield parse_event(line)
+    except (OSError, ValueError) as error:
+        raise EngineDown(f"its event stream was interrupted: {error}") from error
 
 
 async def _check_answer(reader: asyncio.StreamReader, answers: tuple[int, ...]) -> None:

@@ -27,6 +27,7 @@ from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import load_profiles
 from exec_supervisor.broker.connection import BrokerConnection
 from exec_supervisor.broker.docker_engine import DockerEngine
+from exec_supervisor.broker.docker_pairs import DockerPairs
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.identity import hold_identity
 from exec_supervisor.broker.listeners import Addresses, open_listeners
@@ -34,7 +35,6 @@ from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import open_pairs
 from exec_supervisor.broker.pool import Pool, check_warm_fits
 from exec_supervisor.broker.reaper import Reaper
-from exec_supervisor.broker.seccomp_profile import build_profile
 from exec_supervisor.broker.settings import BrokerSettings
 
 _log = structlog.stdlib.get_logger()
@@ -77,10 +77,10 @@ async def run_broker(settings: BrokerSettings) -> None:
     registry.register(LOOP_ERRORS)
     with (
         hold_identity(settings.socket) as broker_id,
-        contextlib.closing(DockerEngine(settings.docker_host)) as engine,
+        contextlib.closing(DockerEngine(settings.docker_host)) as docker,
     ):
-        connected = asyncio.Event()
-        watch = EventWatch(engine, broker_id, connected)
+        engine, connected = DockerPairs(docker, broker_id), asyncio.Event()
+        watch = EventWatch(engine, connected)
         # Events are processed until the last pair has ended, and pairs end after the last connection.
         async with (
             _metrics_page(settings.metrics_listen, registry) as page,
@@ -89,15 +89,13 @@ async def run_broker(settings: BrokerSettings) -> None:
                 engine,
                 watch,
                 profiles,
-                broker_id=broker_id,
                 max_pairs=settings.max_pairs,
                 uids=parse_uid_range(settings.uids),
-                seccomp=build_profile(),
                 metrics=metrics,
             ) as pairs,
         ):
             pool = Pool(pairs, profiles, metrics)
-            reaper = Reaper(engine, pairs, metrics, broker_id, connected=connected)
+            reaper = Reaper(engine, pairs, metrics, connected=connected)
 
             async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 await BrokerConnection(pairs, pool, reader, writer).run()

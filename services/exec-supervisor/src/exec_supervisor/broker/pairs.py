@@ -16,11 +16,10 @@ from everturn.core.loops import guarded
 from everturn.execution.broker_messages import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
 from everturn.execution.messages import LimitName, UidRange
 from everturn.execution.profiles import ExecutionProfile, Profiles
-from exec_supervisor.broker.bodies import PairLabels
-from exec_supervisor.broker.container_pair import BootedPair, Pair, PairPlan
-from exec_supervisor.broker.docker_engine import Engine, EngineDown, ImageMissing
+from exec_supervisor.broker.engine import EngineDown, ImageMissing, PairEngine, PairPlan
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pair import BootedPair, Pair
 
 _log = structlog.stdlib.get_logger()
 
@@ -45,19 +44,17 @@ class Busy(Conflict):
 
 
 class Pairs:
-    """Holds every pair from before its first container is created until all of it is removed."""
+    """Holds every pair from before anything of it is created until all of it is removed."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: PairEngine,
         watch: EventWatch,
         profiles: Profiles,
         group: asyncio.TaskGroup,
         *,
-        broker_id: str,
         max_pairs: int,
         uids: UidRange,
-        seccomp: Mapping[str, object] | None,
         metrics: BrokerMetrics,
         clock: Callable[[], float] = time.time,
         slot_wait_s: float = SLOT_WAIT_S,
@@ -66,8 +63,6 @@ class Pairs:
         self._watch = watch
         self._profiles = profiles
         self._group = group
-        self._broker_id = broker_id
-        self._seccomp = seccomp
         self._metrics = metrics
         metrics.count_pairs_by(self.count)
         self._clock = clock
@@ -153,7 +148,7 @@ class Pairs:
     def end_expired(self) -> None:
         """Start to end the pairs that have expired."""
         for pair in self._pairs.values():
-            if self._clock() >= pair.plan.labels.expires:
+            if self._clock() >= pair.plan.expires_s:
                 _log.warning("Ending an expired pair", pair=pair.name, run=pair.run_id)
                 self.end(pair, force=True)
 
@@ -162,7 +157,7 @@ class Pairs:
         found = [pair for pair in self._pairs.values() if all(_label(pair, key) == labels[key] for key in labels)]
         now = self._clock()
         summaries = tuple(
-            PairSummary(pair.run_id, pair.plan.labels.profile, pair.state, max(0, int(now - pair.created_s)))
+            PairSummary(pair.run_id, pair.plan.profile_name, pair.state, max(0, int(now - pair.created_s)))
             for pair in found[:MAX_LISTED]
         )
         return PairList(summaries, len(found))
@@ -179,8 +174,7 @@ class Pairs:
     def _add(self, profile_name: str, profile: ExecutionProfile, run_id: str) -> Pair:
         now = self._clock()
         name = secrets.token_hex(8)
-        labels = PairLabels(self._broker_id, name, profile_name, run_id, int(now) + PAIR_LIFETIME_S)
-        plan = PairPlan(labels, profile, self._seccomp, self._find_unused_uid())
+        plan = PairPlan(name, profile_name, profile, run_id, int(now) + PAIR_LIFETIME_S, self._find_unused_uid())
         pair = Pair(plan, secrets.token_urlsafe(24), self._engine, self._watch.watch(name), now)
         self._pairs[pair.pair_id] = pair
         return pair
@@ -209,14 +203,12 @@ class Pairs:
 
 @contextlib.asynccontextmanager
 async def open_pairs(
-    engine: Engine,
+    engine: PairEngine,
     watch: EventWatch,
     profiles: Profiles,
     *,
-    broker_id: str,
     max_pairs: int,
     uids: UidRange,
-    seccomp: Mapping[str, object] | None,
     metrics: BrokerMetrics,
     slot_wait_s: float = SLOT_WAIT_S,
 ) -> AsyncGenerator[Pairs]:
@@ -227,10 +219,8 @@ async def open_pairs(
             watch,
             profiles,
             group,
-            broker_id=broker_id,
             max_pairs=max_pairs,
             uids=uids,
-            seccomp=seccomp,
             metrics=metrics,
             slot_wait_s=slot_wait_s,
         )
@@ -263,4 +253,4 @@ def _name_reason(error: BaseException) -> str:
 
 
 def _label(pair: Pair, key: str) -> str | None:
-    return {"run": pair.run_id, "profile": pair.plan.labels.profile, "state": pair.state}.get(key)
+    return {"run": pair.run_id, "profile": pair.plan.profile_name, "state": pair.state}.get(key)

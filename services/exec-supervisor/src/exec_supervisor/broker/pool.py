@@ -15,9 +15,9 @@ import structlog
 
 from everturn.core.errors import Invalid
 from everturn.execution.profiles import Profiles
-from exec_supervisor.broker.container_pair import BootedPair, StartFailed
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, StartFailed
 from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pair import BootedPair
 from exec_supervisor.broker.pairs import Busy, Pairs
 
 _log = structlog.stdlib.get_logger()

@@ -56,8 +56,7 @@ class Demux:
 
 
 class AttachedStdio:
-    """The streams of one attached container, as a `ByteReader` and `ByteWriter`. One task can read and one can
-    write."""
+    """The streams of one attached container, as a `SupervisorLine`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -66,13 +65,11 @@ class AttachedStdio:
 
     @property
     def errors(self) -> str:
-        """The end of its stderr, so far."""
         return self._demux.errors.decode("utf-8", "replace").strip()
 
-    async def read(self, n: int = _READ_BYTES) -> bytes:
-        """The next bytes of stdout; empty at its end, also when the engine disconnected."""
+    async def read(self) -> bytes:
         try:
-            while data := await self._reader.read(n):
+            while data := await self._reader.read(_READ_BYTES):
                 if out := self._demux.feed(data):
                     return out
         except (OSError, StreamMixed):
@@ -80,19 +77,16 @@ class AttachedStdio:
         return b""
 
     def write(self, data: bytes) -> None:
-        """Bytes for stdin; dropped when the container is gone."""
         self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait until there is room. Raises ConnectionError when the container is gone."""
         await self._writer.drain()
 
     def close_input(self) -> None:
-        """Close stdin; the other direction stays open. Can be repeated."""
         with contextlib.suppress(OSError, RuntimeError):
             if self._writer.can_write_eof() and not self._writer.is_closing():
                 self._writer.write_eof()
 
     def close(self) -> None:
-        """Detach from the container; the engine then closes its stdin. Unwritten data is lost."""
+        """Detach from the container; the engine then closes its stdin."""
         self._writer.transport.abort()

@@ -1,16 +1,17 @@
-"""The create requests of a pair, as pure functions of its profile: all that a broker ever requests from an engine.
+"""The create requests of a pair, as pure functions of its plan: all that a broker ever requests from a Docker engine.
 
 A body has only keys that are written here, and its only caller-provided value is the run's id, as a label. So no
 message and no profile can express a bind, a volume driver option, a device, a capability or a namespace of the host.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from everturn.execution.messages import GATEWAY_SOCKET, MIB, OUTPUT_DIR, WORKDIR, RunLimits
 from everturn.execution.profiles import ExecutionProfile
+from exec_supervisor.broker.engine import PairPlan
+from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 
 Role = Literal["supervisor", "executor"]
 Body = dict[str, object]
@@ -35,26 +36,6 @@ LABEL_RUN: Final = "everturn.run"
 LABEL_EXPIRES: Final = "everturn.expires"
 
 
-@dataclass(frozen=True, slots=True)
-class PairLabels:
-    """The labels of a pair's resources. `expires` is in seconds since 1970; a warm pair has no run yet."""
-
-    broker: str
-    pair: str
-    profile: str
-    run_id: str
-    expires: int
-
-    def build(self) -> dict[str, str]:
-        labels = {
-            LABEL_BROKER: self.broker,
-            LABEL_PAIR: self.pair,
-            LABEL_PROFILE: self.profile,
-            LABEL_EXPIRES: str(self.expires),
-        }
-        return {**labels, LABEL_RUN: self.run_id} if self.run_id else labels
-
-
 def name_container(pair: str, role: Role) -> str:
     return f"everturn-{pair}-{role}"
 
@@ -63,20 +44,22 @@ def name_volume(pair: str) -> str:
     return f"everturn-{pair}"
 
 
-def build_supervisor(
-    profile: ExecutionProfile, labels: PairLabels, seccomp: Mapping[str, object] | None, executor_uid: int
-) -> Body:
-    """The trusted half. Its stdin is its lifeline: the engine closes it when the broker's attachment ends."""
+def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
+    """The trusted half. Its stdin is its lifeline: the engine closes it when the broker's attachment ends.
+
+    It can open internet sockets only if the profile gives it a network.
+    """
+    profile, labels = plan.profile, _build_labels(plan, broker_id)
     return {
         **_common(profile.supervisor_image, SUPERVISOR_USER, labels, "supervisor"),
-        "Cmd": ["--executor-uid", str(executor_uid)],
+        "Cmd": ["--executor-uid", str(plan.executor_uid)],
         "OpenStdin": True,
         "StdinOnce": True,
         "AttachStdin": True,
         "AttachStdout": True,
         "AttachStderr": True,
         "HostConfig": {
-            **_confinement(seccomp),
+            **_confinement(build_profile() if profile.network_mode == "none" else build_profile(INTERNET)),
             "NetworkMode": profile.network_mode,
             "GroupAdd": [SOCKET_GROUP],
             "Memory": SUPERVISOR_MEMORY_BYTES,
@@ -86,28 +69,23 @@ def build_supervisor(
             "Ulimits": _ulimits(open_files=SUPERVISOR_OPEN_FILES, file_bytes=MIB),
             "IpcMode": "none",
             "OomScoreAdj": 500,
-            "Mounts": [_socket_volume(labels, read_only=False)],
+            "Mounts": [_socket_volume(plan.name, labels, read_only=False)],
         },
     }
 
 
-def build_executor(
-    profile: ExecutionProfile,
-    labels: PairLabels,
-    seccomp: Mapping[str, object] | None,
-    uid: int,
-    preload: Sequence[str] = (),
-) -> Body:
+def build_executor(plan: PairPlan, broker_id: str) -> Body:
     """The untrusted half: no network, and only two writable folders, with size limits, that count as its memory.
 
-    Its `uid` is unique to the pair; the group is that of the sockets, which all pairs share.
+    Its user is unique to the pair; the group is that of the sockets, which all pairs share.
     """
-    limits = profile.limits
+    profile, labels = plan.profile, _build_labels(plan, broker_id)
+    limits, uid = profile.limits, plan.executor_uid
     return {
         **_common(profile.executor_image, f"{uid}:{SOCKET_GROUP}", labels, "executor"),
-        "Cmd": ["--preload", ",".join(preload)] if preload else [],
+        "Cmd": ["--preload", ",".join(plan.preload)] if plan.preload else [],
         "HostConfig": {
-            **_confinement(seccomp),
+            **_confinement(build_profile()),
             "NetworkMode": "none",
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,
@@ -124,12 +102,12 @@ def build_executor(
                 WORKDIR: _tmpfs_options(limits, limits.work_dir_bytes, uid),
                 OUTPUT_DIR: _tmpfs_options(limits, limits.out_dir_bytes, uid),
             },
-            "Mounts": [_socket_volume(labels, read_only=True)],
+            "Mounts": [_socket_volume(plan.name, labels, read_only=True)],
         },
     }
 
 
-def _common(image: str, user: str, labels: PairLabels, role: Role) -> Body:
+def _common(image: str, user: str, labels: Mapping[str, str], role: Role) -> Body:
     return {
         "Image": image,
         "User": user,
@@ -139,19 +117,26 @@ def _common(image: str, user: str, labels: PairLabels, role: Role) -> Body:
         "AttachStdin": False,
         "AttachStdout": False,
         "AttachStderr": False,
-        "Labels": {**labels.build(), LABEL_ROLE: role},
+        "Labels": {**labels, LABEL_ROLE: role},
     }
 
 
-def _confinement(seccomp: Mapping[str, object] | None) -> Body:
-    options = ["no-new-privileges"]
-    if seccomp is not None:
-        options.append(f"seccomp={json.dumps(seccomp, separators=(',', ':'))}")
+def _build_labels(plan: PairPlan, broker_id: str) -> dict[str, str]:
+    labels = {
+        LABEL_BROKER: broker_id,
+        LABEL_PAIR: plan.name,
+        LABEL_PROFILE: plan.profile_name,
+        LABEL_EXPIRES: str(plan.expires_s),
+    }
+    return {**labels, LABEL_RUN: plan.run_id} if plan.run_id else labels
+
+
+def _confinement(seccomp: Mapping[str, object]) -> Body:
     return {
         "AutoRemove": True,
         "Privileged": False,
         "CapDrop": ["ALL"],
-        "SecurityOpt": options,
+        "SecurityOpt": ["no-new-privileges", f"seccomp={json.dumps(seccomp, separators=(',', ':'))}"],
         "ReadonlyRootfs": True,
         "CgroupnsMode": "private",
         "Init": False,
@@ -176,12 +161,12 @@ def _tmpfs_options(limits: RunLimits, size_bytes: int, uid: int) -> str:
     return f"rw,nosuid,nodev,noexec,size={size_bytes},nr_inodes={limits.inodes},{owner}"
 
 
-def _socket_volume(labels: PairLabels, *, read_only: bool) -> Body:
+def _socket_volume(pair: str, labels: Mapping[str, str], *, read_only: bool) -> Body:
     """The pair's own volume, created with the first container. Both images have its folder with the right owner."""
     return {
         "Type": "volume",
-        "Source": name_volume(labels.pair),
+        "Source": name_volume(pair),
         "Target": SOCKET_DIR,
         "ReadOnly": read_only,
-        "VolumeOptions": {"NoCopy": read_only, "Labels": labels.build(), "DriverConfig": {"Name": "local"}},
+        "VolumeOptions": {"NoCopy": read_only, "Labels": dict(labels), "DriverConfig": {"Name": "local"}},
     }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exec_supervisor.broker.stdio import STDERR_TAIL_BYTES, AttachedStdio, Demux, StreamMixed
+from exec_supervisor.broker.docker_stdio import STDERR_TAIL_BYTES, AttachedStdio, Demux, StreamMixed
 
 
 def said(stream: int, data: bytes) -> bytes:

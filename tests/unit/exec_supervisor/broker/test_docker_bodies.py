@@ -1,7 +1,8 @@
 """The create requests: every field of both bodies, and that no profile or message can express anything else."""
 
 import json
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -10,22 +11,22 @@ from everturn.execution.broker_messages import StartPair
 from everturn.execution.messages import MIB, RunLimits
 from everturn.execution.profiles import ExecutionProfile, load_profiles
 from everturn.execution.records import BadMessage, build_message, parse_message
-from exec_supervisor.broker.bodies import (
+from exec_supervisor.broker.docker_bodies import (
     RUNNER_OPEN_FILES,
     RUNNER_PROCESSES,
     SUPERVISOR_MEMORY_BYTES,
     Body,
-    PairLabels,
     build_executor,
     build_supervisor,
     name_container,
     name_volume,
 )
+from exec_supervisor.broker.engine import PairPlan
+from exec_supervisor.broker.seccomp_profile import build_profile
 
-LABELS = PairLabels(broker="b1", pair="p1", profile="default", run_id="run_1", expires=1_800_000_000)
 PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))
 UID = 21_007
-SECCOMP = {"defaultAction": "SCMP_ACT_ERRNO"}
+PLAN = PairPlan("p1", "default", PROFILE, "run_1", 1_800_000_000, UID)
 EXPECTED_LABELS = {
     "everturn.broker": "b1",
     "everturn.pair": "p1",
@@ -83,9 +84,8 @@ def host_config(body: Body) -> dict[str, object]:
 
 
 def both(profile: ExecutionProfile = PROFILE) -> tuple[Body, Body]:
-    return build_supervisor(profile, LABELS, SECCOMP, UID), build_executor(
-        profile, LABELS, SECCOMP, UID, profile.preload
-    )
+    plan = replace(PLAN, profile=profile)
+    return build_supervisor(plan, "b1"), build_executor(plan, "b1")
 
 
 def test_both_halves_have_the_same_confinement():
@@ -95,7 +95,7 @@ def test_both_halves_have_the_same_confinement():
         assert host["CapDrop"] == ["ALL"]
         assert host["Privileged"] is False
         assert host["ReadonlyRootfs"] is True
-        assert host["SecurityOpt"] == ["no-new-privileges", 'seccomp={"defaultAction":"SCMP_ACT_ERRNO"}']
+        assert seccomp_of(body) == build_profile()
         assert host["LogConfig"] == {"Type": "none"}
         assert host["AutoRemove"] is True
         assert host["RestartPolicy"] == {"Name": "no"}
@@ -114,7 +114,7 @@ def test_the_executor_is_limited_as_its_profile_says():
 
     assert body["Image"] == "exe:1"
     assert body["User"] == f"{UID}:1001"
-    assert body["Cmd"] == ["--preload", "numpy,pandas"]
+    assert body["Cmd"] == []
     assert body["OpenStdin"] is False
     assert host["NetworkMode"] == "none"
     assert host["Memory"] == limits.memory_bytes
@@ -133,8 +133,11 @@ def test_the_executor_is_limited_as_its_profile_says():
     }
 
 
-def test_a_profile_without_preload_uses_the_command_of_the_image():
-    assert both(ExecutionProfile())[1]["Cmd"] == []
+def test_only_a_pair_that_no_run_waits_for_imports_modules_ahead():
+    warm = replace(PLAN, run_id="")
+
+    assert build_executor(warm, "b1")["Cmd"] == ["--preload", "numpy,pandas"]
+    assert build_executor(replace(warm, profile=ExecutionProfile()), "b1")["Cmd"] == []
 
 
 def test_the_supervisor_has_its_own_limits_and_its_stdin_is_its_lifeline():
@@ -158,6 +161,8 @@ def test_only_the_supervisor_gets_the_network_of_the_profile():
 
     assert host_config(supervisor)["NetworkMode"] == "tools"
     assert host_config(executor)["NetworkMode"] == "none"
+    assert socket_families_of(supervisor) == {1, 2, 10, 16}
+    assert socket_families_of(executor) == socket_families_of(both()[0]) == {1}
 
 
 def test_the_only_mount_is_the_pairs_own_volume_without_any_driver_option():
@@ -175,7 +180,7 @@ def test_the_only_mount_is_the_pairs_own_volume_without_any_driver_option():
 
 def test_everything_is_labelled_and_a_warm_pair_has_no_run():
     supervisor, executor = both()
-    warm = build_executor(PROFILE, PairLabels("b1", "p1", "default", "", 5), None, UID)
+    warm = build_executor(replace(PLAN, run_id=""), "b1")
 
     assert supervisor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "supervisor"}
     assert executor["Labels"] == {**EXPECTED_LABELS, "everturn.role": "executor"}
@@ -235,11 +240,8 @@ def test_a_caller_can_name_a_profile_and_a_run_and_nothing_else(field: str):
     "run_id", ["o=bind,device=/", '"},"Privileged":true,"x":{"', "$(id)", "../..", "--privileged", "\u202e"]
 )
 def test_a_run_id_is_only_the_text_of_one_label(run_id: str):
-    labels = PairLabels("b1", "p1", "default", run_id, 5)
-    plain = PairLabels("b1", "p1", "default", "X", 5)
-
     for build in (build_supervisor, build_executor):
-        said, quiet = build(PROFILE, labels, SECCOMP, UID), build(PROFILE, plain, SECCOMP, UID)
+        said, quiet = (build(replace(PLAN, run_id=text), "b1") for text in (run_id, "X"))
         assert json.loads(json.dumps(said).replace(json.dumps(run_id), '"X"')) == quiet
 
 
@@ -267,3 +269,14 @@ def amounts_of(host: dict[str, object]) -> dict[str, int]:
     entries = cast("list[dict[str, object]]", host["Ulimits"])
     assert all(entry["Soft"] == entry["Hard"] for entry in entries)
     return {str(entry["Name"]): cast("int", entry["Hard"]) for entry in entries}
+
+
+def seccomp_of(body: Body) -> dict[str, Any]:
+    [no_new_privileges, seccomp] = cast("list[str]", host_config(body)["SecurityOpt"])
+    assert no_new_privileges == "no-new-privileges"
+    return json.loads(seccomp.removeprefix("seccomp="))
+
+
+def socket_families_of(body: Body) -> set[int]:
+    rules = [rule for rule in seccomp_of(body)["syscalls"] if rule["names"] == ["socket"]]
+    return {rule["args"][0]["value"] for rule in rules}

@@ -1,0 +1,145 @@
+"""The seam between the broker and what runs its pairs. An engine creates, watches and removes pairs as wholes.
+
+Only its driver knows what a pair consists of there, and only `entry.py` chooses the driver.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from everturn.core.errors import EverturnError, Unavailable
+from everturn.execution.profiles import ExecutionProfile
+
+
+class EngineDown(Unavailable):
+    """The container engine does not respond."""
+
+
+class EngineRefused(EverturnError):
+    """The container engine rejected the request."""
+
+
+class ImageMissing(EngineRefused):
+    """The container engine does not have this image."""
+
+
+class StartFailed(EverturnError):
+    """The pair did not boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairPlan:
+    """The plan of a pair. `expires_s` is in seconds since 1970; a warm pair has no run yet."""
+
+    name: str
+    profile_name: str
+    profile: ExecutionProfile
+    run_id: str
+    expires_s: int
+    executor_uid: int
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """The modules to import ahead: none if a run already waits, because its program may not need them."""
+        return () if self.run_id else self.profile.preload
+
+
+class SupervisorLine(Protocol):
+    """The streams of a pair's supervisor. One task can read and one can write."""
+
+    @property
+    def errors(self) -> str:
+        """The end of its stderr, so far."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next bytes of its stdout; empty at its end, also when the engine disconnected."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Bytes for its stdin; dropped when it is gone."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until there is room. Raises ConnectionError when the supervisor is gone."""
+        ...
+
+    def close_input(self) -> None:
+        """Close its stdin, which ends it; the other direction stays open. Can be repeated."""
+        ...
+
+    def close(self) -> None:
+        """Close both directions. Unwritten data is lost. Can be repeated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PairImages:
+    """The engine's names of a pair's images, which change with their content."""
+
+    executor: str
+    supervisor: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairEvent:
+    """`memory_limit`: the program reached it. `executor_ended`: with this code. `pair_ended`: both halves have."""
+
+    pair: str
+    what: Literal["memory_limit", "executor_ended", "pair_ended"]
+    exit_code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something of a pair. `kind` is a label of the metrics; `is_own`: it belongs to this broker or to a dead one that
+    had its id."""
+
+    name: str
+    kind: str
+    pair: str
+    is_own: bool
+    expires_s: int
+
+
+class PairEngine(Protocol):
+    """An engine for the pairs of one broker.
+
+    All calls but `remove` raise EngineDown if it does not answer, EngineRefused if it rejects a request. A cancelled
+    call first completes the request that it has sent, so that a later `remove` finds what that has created.
+    """
+
+    async def start(self, plan: PairPlan) -> SupervisorLine:
+        """Create and start both halves concurrently; the line has all that the supervisor sends from its start.
+
+        Raises ImageMissing, StartFailed. `remove` the pair also after a failure.
+        """
+        ...
+
+    async def load_images(self, name: str) -> PairImages:
+        """The images of a pair that was started. Raises StartFailed if a half has already ended."""
+        ...
+
+    async def remove(self, name: str) -> Sequence[str]:
+        """Remove all of a pair, whatever there is of it, and return what could not be removed. Can be repeated.
+
+        To be called while `watch` runs: it waits for what that has yet to yield of the pair, at most half a second
+        after it has removed all. The caller limits the time of the call, and closes the line.
+        """
+        ...
+
+    async def load_leftovers(self) -> Sequence[Leftover]:
+        """All that the engine has of pairs of any broker, in the order in which it can be removed."""
+        ...
+
+    async def remove_leftover(self, leftover: Leftover) -> bool:
+        """Remove it; False if it was already gone. Raises EngineRefused, also if it is still in use."""
+        ...
+
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[PairEvent]]:
+        """Connect, then yield the events of this broker's pairs until the engine disconnects.
+
+        The first time, from the creation of this object on; then from the last event. Some may be repeated.
+        """
+        ...
