@@ -1,0 +1,43 @@
+"""The driver of pairs of containers does with a real engine what every driver does."""
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+from helpers.pair_engine_contract import PLAN, PairEngineContract, Subject
+from leaks.engines import USUAL_ENGINE, EngineView
+
+from everturn.execution.profiles import ExecutionProfile
+from exec_supervisor.broker.docker_engine import DockerEngine
+from exec_supervisor.broker.docker_pairs import DockerPairs
+
+
+class TestDockerPairs(PairEngineContract):
+    @pytest.fixture
+    def subject(self, images: dict[str, str], client: docker.APIClient, tmp_path: Path) -> Iterator[Subject]:
+        """With a name and a broker of its own, because other tests use the same engine."""
+        name, broker = secrets.token_hex(8), secrets.token_hex(8)
+        # It expires: if this process is killed, any broker removes what it leaves.
+        profile, expires_s = ExecutionProfile.model_validate(images), int(time.time()) + 600
+        plan = replace(PLAN, name=name, profile=profile, expires_s=expires_s)
+        address = os.environ.get("DOCKER_HOST") or USUAL_ENGINE
+        with (
+            closing(DockerEngine(address)) as engine,
+            closing(DockerEngine(f"unix://{tmp_path}/none")) as none,
+            closing(EngineView(f"everturn.broker={broker}")) as view,
+        ):
+            yield Subject(
+                DockerPairs(engine, broker),
+                DockerPairs(engine, "another"),
+                DockerPairs(none, broker),
+                plan,
+                lambda pair: client.kill(f"everturn-{pair}-executor"),
+                view.load_left,
+            )
+            assert not view.load_left()
