@@ -4,10 +4,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents.blocks import read_blocks
 from helpers.mcp_servers import SAMPLE, Agent, find_port, open_agent, run_sample
 from helpers.waiting import wait_until
 from structlog.testing import capture_logs
@@ -210,3 +212,16 @@ async def test_calls_of_many_turns_share_a_connection(sample: McpServer) -> None
     async with open_agent(sample) as agent:
         outcomes = await asyncio.gather(*(agent.call("mcp.s.add", a=number, b=0) for number in range(20)))
         assert [outcome.text for outcome in outcomes] == [str(number) for number in range(20)]
+
+
+async def test_the_server_on_the_page_works_with_the_version_on_the_page(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs/how-to/connect-mcp.md").read_text()
+    (written,) = [block for block in read_blocks(page) if block.file == "server.py"]
+    program = tmp_path / "server.py"
+    program.write_text(written.text)
+
+    async with open_agent(McpServer(command=sys.executable, args=(str(program),))) as agent:
+        found = await agent.call("mcp.s.find_opening_hours", weekday="Sunday")
+
+    assert found.text == "closed"
+    assert f"`mcp=={version('mcp')}`" in page
