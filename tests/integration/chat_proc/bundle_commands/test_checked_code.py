@@ -69,6 +69,10 @@ def function(
             ["tools_descriptor.py, line 3: TOOLS_SPECS[0]: alias: it is missing; alis: unknown key."],
         ),
         (
+            with_tool(TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("desk.py", "disk.py")}),
+            ["tools_descriptor.py, line 2: tools/disk.py is not a Python file of the bundle."],
+        ),
+        (
             {"bundle.toml": f'{MANIFEST}[[tools]]\nref = "gone.py"\nalias = "desk"\n'},
             ["bundle.toml, line 5: tools 1: gone.py is not a Python file of the bundle."],
         ),
@@ -226,7 +230,7 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
         ),
         (
             {"bundle.toml": f'{MANIFEST}[knowledge]\ndocs_root = "handbook"\n'},
-            ["bundle.toml, line 4: knowledge: The folder 'handbook' does not exist or has no files."],
+            ["bundle.toml, line 4: knowledge: The folder 'handbook' does not exist or has no files that can be read."],
         ),
         (
             {"bundle.toml": f"{MANIFEST}[knowledge]\n", "knowledge/a.md": "# A\n[b](b.md)\n", "knowledge/x.bin": "\0"},

@@ -119,7 +119,7 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
     ("manifest", "shown"),
     [
         ("id = 'a'\nid = 'b'\n", "bundle.toml, line 2: Cannot overwrite a value (at column 9)."),
-        ("id = ", "bundle.toml: Invalid value (at end of document)."),
+        ("id = ", "bundle.toml: Invalid value; a text needs quotes (at end of document)."),
         ("", "bundle.toml: id: It is missing."),
         ('id = "a\n', "bundle.toml, line 1: A text has no closing quote (at column 8)."),
         (

@@ -66,7 +66,7 @@ def test_cases_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
     [
         (
             f'{HELLO}[turn.expect]\nanswr = "x"\n',
-            "tests/hello.toml, line 5: turn 1: expect.answr: Unknown key. Remove it or correct its name.",
+            "tests/hello.toml, line 5: turn 1: expect.answr: Unknown key. Perhaps you mean answer.",
         ),
         (
             f'{HELLO}\n{HELLO}[turn.expect]\nanswer_matches = "a("\n',
@@ -75,7 +75,7 @@ def test_cases_are_chosen_by_a_part_of_their_names(tmp_path: Path) -> None:
         ),
         (
             '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "a.b", arguments = {} }] }]\n',
-            "tests/hello.toml, line 3: turn 1: model 1.calls 1.arguments: Unknown key. Remove it or correct its name.",
+            "tests/hello.toml, line 3: turn 1: model 1.calls 1.arguments: Unknown key. Perhaps you mean args.",
         ),
         ('about = "x"\n', "tests/hello.toml: turn: It is missing."),
         ("[[turn]\n", "tests/hello.toml, line 1: Expected ']]' at the end of an array declaration (at column 7)."),

@@ -97,7 +97,7 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
         ('id = "a"\ntitle = "b\\nc"', "bundle.toml, line 2: title: It must be one line without control characters."),
         ('id = "a"\nroles = ["boss"]', "bundle.toml, line 2: roles 1: Input should be 'anonymous', 'registered',"),
         ('id = "a"\nstarters = [""]', "bundle.toml, line 2: starters 1: String should have at least 1 character."),
-        ("id = a", "bundle.toml, line 1: Invalid value (at column 6)."),
+        ("id = a", "bundle.toml, line 1: Invalid value; a text needs quotes (at column 6)."),
         ('id = "a"\n[limits]\ntokens = 0\nx = 1', "bundle.toml, line 3: limits.tokens: Input should be greater than"),
     ],
 )

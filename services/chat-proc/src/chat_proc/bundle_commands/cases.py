@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
-from chat_proc.bundles.manifest import BadBundle, Problem, Section, explain_syntax, find_line
+from chat_proc.bundles.manifest import BadBundle, Problem, Section, explain_syntax, find_line, suggest_key
 from chat_proc.workspace.text_search import Pattern
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
@@ -246,11 +246,21 @@ def _check_replies(case: Case) -> list[Problem]:
     return problems
 
 
+_KEYS: Final = frozenset(
+    key
+    for section in (CaseFile, CaseTurn, Reply, ScriptedCall, Expectations, ExpectedCall, ExpectedFile, McpAnswer)
+    for key in section.model_fields
+)
+
+
 def _explain(file: str, text: str, error: ValidationError) -> list[Problem]:
-    places = [each["loc"] for each in error.errors(include_input=False, include_url=False)]
+    found = error.errors(include_input=False, include_url=False)
     problems: list[Problem] = []
-    for place, explained in zip(places, explain_errors(error), strict=True):
+    for each, explained in zip(found, explain_errors(error), strict=True):
+        place = each["loc"]
         message = explained.partition(": ")[2] if place else explained
+        if each["type"] == "extra_forbidden":
+            message = suggest_key(str(place[-1]), _KEYS) or message
         problems.append(Problem(message, file, locate(text, place), _name_key(place)))
     return sorted(problems, key=lambda problem: problem.line or 0)
 

@@ -420,6 +420,7 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
             if (entry.alias, entry.ref) == (place[1], place[2]):
                 line = find_line(manifest_text, ("tools", number, "ref"))
                 return Problem(text[place.start(2) :], MANIFEST, line, f"tools {number + 1}")
+        return Problem(text[place.start(2) :], DESCRIPTOR, _find_text(bundle, place[2]))
     if text.startswith(f"{WORKFLOW} ") or text.startswith(f"{WORKFLOW}: "):
         return Problem(text.removeprefix(f"{WORKFLOW}: "), WORKFLOW)
     return place_problem(text)
@@ -434,6 +435,12 @@ def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
             case _:
                 pass
     return None
+
+
+def _find_text(bundle: Bundle, text: str) -> int | None:
+    """The first line of the descriptor with this text."""
+    nodes = ast.walk(ast.parse(bundle.files.get(DESCRIPTOR, b"")))
+    return next((node.lineno for node in nodes if isinstance(node, ast.Constant) and node.value == text), None)
 
 
 def _check_skills(skills: Skills, report: CodeReport) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, cast
@@ -261,6 +261,7 @@ def read_manifest(data: bytes, *, instructions: bytes | None = None) -> Manifest
 def explain_syntax(file: str, error: tomllib.TOMLDecodeError) -> Problem:
     """What is wrong with a file that is not valid TOML."""
     text = str(error).replace("Illegal character '\\n'", "A text has no closing quote")
+    text = text.replace("Invalid value", "Invalid value; a text needs quotes")
     place = _TOML_LINE.search(text)
     return Problem(_TOML_LINE.sub("at ", text), file, int(place[1]) if place else None)
 
@@ -283,15 +284,20 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
         line = find_line(text, place)
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
-        if len(place) == 1 and message.startswith("Unknown key"):
-            like = get_close_matches(key, Manifest.model_fields, n=1)
-            message = f"Unknown key. Perhaps you mean {like[0]}" if like else message
+        if len(place) == 1 and each["type"] == "extra_forbidden":
+            message = suggest_key(key, Manifest.model_fields) or message
         message = _suggest(place, each["type"]) or message
         problems.append(Problem(message, file, line, key))
     problems.sort(key=lambda problem: problem.line or 0)
     if len(found) > MAX_PROBLEMS:
         problems.append(Problem(f"There are {len(found) - MAX_PROBLEMS} more problems", MANIFEST))
     return problems
+
+
+def suggest_key(key: str, known: Iterable[str]) -> str:
+    """A sentence that names the known key that an unknown one is like; empty if there is none."""
+    like = get_close_matches(key, list(known), n=1)
+    return f"Unknown key. Perhaps you mean {like[0]}" if like else ""
 
 
 def _suggest(place: Sequence[str | int], kind: str) -> str | None:
