@@ -122,7 +122,7 @@ def build_scripts(hostile_page: str, frames_page: str) -> str:
         build_script("script:plain", answer("A plain answer.", "script:plain once more")),
         build_script("script:emphasis", Reply(answer("*a_ " * 16_000 + "\n\nThe end."), 8_000)),
         build_script("script:underlines", Reply(answer("a\n=\n" * 20_000 + "\n\nThe end."), 8_000)),
-        build_script("script:fail", Reply("", then="fail_for_good")),
+        build_script("script:fail", Reply("", then="fail")),
         build_script("script:hostile", answer(HOSTILE_ANSWER)),
         build_script(
             "script:mail",
