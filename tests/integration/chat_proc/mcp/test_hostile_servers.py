@@ -78,6 +78,15 @@ async def forbidden(asked: Asked, writer: asyncio.StreamWriter) -> None:
     await send(writer, 403, b"no")
 
 
+async def failed(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    await send(writer, 500, b"oops")
+
+
+async def gone_astray(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 7\r\n\r\nSign in")
+    await writer.drain()
+
+
 async def accepted(asked: Asked, writer: asyncio.StreamWriter) -> None:
     await send(writer, 202, b"")
 
@@ -88,30 +97,33 @@ async def cut(asked: Asked, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("answer", "is_sure", "message"),
     [
-        (flood_json, "more than 4194304 bytes"),
-        (flood_event, "more than 4194304 bytes"),
-        (flood_packed, "more than 4194304 bytes"),
-        (many_values, "more than 20000 values"),
-        (no_json, "Failed to parse JSON response"),
-        (no_result, "not one of the protocol"),
-        (elsewhere, "Redirect to http://other.example/steal not followed"),
-        (forbidden, "The server answered 403. Check its secret."),
-        (accepted, "202 Accepted"),
-        (cut, "lost during the call"),
+        (flood_json, False, "more than 4194304 bytes"),
+        (flood_event, False, "more than 4194304 bytes"),
+        (flood_packed, False, "more than 4194304 bytes"),
+        (many_values, False, "more than 20000 values"),
+        (no_json, False, "Failed to parse JSON response"),
+        (no_result, False, "not one of the protocol"),
+        (failed, False, "The server answered 500."),
+        (gone_astray, False, "Unexpected content type: text/html"),
+        (elsewhere, True, "Redirect to http://other.example/steal not followed"),
+        (forbidden, True, "The server answered 403. Check its secret."),
+        (accepted, False, "202 Accepted"),
+        (cut, False, "lost during the call"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-async def test_a_bad_answer_fails_its_call_only(raw: RawServer, answer: Answer, message: str) -> None:
+async def test_a_bad_answer_fails_its_call_only(raw: RawServer, answer: Answer, is_sure: bool, message: str) -> None:
     async with open_agent(server_at(raw)) as agent:
         good, raw.answer = raw.answer, answer
         before_mib = memory_mib()
         try:
-            text = (await agent.call("mcp.s.act", x="1")).text
+            text, was_sure = (await agent.call("mcp.s.act", x="1")).text, True
         except Unavailable as error:
-            text = str(error)
-        assert message in text
+            # The call may have been made: the model must not simply repeat it.
+            text, was_sure = str(error), False
+        assert message in text and was_sure is is_sure
         assert memory_mib() - before_mib < 60
         raw.answer = good
         assert (await agent.call("mcp.s.act")).text == "done"
@@ -408,7 +420,8 @@ async def test_servers_whose_tools_are_missing_are_away(raw: RawServer) -> None:
         await agent.until_offered("mcp.s.act")
         assert agent.servers.list_away() == ("unset",)
         is_down = True
-        assert (await agent.call("mcp.s.act")).status == "error"
+        with pytest.raises(Unavailable, match="The server answered 503"):
+            await agent.call("mcp.s.act")
         assert agent.servers.list_away() == ("unset",), "its tools are still offered"
 
 
@@ -517,8 +530,11 @@ async def test_nothing_that_a_call_leads_to_shows_a_secret(raw: RawServer, say: 
     raw.answer = answer
     with structlog.testing.capture_logs() as logs:
         async with open_agent(server_at(raw, headers={"X-Token": "${b:token}"}), secrets={"b:token": LONG}) as agent:
-            outcome = await agent.call("mcp.s.act")
-            files = [await agent.objects.load(artifact.object_key, max_bytes=9_000) for artifact in outcome.artifacts]
+            try:
+                outcome = await agent.call("mcp.s.act")
+                files = [await agent.objects.load(each.object_key, max_bytes=9_000) for each in outcome.artifacts]
+            except Unavailable as error:
+                outcome, files = error, []
     said = f"{outcome} {agent.live.tool_events} {files} {logs}"
     assert "jwt." not in said and "-0239-" not in said
     assert "[redacted]" in said or say is say_nonsense

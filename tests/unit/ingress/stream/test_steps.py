@@ -146,7 +146,7 @@ def test_a_compaction_counts_messages_and_tokens_if_its_worker_did() -> None:
 def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
     asked = ChatApproval(
         approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"to": "ann"}, state="pending",
-        expires_at="2026-03-02T12:00:00.000Z",
+        expires_at="2026-03-02T12:00:00.000Z", explanation="It sends mail.", connect_url="https://chat.example/connect",
     )  # fmt: skip
     denied = asked.model_copy(update={"state": "denied", "reason": "Not today."})
     kept = ApprovalView.model_validate({**asked.model_dump(exclude={"type"}), "round": 2})
@@ -158,7 +158,8 @@ def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
     pending, phase, settled, again = shown[0][1], shown[1][1], shown[2][1], shown[5][1]
     assert pending == {
         "turn_id": "t", "approval_id": "appr_1", "tool_id": "mail.send", "params": {"to": "ann"}, "cut": False,
-        "state": "pending", "reason": "", "expires_at": "2026-03-02T12:00:00.000Z",
+        "state": "pending", "reason": "", "expires_at": "2026-03-02T12:00:00.000Z", "explanation": "It sends mail.",
+        "connect_url": "https://chat.example/connect",
     }  # fmt: skip
     assert phase == {"phase": "waiting", "position": None}
     assert (settled["state"], settled["reason"]) == ("denied", "Not today.")

@@ -39,6 +39,7 @@ from chat_proc.mcp.http import (
     SESSION_EXPIRED,
     SESSION_MAYBE_EXPIRED,
     UNREACHABLE,
+    UNREADABLE,
     find_transport_error,
 )
 from chat_proc.mcp.redacted import RedactedStream, describe
@@ -198,7 +199,7 @@ class McpConnection:
         """Call a tool. Cancelling the awaiting task cancels the call at the server.
 
         Raises NotSent if it surely was not made, CallFailed if the server rejected it, and Unavailable if the
-        connection was lost, so that the call may have been made.
+        connection was lost or the reply can't be read, so that the call may have been made.
         """
         for attempt in (1, 2):
             session = await self._wait_for_session()
@@ -245,7 +246,7 @@ class McpConnection:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"][-3:]))
             text = f"The server's result is not one of the protocol: {place}: {first['msg']}"
-            raise CallFailed(text[:MAX_MESSAGE_CHARS]) from error
+            raise Unavailable(text[:MAX_MESSAGE_CHARS]) from error
 
     def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
         code, message = find_transport_error(error.error), error.error.message[:MAX_MESSAGE_CHARS]
@@ -259,6 +260,8 @@ class McpConnection:
             return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
         if code == REQUEST_TIMEOUT:
             return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
+        if code == UNREADABLE:
+            return Unavailable(f"The MCP server gave no answer to the call of {tool} that can be read: {message}")
         return CallFailed(message)
 
     async def _wait_for_session(self) -> ClientSession:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, REQUEST_TIMEOUT, ErrorData
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_TIMEOUT, ErrorData
 
 from chat_proc.mcp.pacing import (
     LINES_PER_MESSAGE,
@@ -56,6 +56,8 @@ REFUSED_STATUS: Final = -32097
 """Error code of a request that the server rejected with a status and no error of the protocol."""
 CONNECTION_LOST: Final = -32095
 """Error code of a request whose connection was lost, so that it may have been carried out."""
+UNREADABLE: Final = -32092
+"""Error code of a request whose reply is no answer of the protocol, so that it may have been carried out."""
 SESSION_EXPIRED: Final = -32094
 """Error code of a request that the server rejected because it does not know the session."""
 SESSION_MAYBE_EXPIRED: Final = -32093
@@ -64,6 +66,12 @@ _OURS: Final = secrets.token_hex(16)
 """The data of these errors: a server could send their codes, too."""
 _SDK_LOST: Final = ("Connection closed", "SSE stream ")
 """How messages of the SDK begin when it lost a reply. From a server, CONNECTION_CLOSED is any error of its own."""
+
+_SDK_UNREADABLE: Final = {
+    PARSE_ERROR: ("Failed to parse JSON response", "Failed to parse SSE message"),
+    INVALID_REQUEST: ("Unexpected content type: ", "server answered a request with 202 Accepted"),
+}
+"""By code, how messages of the SDK begin when it could not read a reply."""
 
 SET_ISSUER: Final = "Set issuer if its authorization server is in a private network."
 
@@ -325,7 +333,9 @@ async def _read_error(response: httpx2.Response, *, has_session: bool) -> httpx2
         headers = {"Content-Type": "application/json" if error else "text/plain"}
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
     hint = " Check its secret." if response.status_code in (401, 403) else ""
-    return _build_error(response.status_code, REFUSED_STATUS, f"The server answered {response.status_code}.{hint}")
+    # What fails on the way back, or at the server, says nothing about the effect of the request.
+    code = UNREADABLE if response.status_code >= 500 else REFUSED_STATUS
+    return _build_error(response.status_code, code, f"The server answered {response.status_code}.{hint}")
 
 
 def _build_error(status: int, code: int, message: str) -> httpx2.Response:
@@ -335,14 +345,14 @@ def _build_error(status: int, code: int, message: str) -> httpx2.Response:
 
 def find_transport_error(error: ErrorData) -> int | None:
     """The code of what happened to a request on its way, if that is what the error is about: one of those above, or
-    REQUEST_TIMEOUT. CONNECTION_LOST and REQUEST_TIMEOUT can also be an answer that imitates the SDK."""
+    REQUEST_TIMEOUT. Those that are recognized by the words of the SDK can also be an answer that imitates it."""
     if error.data == _OURS:
         return error.code
     if error.code == CONNECTION_CLOSED and error.data is None and error.message.startswith(_SDK_LOST):
         return CONNECTION_LOST
     if error.code == REQUEST_TIMEOUT and error.message.startswith("Request ") and error.message.endswith("timed out"):
         return REQUEST_TIMEOUT
-    return None
+    return UNREADABLE if error.message.startswith(_SDK_UNREADABLE.get(error.code, ())) else None
 
 
 def _name(error: Exception) -> str:

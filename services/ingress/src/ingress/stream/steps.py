@@ -22,7 +22,17 @@ from everturn.events.turn_view import find_thinking, try_build_terminal_event
 from everturn.events.views import ApprovalView, StepRoundView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
-_APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires_at", "reason"}
+_APPROVAL_FIELDS = {
+    "approval_id",
+    "tool_id",
+    "params",
+    "cut",
+    "state",
+    "expires_at",
+    "reason",
+    "explanation",
+    "connect_url",
+}
 _INJECTED = ("followup", "steer", "event")
 """The kinds of signals that add to a turn's input."""
 Shown = tuple[str, dict[str, Any]]
