@@ -172,7 +172,8 @@ async def test_a_crash_is_an_ambiguous_call_and_the_turn_goes_on(desk: Any) -> N
 async def test_a_tool_that_the_bundle_switched_off_does_not_exist(desk: Any) -> None:
     turn = await run(desk, "write it")
 
-    assert turn.steps == ()
+    (step,) = turn.steps
+    assert (step.status, step.result_preview) == ("error", "The agent has no such tool.")
     assert turn.files == ()
 
 

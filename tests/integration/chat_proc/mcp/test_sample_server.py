@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from structlog.testing import capture_logs
 
 from chat_proc.agent.prompt.system import build_system_prompt
 from chat_proc.catalog.mcp_servers import McpServer
-from everturn.core.errors import Invalid, Unavailable
+from chat_proc.mcp.connection import McpConnection
+from chat_proc.mcp.stdio import ChildCommand, ChildOptions, StdioProcess
+from everturn.core.errors import EverturnError, Invalid, Unavailable
+from everturn.core.logging import Redactor
 from everturn.turns.model import Effect
 
 
@@ -225,3 +229,56 @@ async def test_the_server_on_the_page_works_with_the_version_on_the_page(tmp_pat
 
     assert found.text == "closed"
     assert f"`mcp=={version('mcp')}`" in page
+
+
+HANGING = """
+import json, os, sys, time
+RESULTS = {
+    "initialize": {
+        "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}
+    },
+    "tools/list": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("who", "stop")]},
+    "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "tools/call" and asked["params"]["name"] == "stop":
+        time.sleep(1_000)
+    if "id" in asked:
+        known = RESULTS.get(asked["method"])
+        answer = {"result": known} if known else {"error": {"code": -32601, "message": "There is no such method."}}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+async def test_a_server_that_hangs_is_started_again(tmp_path: Path) -> None:
+    async def ignore(*_: object) -> None: ...
+
+    program = tmp_path / "server.py"
+    program.write_text(HANGING)
+    command = ChildCommand(sys.executable, [str(program)], {}, None)
+    redactor = Redactor()
+    connection = McpConnection(
+        "s",
+        lambda: StdioProcess(command, ChildOptions(), redactor),
+        start_timeout_s=5,
+        on_change=ignore,
+        redactor=redactor,
+    )
+    running = asyncio.create_task(connection.run())
+
+    async def find_process() -> str:
+        result = await connection.call("who", {}, 5, ignore)
+        return str(result.content[0])
+
+    try:
+        first = await find_process()
+        with pytest.raises(Unavailable, match="did not answer the call of stop in time"):
+            await connection.call("stop", {}, 0.5, ignore)
+        again = first
+        async with asyncio.timeout(60):
+            while again == first:
+                with suppress(EverturnError):
+                    again = await find_process()
+    finally:
+        await connection.close(running)

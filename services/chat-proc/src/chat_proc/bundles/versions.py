@@ -126,7 +126,9 @@ class BundleLibrary(Generic[Kit]):
         self._found = await asyncio.to_thread(self._folders.look)
         await self._adopt(self._default, self._found[self._default])
         refusal = self._refused.get(self._default)
-        if refusal is not None and self._default not in self._current:
+        # Without the registry the worker starts, as it goes on when the registry is away later.
+        is_outage = refusal is not None and refusal.digest and not refusal.why
+        if refusal is not None and not is_outage and self._default not in self._current:
             raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why or _NOT_LOADED}")
 
     async def run(self) -> None:
@@ -236,7 +238,9 @@ class BundleLibrary(Generic[Kit]):
             else:
                 self._refused.pop(bundle_id, None)
         except Unavailable as error:
-            self._refused[bundle_id] = _Refusal(digest, "", self._monotonic() + STORE_RETRY_S)
+            self._refused.pop(bundle_id, None)
+            if digest:
+                self._refused[bundle_id] = _Refusal(digest, "", self._monotonic() + STORE_RETRY_S)
             _log.warning("Could not store or load a bundle", bundle_id=bundle_id, error=str(error))
         self._adopting.pop(bundle_id, None)
         # It can have been removed meanwhile.

@@ -59,6 +59,8 @@ MAX_TOOLS: Final = 200
 MAX_PAGES: Final = 20
 REFRESH_S: Final = 300.0
 """How often tools are listed again, for servers that don't announce changes."""
+_OVER: Final = frozenset({UNREACHABLE, SESSION_EXPIRED, SESSION_MAYBE_EXPIRED, REQUEST_TIMEOUT})
+"""Errors of a list of the tools that show that the connection is over: a server that hangs is started again."""
 LIST_PAUSE_S: Final = 1.0
 """Between the announcement of a change and the listing of the tools."""
 LISTEN_AGAIN_S: Final = 10.0
@@ -259,6 +261,8 @@ class McpConnection:
         if code == CONNECTION_LOST:
             return Unavailable(f"The connection to the MCP server was lost during the call: {message}")
         if code == REQUEST_TIMEOUT:
+            # Shows whether the server still answers at all.
+            self._list_again()
             return Unavailable(f"The MCP server did not answer the call of {tool} in time.")
         if code == UNREADABLE:
             return Unavailable(f"The MCP server gave no answer to the call of {tool} that can be read: {message}")
@@ -365,7 +369,7 @@ class McpConnection:
                 await self._load_tools(session)
             except MCPError as error:
                 why = error.error.message[:MAX_MESSAGE_CHARS]
-                if find_transport_error(error.error) in (UNREACHABLE, SESSION_EXPIRED, SESSION_MAYBE_EXPIRED):
+                if find_transport_error(error.error) in _OVER:
                     self._break(why, session)
                 else:
                     _log.warning("Could not list the tools of an MCP server", server=self._alias, error=why)
