@@ -173,7 +173,7 @@ async def test_a_tool_that_the_bundle_switched_off_does_not_exist(desk: Any) -> 
     turn = await run(desk, "write it")
 
     (step,) = turn.steps
-    assert (step.status, step.result_preview) == ("error", "The agent has no such tool.")
+    assert (step.status, step.error) == ("error", "The agent has no such tool.")
     assert turn.files == ()
 
 
