@@ -77,3 +77,12 @@ async def test_a_wait_counts_as_an_event_stream(limited: Any) -> None:
 def has_stream(ingress: Any) -> bool:
     numbers = httpx2.get(f"{ingress.url}/metrics", timeout=20).text
     return any(line.startswith("ingress_streams") and float(line.split()[-1]) >= 1 for line in numbers.splitlines())
+
+
+async def test_a_body_with_very_many_values_is_refused_before_the_sdk_parses_it(
+    start_ingress: Callable[..., Any],
+) -> None:
+    async with connect(start_ingress({}), "ann") as http:
+        answer = await ask(http, "list_agents", **{f"a{number}": number for number in range(6_000)})
+    assert answer.is_client_error
+    assert "more than 10000 values" in json.dumps(answer.json()["error"])
