@@ -180,6 +180,12 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
             '{ tool = "desk.find", status = "error" }.',
         ),
         (
+            'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, sum = 1 } }] }, "Bye."]\n',
+            "tests/test.toml, line 1: turn 1: expect.calls: desk.refund(…) ended with the status error: "
+            "'The parameters of desk.refund are invalid: amount: Field required; sum: Extra inputs are not permitted. "
+            "Its parameters are, in this order: order, amount.'. If that is right, expect {",
+        ),
+        (
             'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 1 } }] }, "Bye."]\n',
             "tests/test.toml, line 2: turn 1: user: a call of desk.refund waits for approval, but the turn doesn't "
             "say what the person answers: add approve = true, or false.",
@@ -215,6 +221,8 @@ def test_a_denied_call_and_expected_problems_are_no_failures(
         '{ tool = "desk.refund", status = "cancelled" } }\n'
         '[[turn]]\nuser = "Refund all."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7, amount = 9999 '
         '} }] }, "No."]\napprove = true\nexpect = { calls = { tool = "desk.refund", status = "ambiguous" } }\n'
+        '[[turn]]\nuser = "Hi."\nmodel = [{ calls = [{ tool = "desk.refund", args = { order = 7 } }] }, "No."]\n'
+        'expect = { calls = { tool = "desk.refund", status = "error", result_contains = "amount" } }\n'
         '[[turn]]\nuser = "Hi."\nmodel = [{ then = "fail_for_good" }]\nexpect = { problem = "model-failed" }\n'
     )
 

@@ -115,13 +115,21 @@ async def test_a_repair_costs_a_round() -> None:
     await check_conversation(bench)
 
 
-async def test_a_call_of_a_tool_that_the_agent_lacks_is_a_failed_step() -> None:
-    bench = Bench(call("demo.none\n", {}), answer("That is all."))
+@pytest.mark.parametrize(
+    ("tool_id", "title", "error"),
+    [
+        ("demo.none\n", "demo.none\\n", "The agent has no such tool."),
+        ("react.write", "react.write", "The parameters of react.write are invalid: path: Field required; "),
+    ],
+)
+async def test_a_call_that_is_refused_is_a_failed_step(tool_id: str, title: str, error: str) -> None:
+    bench = Bench(call(tool_id, {}), answer("That is all."))
 
     await run(bench)
 
     [step] = bench.state().turns[0].steps
-    assert (step.status, step.title, step.error) == ("error", "demo.none\\n", "The agent has no such tool.")
+    assert (step.status, step.title) == ("error", title)
+    assert step.error is not None and step.error.startswith(error)
     await check_conversation(bench)
 
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from everturn.core.errors import problem
 from everturn.core.refs import log_ref
 from everturn.events.turn_view import build_turn_view, try_build_step_detail
@@ -89,21 +91,23 @@ def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
     assert (view.rounds, view.sealed_round) == (2, 1)
 
 
-def test_a_call_of_a_tool_that_the_agent_lacks_is_a_failed_step() -> None:
+@pytest.mark.parametrize(
+    ("notice", "error"),
+    [
+        (NoticeBody(code="unknown_tool", text="y", missing_tool="desk.find"), "The agent has no such tool."),
+        (NoticeBody(code="bad_tool_call", text="Wrong.", refused_tool="desk.find"), "Wrong."),
+    ],
+)
+def test_a_refused_call_is_a_failed_step(notice: NoticeBody, error: str) -> None:
     scenario = Scenario()
     scenario.start_turn("Hello")
     scenario.start_round()
-    scenario.add(NoticeBody(code="unknown_tool", text="y", missing_tool="mcp.greenhouse.read_sensor"))
+    scenario.add(notice)
     scenario.commit()
 
     [step] = view_of(scenario).steps
 
-    assert (step.status, step.title, step.error, step.round) == (
-        "error",
-        "mcp.greenhouse.read_sensor",
-        "The agent has no such tool.",
-        1,
-    )
+    assert (step.status, step.title, step.error, step.round) == ("error", "desk.find", error, 1)
 
 
 def test_a_signal_row_takes_precedence_over_its_block() -> None:

@@ -142,15 +142,19 @@ def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
     )
 
 
-def build_missing_step(block: Block | BlockDraft, tool_id: str) -> StepView:
-    """The failed step of a call whose tool the agent does not have. Its key is the reference of the notice."""
+def build_refused_step(block: Block | BlockDraft, notice: NoticeBody) -> StepView | None:
+    """The failed step of a call that the notice refuses; None if it refuses none. Its key is the reference of the
+    notice."""
+    tool_id = notice.missing_tool or notice.refused_tool
+    if tool_id is None:
+        return None
     return StepView(
         step=block.ref,
         status="error",
         title=tool_id,
         round=block.round,
         tool_id=tool_id,
-        error="The agent has no such tool.",
+        error="The agent has no such tool." if notice.missing_tool else notice.text[:PREVIEW_CHARS],
     )
 
 
@@ -469,9 +473,9 @@ class _Seen:
                 self._add_call(block, body)
             case ToolResultBody() as body:
                 self._add_result(block, body)
-            case NoticeBody(missing_tool=str(tool_id)):
-                step = build_missing_step(block, tool_id)
-                self._steps[step.step] = step.model_copy(update={"step_id": self._step_of.get(block.round)})
+            case NoticeBody() as notice:
+                if step := build_refused_step(block, notice):
+                    self._steps[step.step] = step.model_copy(update={"step_id": self._step_of.get(block.round)})
             case DurableStepBody(artifacts=files):
                 self._add_files(files)
             case ApprovalRequestBody() as body:

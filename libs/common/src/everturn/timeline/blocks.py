@@ -235,11 +235,13 @@ class NotesBody(TextBody):
 
 
 class NoticeBody(TextBody):
-    """A message from the runtime to the model, such as what to fix in its next reply. `missing_tool` is what a call
-    named that the agent does not have, in ASCII."""
+    """A message from the runtime to the model, such as what to fix in its next reply. If it refuses a call,
+    `missing_tool` is what the call named that the agent does not have, in ASCII, or `refused_tool` the tool whose
+    arguments or program were wrong."""
 
     code: str
     missing_tool: str | None = None
+    refused_tool: str | None = None
 
 
 class RawDecisionBody(TextBody):

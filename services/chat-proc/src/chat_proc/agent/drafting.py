@@ -98,12 +98,13 @@ CUT_WORDS: Final[Mapping[CutReason, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A reply or an action that can't be used, and the sentences that explain it to the model. `missing_tool` is as in
-    NoticeBody."""
+    """A reply or an action that can't be used, and the sentences that explain it to the model. `missing_tool` and
+    `refused_tool` are as in NoticeBody."""
 
     code: str
     sentences: str
     missing_tool: str | None = None
+    refused_tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +196,17 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
     tool_id, raw_params = call.tool_id, dict(call.params)
     try:
         spec = catalog.spec(tool_id)
+    except Invalid as missing:
+        return Repair("bad_tool_call", missing.detail, missing_tool=ascii(tool_id[:MAX_TOOL_CHARS])[1:-1])
+    try:
         params = catalog.check_params(tool_id, raw_params)
     except Invalid as refused:
-        missing = None if catalog.try_spec(tool_id) else ascii(tool_id[:MAX_TOOL_CHARS])[1:-1]
-        return Repair("bad_tool_call", refused.detail, missing)
+        return Repair("bad_tool_call", refused.detail, refused_tool=tool_id)
     if spec.takes_code and not (code or "").strip():
         return Repair(
             "call_without_code",
             f"{tool_id} needs a program, but the reply does not contain one. Call it again with its program.",
+            refused_tool=tool_id,
         )
     return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)
 
@@ -322,7 +326,9 @@ def find_begun_action(raw: str) -> str:
 def draft_notice(context: RoundContext, repair: Repair, n: int = 1) -> BlockDraft:
     """`n` counts the notices of the round from 1."""
     ref = round_ref(context.turn_id, context.round, "notice" if n == 1 else f"notice.{n}")
-    body = NoticeBody(code=repair.code, text=repair.sentences, missing_tool=repair.missing_tool)
+    body = NoticeBody(
+        code=repair.code, text=repair.sentences, missing_tool=repair.missing_tool, refused_tool=repair.refused_tool
+    )
     return context.draft(BlockType.NOTICE, ref, body)
 
 

@@ -42,7 +42,7 @@ from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.ids import CallId
 from everturn.core.metrics import CODEC_SWITCHES, ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
-from everturn.events.turn_view import build_missing_step, build_started_step, build_step_event
+from everturn.events.turn_view import build_refused_step, build_started_step, build_step_event
 from everturn.events.views import StepView
 from everturn.models.port import ContextLimitExceeded, ModelFailed
 from everturn.timeline.blocks import BlockDraft, NoticeBody, ToolCallBody, ToolCodeBody
@@ -244,16 +244,16 @@ def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
 
 
 def _build_steps(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
-    """The calls among these blocks as started steps; those of tools that the agent does not have fail at once."""
+    """The calls among these blocks as started steps; those that are refused fail at once."""
     programs = {draft.call_id: draft.body.text for draft in drafts if isinstance(draft.body, ToolCodeBody)}
     steps: list[StepView] = []
     for draft in drafts:
         match draft.body:
             case ToolCallBody() as call:
                 steps.append(build_started_step(draft, call, programs.get(draft.call_id)))
-            case NoticeBody(missing_tool=str(tool_id)):
-                failed = build_missing_step(draft, tool_id)
-                steps += [failed.model_copy(update={"status": "started", "error": None}), failed]
+            case NoticeBody() as notice:
+                if failed := build_refused_step(draft, notice):
+                    steps += [failed.model_copy(update={"status": "started", "error": None}), failed]
             case _:
                 """Clients don't see the other blocks as steps."""
     return [build_step_event(step) for step in steps]

@@ -15,6 +15,7 @@ from everturn.timeline.blocks import (
     CompletionBody,
     DurableStepBody,
     ExitBody,
+    NoticeBody,
     ToolCallBody,
     ToolResultBody,
 )
@@ -41,15 +42,18 @@ class PlayedTurn:
 
 @dataclass(slots=True)
 class _Call:
-    """A call, with the text of its result."""
+    """A call, with the text of its result. The arguments of one that was refused are not known (None); its result
+    says why."""
 
     tool_id: str
-    args: Mapping[str, Any]
+    args: Mapping[str, Any] | None
     status: str = "none"
     text: str = ""
     artifacts: Sequence[Artifact] = field(default_factory=tuple[Artifact, ...])
 
     def __str__(self) -> str:
+        if self.args is None:
+            return f"{self.tool_id}(…)"
         args = ", ".join(f"{name}={value!r}" for name, value in self.args.items())
         return f"{self.tool_id}({_shorten(args, 120)})"
 
@@ -188,7 +192,7 @@ def _compare_calls(turn: CaseTurn, calls: Sequence[_Call]) -> _Failures:
 def _fits(expected: ExpectedCall, call: _Call) -> bool:
     return (
         call.tool_id == expected.tool
-        and all(name in call.args and call.args[name] == value for name, value in expected.args.items())
+        and (call.args is None or all(item in call.args.items() for item in expected.args.items()))
         and all(text in call.text for text in expected.result_contains)
         and expected.status in (None, call.status)
     )
@@ -223,6 +227,8 @@ def _collect_calls(blocks: Sequence[Block]) -> list[_Call]:
             case ToolResultBody(status=status, text=text, artifacts=artifacts):
                 if (call := calls.get(block.call_id or "")) is not None:
                     call.status, call.text, call.artifacts = status, text, artifacts
+            case NoticeBody(refused_tool=str(tool_id), text=text):
+                calls[block.ref] = _Call(tool_id, None, "error", text)
             case _:
                 pass
     return list(calls.values())
