@@ -260,10 +260,12 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
 
     opened.broken.clear()
     clock.advance(RETRY_S + 1)
-    await library.refresh()
+    with capture_logs() as logs:
+        await library.refresh()
 
     listing = await list_desk(registry)
     assert listing is not None and not listing.error and opened.texts == ["second"]
+    assert [log["event"] for log in logs] == ["Loaded a bundle", "A bundle can be used again"]
 
 
 async def test_a_version_that_can_not_be_stored_is_not_opened_again_at_each_look(

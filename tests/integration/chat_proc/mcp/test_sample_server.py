@@ -242,6 +242,7 @@ RESULTS = {
 }
 for line in sys.stdin:
     asked = json.loads(line)
+    print(f"got {asked['method']}", file=sys.stderr, flush=True)
     if asked["method"] == "tools/call" and asked["params"]["name"] == "stop":
         time.sleep(1_000)
     if "id" in asked:
@@ -260,7 +261,7 @@ async def test_a_server_that_hangs_is_started_again(tmp_path: Path) -> None:
     redactor = Redactor()
     connection = McpConnection(
         "s",
-        lambda: StdioProcess(command, ChildOptions(), redactor),
+        lambda: StdioProcess("s", command, ChildOptions(), redactor),
         start_timeout_s=5,
         on_change=ignore,
         redactor=redactor,
@@ -271,14 +272,18 @@ async def test_a_server_that_hangs_is_started_again(tmp_path: Path) -> None:
         result = await connection.call("who", {}, 5, ignore)
         return str(result.content[0])
 
-    try:
-        first = await find_process()
-        with pytest.raises(Unavailable, match="did not answer the call of stop in time"):
-            await connection.call("stop", {}, 0.5, ignore)
-        again = first
-        async with asyncio.timeout(60):
-            while again == first:
-                with suppress(EverturnError):
-                    again = await find_process()
-    finally:
-        await connection.close(running)
+    with capture_logs() as logs:
+        try:
+            first = await find_process()
+            with pytest.raises(Unavailable, match="did not answer the call of stop in time"):
+                await connection.call("stop", {}, 0.5, ignore)
+            again = first
+            async with asyncio.timeout(60):
+                while again == first:
+                    with suppress(EverturnError):
+                        again = await find_process()
+        finally:
+            await connection.close(running)
+
+    written = [log["text"] for log in logs if log["event"] == "Output of an MCP server" and log["server"] == "s"]
+    assert {"got initialize", "got tools/list", "got tools/call"} <= {*written}

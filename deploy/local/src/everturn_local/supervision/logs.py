@@ -10,7 +10,10 @@ MAX_READ_BYTES = 256 * 1024
 ERROR_LEVELS = frozenset({"error", "critical"})
 SHOWN_EVENTS = {
     "Loaded a bundle": ("bundle_id",),
+    "A bundle can be used again": ("bundle_id",),
     "Removed a bundle": ("bundle_id",),
+    "Output of a bundle": ("bundle_id", "text"),
+    "Output of an MCP server": ("server", "text"),
     "An MCP server can't be used": ("server", "why"),
     "Could not connect to an MCP server": ("server", "why"),
     "A tool of an MCP server is not as configured": ("why",),

@@ -40,7 +40,12 @@ MAX_LOG_LINES: Final = 20
 """Lines of the bundle's output that are shown for a test that fails, the last ones."""
 CODE_TOOL: Final = "exec_tools.execute_code_python"
 _SHOWN: Final = frozenset(
-    {"Output of a bundle", "The process of a bundle has ended", "The workflow of a bundle failed"}
+    {
+        "Output of a bundle",
+        "Output of an MCP server",
+        "The process of a bundle has ended",
+        "The workflow of a bundle failed",
+    }
 )
 
 

@@ -297,6 +297,8 @@ class BundleLibrary(Generic[Kit]):
         if error and self._errors.get(bundle_id) != error:
             BUNDLES_REFUSED.inc()
             _log.error("A bundle can't be used; its previous version continues", bundle_id=bundle_id, error=error)
+        elif not error and self._errors.get(bundle_id):
+            _log.info("A bundle can be used again", bundle_id=bundle_id)
         self._errors[bundle_id] = error
 
     async def _try_publish(self) -> None:

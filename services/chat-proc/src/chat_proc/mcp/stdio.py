@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import anyio
+import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
@@ -41,6 +42,8 @@ PYTHONS: Final = ("python", "python3")
 MEMORY_BYTES: Final = 2048 * MIB
 PROCESSES: Final = 256
 """Threads and processes; Node has a dozen threads."""
+
+_log = structlog.get_logger(__name__)
 
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
@@ -69,10 +72,11 @@ class ChildCommand:
 
 
 class StdioProcess:
-    """The streams of one server process for the SDK, as `open` yields them. `explain_end` says why it ended, without
-    the secrets of `redactor`."""
+    """The streams of one server process for the SDK, as `open` yields them. What it writes to its error output is
+    logged, and `explain_end` says why it ended, both without the secrets of `redactor`."""
 
-    def __init__(self, command: ChildCommand, options: ChildOptions, redactor: Redactor) -> None:
+    def __init__(self, alias: str, command: ChildCommand, options: ChildOptions, redactor: Redactor) -> None:
+        self._alias = alias
         self._command = command
         self._options = options
         self._redactor = redactor
@@ -162,7 +166,10 @@ class StdioProcess:
 
     def _note_line(self, line: str) -> None:
         # Without its folder, which is another one for each start: the same reason is reported once.
-        written = f" {line.strip().replace(self._folder, '')}"
+        line = line.strip().replace(self._folder, "")
+        if line:
+            _log.info("Output of an MCP server", server=self._alias, text=line)
+        written = f" {line}"
         room = FIRST_CHARS - len(self._first)
         self._first += written[:room]
         last = self._last + written[room:]

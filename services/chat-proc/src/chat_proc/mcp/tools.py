@@ -383,7 +383,7 @@ def _prepare(
     redactor = Redactor(hidden)
     if server.command is not None:
         command = ChildCommand(server.command, server.args, values, files if offered.owner else None)
-        return Prepared(lambda: StdioProcess(command, dependencies.children, redactor), redactor)
+        return Prepared(lambda: StdioProcess(offered.alias, command, dependencies.children, redactor), redactor)
     if bad := [name for name, value in values.items() if not value.isprintable() or not value.isascii()]:
         raise Invalid(f"The header {bad[0]} has characters that are not allowed in a header.")
     way = HttpWay(
