@@ -146,7 +146,8 @@ def test_a_waiting_turn_prints_its_approval_last() -> None:
     ]
 
     assert pieces[0][-1].startswith("? Allow mail.send?")
-    assert pieces[1][:3] == ['· mail.send {"to": "ann"} approved\n', "✓ mail.send (20 ms)\n", "Done."]
+    called = ["▸ mail.send …\n", "✓ mail.send (20 ms)\n"]
+    assert pieces[1][:4] == ['· mail.send {"to": "ann"} approved\n', *called, "Done."]
 
 
 def test_thinking_may_be_left_out() -> None:

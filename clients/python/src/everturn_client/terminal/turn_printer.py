@@ -125,9 +125,13 @@ class TurnPrinter:
             self._line_tone = None if news.endswith("\n") else tone
 
     def _render_step(self, step: StepView) -> Iterator[Piece]:
-        if self._steps.get(step.step) == step.status:
+        printed = self._steps.get(step.step)
+        if printed == step.status:
             return
         self._steps[step.step] = step.status
+        if printed is None and step.status != "started":
+            # It ended before the first state was read; the output is the same as for one who saw it begin.
+            yield from self._say(render_step(step.model_copy(update={"status": "started"})))
         yield from self._say(render_step(step), _STEP_TONES[step.status])
 
     def _render_approvals(self, approvals: list[ApprovalView]) -> Iterator[Piece]:
