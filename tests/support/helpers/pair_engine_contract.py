@@ -1,4 +1,4 @@
-"""What the driver of every pair engine does. A subclass provides the fixture `subject`."""
+"""The contract of pair engines: what each driver does. A subclass provides the fixture `subject`."""
 
 import asyncio
 import contextlib

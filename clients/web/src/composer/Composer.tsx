@@ -25,7 +25,7 @@ import type { Draft } from "./useSending";
 
 export interface ComposerHandle {
   focus: () => void;
-  /** Send a starter. One that is incomplete, or that a draft is in the way of, is put into the field instead. */
+  /** Send a starter. If it is incomplete, or if there is a draft, it is put into the field instead. */
   start: (starter: string) => void;
 }
 

@@ -86,7 +86,7 @@ test("a kept choice is used only while its agent is listed", async () => {
   expect(await screen.findByRole("radio", { name: "Everturn" })).toBeChecked();
 });
 
-test("a starter does not replace or send a draft, and a beginning is not sent", async () => {
+test("a starter does not replace or send a draft, and an incomplete one is not sent", async () => {
   const page = show({ agents: [support] });
   await userEvent.click(await screen.findByRole("button", { name: "Write a reply to:" }));
   expect(field()).toHaveValue("Write a reply to: ");

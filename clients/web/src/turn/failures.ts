@@ -8,12 +8,12 @@ export interface Failure {
   readonly advice: string;
   /** The server's own text, shown on demand; empty if it adds nothing. */
   readonly details: string;
-  /** Whether the same message can succeed. */
+  /** Whether the same message could succeed if it is sent again. */
   readonly isRetryable: boolean;
 }
 
 const PREFIX = "urn:everturn:problem:";
-/** The same message would fail again. */
+/** The type of failures that would happen again with the same message. */
 const PERMANENT = `${PREFIX}model-failed`;
 const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "model-unavailable": { what: "The model didn’t answer.", advice: "Try again in a moment." },

@@ -44,7 +44,7 @@ def run_bundle(arguments: Sequence[str], settings: LocalSettings, *, environment
 
 
 def build_example(starters: Sequence[str]) -> str:
-    """The command that sends the first whole message of these, or one that fits every agent."""
+    """The command that sends the first complete starter, or a message that fits every agent if there is none."""
     starter = next((each for each in starters if not is_incomplete(each)), "What can you do?")
     return f"everturn chat {shlex.quote(starter)}"
 

@@ -1,4 +1,4 @@
-"""The driver of pairs of containers does with a real engine what every driver does."""
+"""The Docker driver passes the contract of pair engines with a real engine."""
 
 import os
 import secrets

@@ -34,7 +34,7 @@ class Container:
 
 @dataclass(slots=True)
 class MemoryEngine:
-    """`failing` are errors by the name of a call, with or without a role; at the end of its stdin a pair ends."""
+    """`failing` are errors by the name of a call, with or without a role. A pair ends at the end of its stdin."""
 
     failing: dict[str, Exception] = field(default_factory=dict[str, Exception])
     containers: dict[str, Container] = field(default_factory=dict[str, Container])
@@ -116,7 +116,7 @@ class MemoryEngine:
             yield await self.events.get()
 
     def tell(self, action: str, name: str, at_s: float = 1.0, **attributes: str) -> None:
-        """Have the event stream say something of a container."""
+        """Report an event of a container on the event stream."""
         self.events.put_nowait(EngineEvent(action, {**self.containers[name].labels, **attributes}, at_s))
 
     def note(self, call: str, name: str) -> None:

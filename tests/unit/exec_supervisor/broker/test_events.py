@@ -21,7 +21,7 @@ def test_events_are_recorded_and_may_be_repeated():
 
 
 class BreakingEngine:
-    """Its stream breaks after each batch of events; after the last it stays. None can't even be connected to."""
+    """Its stream breaks after each batch of events but the last. None in place of a batch: it can't be connected to."""
 
     def __init__(self, *batches: list[PairEvent] | None) -> None:
         self.batches = [*batches]

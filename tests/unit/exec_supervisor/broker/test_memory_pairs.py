@@ -1,4 +1,4 @@
-"""The engine in memory, on which the tests here run, does what every driver does."""
+"""The engine in memory, with which the tests here run, passes the contract of pair engines."""
 
 from dataclasses import replace
 

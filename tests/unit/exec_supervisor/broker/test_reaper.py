@@ -17,7 +17,7 @@ def leftover(name: str, pair: str = "dead", expires_s: int = 2000, *, is_own: bo
 
 
 class Engine:
-    """What the reaper uses of an engine. An answer False is of what was already gone."""
+    """What the reaper uses of an engine. The answer False means that a leftover was already gone."""
 
     def __init__(self, found: list[Leftover], answers: dict[str, Exception | bool] | None = None) -> None:
         self.found = found

@@ -19,7 +19,7 @@ HIDDEN: Final = "[redacted]"
 MIN_SECRET_CHARS: Final = 8
 """Shorter ones are not secrets, and would damage unrelated texts."""
 MIN_LINE_CHARS: Final = 16
-"""Of a line with blanks in a secret of several lines."""
+"""The shortest line with blanks of a secret of several lines that is hidden by itself."""
 MAX_DEPTH: Final = 64
 
 _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
@@ -40,7 +40,7 @@ class Redactor:
 
     def set_secrets(self, secrets: Iterable[str]) -> None:
         """Hide these from now on, instead of the earlier ones."""
-        # Also lines: what prints a secret of several lines is often read line by line.
+        # Also its lines: output that contains a secret of several lines is often read line by line.
         given = [secret.strip() for secret in secrets]
         lines = (line.strip() for secret in given for line in secret.splitlines())
         known = {secret for secret in (*given, *filter(_is_secret_line, lines)) if len(secret) >= MIN_SECRET_CHARS}
@@ -60,8 +60,8 @@ class Redactor:
     def redact_value(
         self, value: object, depth: int = MAX_DEPTH, *, kept_keys: Collection[str] = frozenset()
     ) -> object:
-        """Redacts every text and number in JSON values and bytes, also names other than `kept_keys`. Values nested too
-        deep are hidden as a whole."""
+        """Redacts every text and number in JSON values and bytes, and all keys except `kept_keys`. Values nested too deep
+        are hidden as a whole."""
         if depth == 0:
             return HIDDEN
         match value:
@@ -109,7 +109,7 @@ def is_secret_name(variable: str) -> bool:
 
 
 def _is_secret_line(line: str) -> bool:
-    """Whether a line is likely to occur nowhere but in its secret: a short one with blanks is a setting or a text."""
+    """Whether a line probably occurs only in its secret. A short one with blanks is more likely a setting or a text."""
     return not line.startswith("-----") and (len(line) >= MIN_LINE_CHARS or len(line.split()) == 1)
 
 

@@ -53,7 +53,7 @@ MAX_SENTENCES = 3
 CUT_CODE: Final = "answer_cut"
 """Code of the notice after an answer that is incomplete."""
 MAX_TOOL_CHARS: Final = 80
-"""How much of the name of a tool that does not exist is shown."""
+"""How much of the name of a missing tool is shown."""
 MAX_RAW_CHARS = 40_000
 """How much of an unusable reply is kept for the model to read."""
 

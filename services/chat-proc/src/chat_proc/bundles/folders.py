@@ -56,7 +56,7 @@ class BundleFolders:
         self._list_fetched = list_fetched
         self._folders: dict[Path, _Folder] = {}
         self._overridden: dict[str, tuple[Bundle, Bundle | None]] = {}
-        """By id, the content of a bundle, and this with what the operator has set."""
+        """By id, a bundle as it was found, and the same with the operator's overrides."""
 
     def look(self) -> dict[str, Found]:
         """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read.
@@ -130,7 +130,7 @@ class BundleFolders:
     def _override(self, bundle_id: str, found: Found) -> Found:
         if found.bundle is None:
             return found
-        # Again only for other content: the digest of all files is computed.
+        # Only for new content, because this computes the digest of all files.
         content, result = self._overridden.get(bundle_id, (None, None))
         if content is not found.bundle:
             with _catching(bundle_id) as caught:

@@ -27,12 +27,12 @@ _log = structlog.get_logger(__name__)
 LOOK_S: Final = 2.0
 """Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
 RETRY_S: Final = 60.0
-"""After this time a version that could not be opened is tried again, because the cause may lie outside of it."""
+"""After this time, a version that could not be opened is tried again, because the cause may lie outside of it."""
 STORE_RETRY_S: Final = 15.0
-"""After this time a version is opened again that could not be stored, because the registry did not answer."""
+"""After this time, a version that could not be stored, because the registry did not respond, is opened again."""
 OPEN_S: Final = 2 * INSTALL_TIMEOUT_S + 120.0
-"""Time limit for opening a version, with the installation of its libraries, also after that of another worker was
-cut short. One that fails is the failure of all workers that wait for it."""
+"""Time limit for opening a version. It covers two installations of its libraries: one by another worker that was cut
+short, and then its own. An installation that fails has failed for all workers that wait for it."""
 CLOSE_S: Final = TOKEN_TIMEOUT_S + 3 * GRACE_S
 """Time limit for closing a version: tokens that were requested are stored, and what is left is cancelled twice."""
 CLOSE_ALL_S: Final = CLOSE_S + 3 * GRACE_S
@@ -126,7 +126,7 @@ class BundleLibrary(Generic[Kit]):
         self._found = await asyncio.to_thread(self._folders.look)
         await self._adopt(self._default, self._found[self._default])
         refusal = self._refused.get(self._default)
-        # Without the registry the worker starts, as it goes on when the registry is away later.
+        # The worker starts without the registry, just as it continues if the registry becomes unavailable later.
         is_outage = refusal is not None and refusal.digest and not refusal.why
         if refusal is not None and not is_outage and self._default not in self._current:
             raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why or _NOT_LOADED}")

@@ -164,7 +164,7 @@ class Problem:
     fatal: bool = True
     action_instance: int | None = None
     missing_tool: str | None = None
-    """The tool that a call named, if there is no such tool, in ASCII."""
+    """The name, in ASCII, of the tool that was called, if there is no such tool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class LeaseLost(Exception):
 async def keep_lease(
     store: KnowledgeStore, version: SpaceVersion, holder: str, renew_s: float = LEASE_S / 4
 ) -> AsyncGenerator[None]:
-    """Renew the lease during the context, also while files are fetched, or documents converted and encoded. Raises
-    LeaseLost, and ends the context, once another builder has it."""
+    """Renew the lease during the context, also while files are fetched, or documents converted and encoded. Cancels
+    the context and raises LeaseLost once another builder has the lease."""
     is_lost = False
 
     async def renew(scope: asyncio.Timeout) -> None:

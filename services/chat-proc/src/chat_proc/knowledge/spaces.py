@@ -117,7 +117,7 @@ class SpaceKeeper:
                 except LeaseLost:
                     pause_s = pauses.waiting_s
                 except FilesChanged as error:
-                    # Once is a change. What goes on is a reason.
+                    # Files that change once are read again. If they keep changing, that is why there is no new version.
                     pause_s = pauses.waiting_s
                     if has_changed:
                         self._report(error)

@@ -57,11 +57,11 @@ REFUSED_STATUS: Final = -32097
 CONNECTION_LOST: Final = -32095
 """Error code of a request whose connection was lost, so that it may have been carried out."""
 UNREADABLE: Final = -32092
-"""Error code of a request whose reply is no answer of the protocol, so that it may have been carried out."""
+"""Error code of a request whose reply does not follow the protocol, so that it may have been carried out."""
 SESSION_EXPIRED: Final = -32094
 """Error code of a request that the server rejected because it does not know the session."""
 SESSION_MAYBE_EXPIRED: Final = -32093
-"""Error code of a request that was rejected as some servers reject those of a session that they don't know."""
+"""Error code of a request whose rejection may mean that the server does not know the session, or something else."""
 _OURS: Final = secrets.token_hex(16)
 """The data of these errors: a server could send their codes, too."""
 _SDK_LOST: Final = ("Connection closed", "SSE stream ")
@@ -333,7 +333,7 @@ async def _read_error(response: httpx2.Response, *, has_session: bool) -> httpx2
         headers = {"Content-Type": "application/json" if error else "text/plain"}
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
     hint = " Check its secret." if response.status_code in (401, 403) else ""
-    # What fails on the way back, or at the server, says nothing about the effect of the request.
+    # A failure at the server, or on the way back, does not show whether the request had an effect.
     code = UNREADABLE if response.status_code >= 500 else REFUSED_STATUS
     return _build_error(response.status_code, code, f"The server answered {response.status_code}.{hint}")
 
@@ -345,7 +345,7 @@ def _build_error(status: int, code: int, message: str) -> httpx2.Response:
 
 def find_transport_error(error: ErrorData) -> int | None:
     """The code of what happened to a request on its way, if that is what the error is about: one of those above, or
-    REQUEST_TIMEOUT. Those that are recognized by the words of the SDK can also be an answer that imitates it."""
+    REQUEST_TIMEOUT. Errors that are recognized by the SDK's wording can also come from a server that imitates it."""
     if error.data == _OURS:
         return error.code
     if error.code == CONNECTION_CLOSED and error.data is None and error.message.startswith(_SDK_LOST):

@@ -1,5 +1,5 @@
-"""Bounds what a server can make this process do: the size of a message, the number of values in it, and how much of
-both is read in a second."""
+"""Bounds what a server can make this process do: the size of a message, the number of values in it, and how many
+messages, bytes and values are read in a second."""
 
 import asyncio
 from typing import Final

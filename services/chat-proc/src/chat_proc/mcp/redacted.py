@@ -24,7 +24,7 @@ _PROTOCOL_KEYS: Final = frozenset(
     if isinstance(model, type) and issubclass(model, BaseModel)
     for name, field in model.model_fields.items()
 )
-"""Names of the protocol are no secrets, and messages can't be read without them."""
+"""The protocol's own keys are not secrets, and messages can't be read without them."""
 _ON_LOOP_CHARS: Final = 64 * 1024
 _ON_LOOP_VALUES: Final = 500
 """What is searched on the event loop; more is searched in a thread."""

@@ -1,4 +1,4 @@
-"""The create requests of a pair, as pure functions of its plan: all that a broker ever requests from a Docker engine.
+"""The requests that create a pair, as pure functions of its plan: a broker creates nothing else in a Docker engine.
 
 A body has only keys that are written here, and its only caller-provided value is the run's id, as a label. So no
 message and no profile can express a bind, a volume driver option, a device, a capability or a namespace of the host.

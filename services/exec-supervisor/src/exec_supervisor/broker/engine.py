@@ -1,6 +1,6 @@
-"""The seam between the broker and what runs its pairs. An engine creates, watches and removes pairs as wholes.
+"""The interface between the broker and what runs its pairs. An engine creates, watches and removes whole pairs.
 
-Only its driver knows what a pair consists of there, and only `entry.py` chooses the driver.
+Only its driver knows what a pair consists of, and only `entry.py` chooses the driver.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -30,7 +30,7 @@ class StartFailed(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class PairPlan:
-    """The plan of a pair. `expires_s` is in seconds since 1970; a warm pair has no run yet."""
+    """The plan of a pair. `expires_s` is in seconds since 1970; `run_id` is empty for a warm pair."""
 
     name: str
     profile_name: str
@@ -41,7 +41,7 @@ class PairPlan:
 
     @property
     def preload(self) -> tuple[str, ...]:
-        """The modules to import ahead: none if a run already waits, because its program may not need them."""
+        """The modules to import in advance: none if a run already waits, because its program may not need them."""
         return () if self.run_id else self.profile.preload
 
 
@@ -54,11 +54,11 @@ class SupervisorLine(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """The next bytes of its stdout; empty at its end, also when the engine disconnected."""
+        """The next bytes of its stdout; empty at its end, also if the engine has disconnected."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Bytes for its stdin; dropped when it is gone."""
+        """Send bytes to its stdin. They are dropped if the supervisor is gone."""
         ...
 
     async def drain(self) -> None:
@@ -84,7 +84,8 @@ class PairImages:
 
 @dataclass(frozen=True, slots=True)
 class PairEvent:
-    """`memory_limit`: the program reached it. `executor_ended`: with this code. `pair_ended`: both halves have."""
+    """`memory_limit`: the program has reached it. `executor_ended`: it has ended with `exit_code`. `pair_ended`: both
+    halves have ended."""
 
     pair: str
     what: Literal["memory_limit", "executor_ended", "pair_ended"]
@@ -93,8 +94,8 @@ class PairEvent:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something of a pair. `kind` is a label of the metrics; `is_own`: it belongs to this broker or to a dead one that
-    had its id."""
+    """Something that is left of a pair. `kind` is a label of the metrics; `is_own` means that it belongs to this broker
+    or to a dead one with the same id."""
 
     name: str
     kind: str
@@ -107,11 +108,11 @@ class PairEngine(Protocol):
     """An engine for the pairs of one broker.
 
     All calls but `remove` raise EngineDown if it does not answer, EngineRefused if it rejects a request. A cancelled
-    call first completes the request that it has sent, so that a later `remove` finds what that has created.
+    call first completes the request that it has sent, so that a later `remove` finds what it has created.
     """
 
     async def start(self, plan: PairPlan) -> SupervisorLine:
-        """Create and start both halves concurrently; the line has all that the supervisor sends from its start.
+        """Create and start both halves concurrently. The line delivers everything that the supervisor sends.
 
         Raises ImageMissing, StartFailed. `remove` the pair also after a failure.
         """
@@ -122,15 +123,15 @@ class PairEngine(Protocol):
         ...
 
     async def remove(self, name: str) -> Sequence[str]:
-        """Remove all of a pair, whatever there is of it, and return what could not be removed. Can be repeated.
+        """Remove whatever exists of a pair, and return what could not be removed. Can be repeated.
 
-        To be called while `watch` runs: it waits for what that has yet to yield of the pair, at most half a second
-        after it has removed all. The caller limits the time of the call, and closes the line.
+        Call it while `watch` runs: after the removal, it waits at most half a second for events of the pair that
+        `watch` has not yielded yet. The caller limits the time of the call, and closes the line.
         """
         ...
 
     async def load_leftovers(self) -> Sequence[Leftover]:
-        """All that the engine has of pairs of any broker, in the order in which it can be removed."""
+        """Everything in the engine that belongs to pairs, of any broker, in the order in which it can be removed."""
         ...
 
     async def remove_leftover(self, leftover: Leftover) -> bool:
@@ -140,6 +141,7 @@ class PairEngine(Protocol):
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[PairEvent]]:
         """Connect, then yield the events of this broker's pairs until the engine disconnects.
 
-        The first time, from the creation of this object on; then from the last event. Some may be repeated.
+        The first call yields the events since this object was created, later ones those since the last event.
+        Events may be repeated.
         """
         ...

@@ -83,7 +83,7 @@ class Pair:
 
     @property
     def is_unusable(self) -> bool:
-        """Whether the supervisor has sent anything since its boot, or has ended: then no run can use it any more."""
+        """Whether the supervisor has sent anything since its boot, or has ended, so that no run can use it any more."""
         return self._next_read is None or self._next_read.done()
 
     def call_when_unusable(self, callback: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class Pair:
     async def end(self, *, force: bool) -> bool:
         """Remove everything of the pair. Without `force`, its stdin is closed first, and it has 2 s to end by itself.
 
-        False if the engine does not answer: then the reaper removes the rest.
+        False if something could not be removed; the reaper then removes it.
         """
         self.state = "ending"
         if self._line is not None and not force:

@@ -1,4 +1,4 @@
-"""Removes what dead brokers, or an unavailable engine, have left behind of pairs."""
+"""Removes what is left of pairs after a broker has died or an engine was unavailable."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ class Reaper:
 
 
 def find_orphans(found: Iterable[Leftover], live: frozenset[str], now_s: float) -> list[Leftover]:
-    """Find the orphans: this broker's leftovers without a live pair, and anybody's expired ones.
+    """Find the orphans: this broker's leftovers without a live pair, and those of any broker that have expired.
 
     Only one broker at a time has an id, so an unknown pair with this id belongs to a dead predecessor.
     """

@@ -67,7 +67,7 @@ router = APIRouter(prefix="/mcp", route_class=McpRoute, tags=["mcp"])
 @router.post("/{tenant}/{project}", include_in_schema=False)
 async def post_message(request: Request, caller: CallerOf) -> Response:
     """One message of the protocol."""
-    # As for all bodies: one with very many values would hold the event loop in the SDK.
+    # This refuses a body with so many values that parsing it in the SDK would block the event loop.
     await request.json()
     return _McpResponse(caller, await request.body())
 

@@ -147,7 +147,7 @@ class Environments:
             await loop.run_in_executor(steps, _add_sdk, environment)
         except BaseException as error:
             if isinstance(error, BadRequirements):
-                # In the lock file, for the workers that wait for this installation: each would try the same in vain.
+                # In the lock file, for workers that wait for this installation: otherwise each would repeat it in vain.
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, error.detail.encode(errors="replace")[:_MAX_FAILURE_BYTES], 0)
             # Shielded, because a second cancellation would take it back while it waits for the thread.
