@@ -60,7 +60,7 @@ class Redactor:
     def redact_value(
         self, value: object, depth: int = MAX_DEPTH, *, kept_keys: Collection[str] = frozenset()
     ) -> object:
-        """Redacts every text and number in JSON values and bytes, and all keys except `kept_keys`. Values nested too deep
+        """Redacts every text and number in JSON values and bytes, and all keys but `kept_keys`. Values nested too deep
         are hidden as a whole."""
         if depth == 0:
             return HIDDEN

@@ -111,8 +111,8 @@ class TokenStore(Protocol):
         ...
 
     async def save_request(self, principal: Principal, key: ServerKey, request: ConnectRequest) -> bool:
-        """Save a link; it replaces an earlier one for the same approval. False, and nothing is saved, if the earlier one
-        has an answer that no call has claimed."""
+        """Save a link; it replaces an earlier one for the same approval. False, and nothing is saved, if the earlier
+        one has an answer that no call has claimed."""
         ...
 
     async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:
