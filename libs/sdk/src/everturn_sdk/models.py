@@ -138,7 +138,8 @@ class Models:
         key: str | None = None,
     ) -> Any:
         """Ask a model for a value: an instance of `schema` if it is a pydantic model, otherwise a dict that matches the
-        JSON schema of an object. While the model can still correct its reply, patterns and formats are not checked.
+        JSON schema of an object. `pattern`, `patternProperties`, `format` and `uniqueItems` don't count for the model:
+        a pydantic model is checked completely only after the model's last reply, and a dict is not checked for them.
 
         The value is recorded under the key, like the reply of `stream_with_channels`. Raises WorkflowError if the model
         gives no such value, and as `step` does.

@@ -33,7 +33,7 @@ _HOOKS: Final = {"on_bundle_load": 0, "pre_run_hook": 0, "on_turn_end": 0, "befo
 
 
 class WorkflowError(Exception):
-    """What a workflow asked for is not possible; the text says why."""
+    """The workflow asked for something that is not possible; the text says why."""
 
 
 class StepAmbiguous(WorkflowError):
@@ -131,8 +131,8 @@ class React:
         """Let the agent answer. The person sees its work and its answer.
 
         The first call of a turn with the payload of `run` answers the person's message. Any other payload, and each
-        further call, is a new task that the agent reads after what it has done before. Raises WorkflowError in a step
-        or a knowledge function, and if the turn has reached a limit.
+        further call, is a new task, which the agent reads below all that it has done so far. Raises WorkflowError in a
+        step or a knowledge function, and if the turn has reached a limit.
         """
         return await self._workflow._answer(self, payload)  # pyright: ignore[reportPrivateUsage]
 
@@ -252,19 +252,19 @@ class BaseWorkflow:
         raise NotImplementedError
 
     def on_bundle_load(self) -> Any:
-        """Called when a process has loaded the bundle, before its first turn. The bundle is refused if it raises. It
-        may be async, and has about a minute."""
+        """Called when a process has loaded the bundle, before its first turn. If it raises an exception, the bundle
+        is refused. It may be async, and has about a minute."""
 
     def pre_run_hook(self) -> Any:
         """Called before each execution of `run`, including those after a worker was lost. It may be async."""
 
     def on_turn_end(self) -> Any:
-        """Called when `run` has returned or raised an exception, shortly before the turn ends. What it raises is only
+        """Called when `run` has returned or raised an exception, shortly before the turn ends. Its exceptions are only
         logged. It may be async, and has 5 s."""
 
     def before_round(self, number: int) -> Any:
         """Called before each round in which the agent works. It only observes, as `after_tool` does: its result is not
-        used, what it raises is logged, and it can't begin a step, a call of a model or anything else that is recorded.
+        used, its exceptions are logged, and it can't begin a step, a call of a model or anything else that is recorded.
         It has 5 s; if it takes longer, it is not called again in this turn. It can be called twice for the same round
         if a worker is lost. It may be async."""
 
@@ -283,7 +283,7 @@ class BaseWorkflow:
         the bundle's descriptors, which are read when the bundle is loaded. Raises WorkflowError if they name others.
 
         `knowledge_space_fn(query, limit)` answers `react.search_knowledge`, and `knowledge_read_fn(path)` returns the
-        text for `react.read` of `ks:` and this path; either may be async. The model gets what they raise as an error.
+        text for `react.read` of `ks:` and this path; either may be async. The model gets their exceptions as errors.
         """
         for name, module in (("tools", tools_module), ("skills", skills_module)):
             if module is not None:
