@@ -57,7 +57,7 @@ class PairEngineContract:
 
         assert not subject.load_left()
 
-    async def test_a_running_pair_is_removed_with_its_events_and_as_often_as_wanted(self, subject: Subject):
+    async def test_a_running_pair_is_removed_with_its_events_and_removal_can_be_repeated(self, subject: Subject):
         async with started(subject) as line, watching(subject.engine) as events:
             await read_first(line)
 
@@ -75,7 +75,7 @@ class PairEngineContract:
         assert await remove(subject.engine, "fedcba9876543210") == []
         assert time.monotonic() - begun_s < LIMIT_S / 10
 
-    async def test_the_end_of_an_executor_is_seen_with_its_code_also_after_an_interruption(self, subject: Subject):
+    async def test_the_end_of_an_executor_is_reported_even_after_an_interruption(self, subject: Subject):
         async with started(subject) as line:
             async with watching(subject.engine):
                 await read_first(line)
@@ -106,7 +106,7 @@ class PairEngineContract:
         if not starting.cancelled():
             starting.result().close()
 
-    async def test_leftovers_are_listed_for_every_broker_and_removed_in_the_order_of_the_list(self, subject: Subject):
+    async def test_leftovers_of_every_broker_are_listed_and_removed_in_that_order(self, subject: Subject):
         async with started(subject):
             mine = await load_leftovers(subject.engine, subject.plan.name)
             other = await load_leftovers(subject.others, subject.plan.name)

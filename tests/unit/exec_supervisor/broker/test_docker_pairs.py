@@ -302,7 +302,7 @@ async def test_a_watch_resumes_from_the_last_event(engine: MemoryEngine, subject
     assert engine.since_s[1] == later_s > engine.since_s[0]
 
 
-async def test_leftovers_are_containers_then_volumes_and_expired_if_no_time_can_be_read(engine: MemoryEngine):
+async def test_leftovers_list_containers_first_and_without_a_time_are_expired(engine: MemoryEngine):
     pairs = DockerPairs(cast("Any", engine), "b1")
     labels = {"everturn.broker": "b1", "everturn.pair": "p1", "everturn.expires": "never"}
     engine.volumes["v"], engine.containers["c"] = labels, Container(labels)
