@@ -16,7 +16,8 @@ import uvloop
 from helpers.goals import Goal, build_goal, run_goals
 
 from chat_proc.bundles.host.environments import Environments
-from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from chat_proc.catalog.described import DescribedTool, FunctionTool
 from chat_proc.catalog.tool import Tool, ToolCall, ToolContext
 from chat_proc.tools.hosted import build_hosted_tools

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
 
-from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunHandler, RunRaised
+from chat_proc.bundles.host.host_process import HostLost, HostUnavailable, RunHandler, RunRaised
 from everturn.core.errors import EverturnError, Invalid
 from everturn_sdk import BaseWorkflow, Payload, React, WorkflowError
 from everturn_sdk.protocol import CallContext, Function, Hook, Question, RunPayload

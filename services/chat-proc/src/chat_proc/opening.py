@@ -13,7 +13,7 @@ from chat_proc.agent.prompt.system import build_codec, load_topic
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.folders import BundleFolders
 from chat_proc.bundles.host.environments import Environments
-from chat_proc.bundles.host.host import HostOptions
+from chat_proc.bundles.host.host_process import HostOptions
 from chat_proc.bundles.manifest import Manifest, TurnBudget, merge_react
 from chat_proc.bundles.policy import BundlePolicy
 from chat_proc.bundles.repositories import BundleTable

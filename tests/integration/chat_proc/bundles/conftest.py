@@ -12,7 +12,8 @@ import pytest
 import uvloop
 
 from chat_proc.bundles.host.environments import Environments
-from chat_proc.bundles.host.host import BundleCode, BundleHost, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import BundleHost, open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolOutcome, ToolRegistry
 from chat_proc.tools.hosted import build_hosted_tools

@@ -20,8 +20,8 @@ from helpers.event_loop import watch_loop
 from helpers.waiting import wait_until
 from structlog.testing import capture_logs
 
-from chat_proc.bundles.host import host
-from chat_proc.bundles.host.host import HostLost
+from chat_proc.bundles.host import host, host_process
+from chat_proc.bundles.host.host_process import HostLost
 from chat_proc.bundles.host.processes import claim_uid
 from chat_proc.bundles.host.section import HostSection
 from chat_proc.catalog.tool import ToolRaised
@@ -417,7 +417,7 @@ async def test_a_process_that_ran_for_long_starts_again_without_a_pause(desk, mo
 
 
 async def test_only_so_many_calls_run_at_once(open_host, monkeypatch):
-    monkeypatch.setattr(host, "MAX_CALLS", 2)
+    monkeypatch.setattr(host_process, "MAX_CALLS", 2)
     desk = await open_host(TOOLS)
     began_s = time.monotonic()
 
@@ -843,7 +843,7 @@ async def test_a_defect_of_the_worker_fails_one_bundle_only(open_host, monkeypat
 
     monkeypatch.setattr(desk.objects, "save", fail)
     assert "It failed. The log of the worker has the reason." in (await desk.call("store")).text
-    monkeypatch.setattr(host, "KeptProcess", None)
+    monkeypatch.setattr(host_process, "KeptProcess", None)
     with pytest.raises(Invalid, match="the log of the worker has the reason"):
         await open_host(STORING)
 
@@ -875,7 +875,8 @@ WORKER = f"""
 import asyncio, json, sys
 from pathlib import Path
 from chat_proc.bundles.host.environments import Environments
-from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from everturn_sdk.protocol import CallContext
 
 FILES = {{

@@ -229,7 +229,8 @@ import asyncio, json, os, socket, sys, uvloop
 from pathlib import Path
 from chat_proc.bundles.host.environments import Environments
 from chat_proc.bundles.host import processes
-from chat_proc.bundles.host.host import BundleCode, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from everturn_sdk.protocol import CallContext
 
 attacks, base, uids = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

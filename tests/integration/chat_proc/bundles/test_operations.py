@@ -18,7 +18,8 @@ from turn_harness.harness import Bench, until
 from turn_harness.replies import answer
 
 from chat_proc.bundles.host import operations as module
-from chat_proc.bundles.host.host import BundleCode, BundleHost, HostOptions, HostUnavailable, open_bundle_host
+from chat_proc.bundles.host.host import BundleHost, open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions, HostUnavailable
 from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.tools.hosted import read_operations
 from everturn.bundles.operations import OperationReply, OperationRequest

@@ -14,7 +14,8 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.agent.kit import TurnLimits
-from chat_proc.bundles.host.host import BundleCode, BundleHost, HostOptions, open_bundle_host
+from chat_proc.bundles.host.host import BundleHost, open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from everturn.core.errors import Invalid
 from everturn.timeline.blocks import CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind

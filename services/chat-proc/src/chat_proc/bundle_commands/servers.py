@@ -6,7 +6,7 @@ from typing import Final
 
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS
-from chat_proc.bundles.host.host import HostOptions
+from chat_proc.bundles.host.host_process import HostOptions
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.settings import WorkerSettings

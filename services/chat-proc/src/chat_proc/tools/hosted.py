@@ -14,15 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_json
 
 from chat_proc.bundles.bundle import Bundle
-from chat_proc.bundles.host.host import (
-    BundleCode,
-    BundleHost,
-    HostLost,
-    HostOptions,
-    HostUnavailable,
-    SendDelta,
-    open_bundle_host,
-)
+from chat_proc.bundles.host.host import BundleHost, open_bundle_host
+from chat_proc.bundles.host.host_process import BundleCode, HostLost, HostOptions, HostUnavailable, SendDelta
 from chat_proc.bundles.host.operations import BundleOperations
 from chat_proc.bundles.manifest import BadBundle
 from chat_proc.bundles.policy import BuiltinToolsSection

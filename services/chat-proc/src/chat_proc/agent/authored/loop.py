@@ -26,7 +26,7 @@ from chat_proc.agent.authored.requests import Asked, Refused
 from chat_proc.agent.boundaries import TurnBoundaries
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, LoopResult
-from chat_proc.bundles.host.host import HostLost, HostUnavailable, RunRaised, SendDelta
+from chat_proc.bundles.host.host_process import HostLost, HostUnavailable, RunRaised, SendDelta
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, discard_errors, run_until
 from everturn.core.errors import Invalid

@@ -14,7 +14,7 @@ from chat_proc.agent.authored.requests import Key, Name, Request, explain_reques
 from chat_proc.agent.generation import Emit, RoundTexts, WaitingNotice
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.limits import reached_cap
-from chat_proc.bundles.host.host import SendDelta
+from chat_proc.bundles.host.host_process import SendDelta
 from chat_proc.catalog.schemas import Keywords, read_author_schema
 from chat_proc.channels.streaming import build_request, build_result, stream_with_channels
 from chat_proc.models.calls import CallTracker, ModelRole, describe_turn

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from chat_proc.bundles.host.host import RunHandler
+from chat_proc.bundles.host.host_process import RunHandler
 from chat_proc.catalog.tool import Tool, ToolCall
 from everturn.files.model import Artifact
 from everturn_sdk.protocol import CallContext, Function, Hook, RunPayload

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from chat_proc.bundles.host.host import SendDelta
+from chat_proc.bundles.host.host_process import SendDelta
 from everturn.core.errors import Invalid
 from everturn_sdk.protocol import Question
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from chat_proc.bundles.host.host import BundleHost, HostLost, HostUnavailable
+from chat_proc.bundles.host.host import BundleHost
+from chat_proc.bundles.host.host_process import HostLost, HostUnavailable
 from everturn.bundles.operations import OperationReply, OperationRequest
 from everturn.bundles.registry import OperationListing
 from everturn.core.cancellation import end_tasks
