@@ -16,13 +16,14 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, StringConstraints
 
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import acquire_in_thread, end_tasks
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.refs import check_path
@@ -333,7 +334,7 @@ async def fetch_commit(repository: Repository, commit: str, rules: GitRules) -> 
 @asynccontextmanager
 async def _open_folder() -> AsyncGenerator[Path]:
     """A new folder. It is removed in a thread: a fetched repository can have a gigabyte."""
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-git-")
+    folder = await acquire_in_thread(partial(tempfile.mkdtemp, prefix="everturn-git-"), os.rmdir)
     try:
         yield Path(folder)
     finally:

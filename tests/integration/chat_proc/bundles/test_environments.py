@@ -250,6 +250,32 @@ async def test_an_installation_that_is_cancelled_twice_leaves_no_files(folder, w
     assert installing.cancelled()
 
 
+async def test_a_lock_that_is_opened_for_a_cancelled_caller_is_closed(folder, wheels, monkeypatch):
+    begun, go_on, opened = threading.Event(), threading.Event(), []
+    open_lock = environments_module._open_lock
+
+    def open_slowly(environment: Path) -> int:
+        begun.set()
+        go_on.wait(20)
+        opened.append(open_lock(environment))
+        return opened[0]
+
+    def is_open() -> bool:
+        return any(
+            os.path.realpath(f"/proc/self/fd/{one}").startswith(str(folder)) for one in os.listdir("/proc/self/fd")
+        )
+
+    monkeypatch.setattr(environments_module, "_open_lock", open_slowly)
+    using = asyncio.create_task(install(open_environments(folder, wheels), b"greeting"))
+    await asyncio.to_thread(begun.wait, 20)
+    using.cancel()
+    await asyncio.wait({using}, timeout=5)
+    assert using.cancelled()
+    go_on.set()
+
+    await wait_until(lambda: opened and not is_open())
+
+
 async def test_what_a_dead_worker_has_half_installed_is_removed(folder, wheels):
     for name in ("half", "held", "foreign"):
         (folder / name / "bin").mkdir(parents=True)

@@ -649,6 +649,26 @@ async def test_a_cancelled_claim_leaves_its_user_to_others(monkeypatch):
     await wait_until(is_free)
 
 
+async def test_a_bundle_that_is_unpacked_for_a_cancelled_caller_leaves_no_files(open_host, tmp_path, monkeypatch):
+    begun, go_on, make_home = threading.Event(), threading.Event(), host.make_home
+
+    def make_slowly(home: Path, uid: int | None) -> None:
+        begun.set()
+        go_on.wait(20)
+        make_home(home, uid)
+
+    monkeypatch.setattr(host, "make_home", make_slowly)
+    opening = asyncio.create_task(open_host(TOOLS, folder=tmp_path))
+    await asyncio.to_thread(begun.wait, 20)
+    opening.cancel()
+    await asyncio.wait({opening}, timeout=5)
+    assert opening.cancelled()
+    assert os.listdir(tmp_path)
+    go_on.set()
+
+    await wait_until(lambda: not os.listdir(tmp_path))
+
+
 async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host, tmp_path):
     async with AsyncExitStack() as stack:
         desk = await open_host(TOOLS, stack=stack, folder=tmp_path)

@@ -1,5 +1,6 @@
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -7,7 +8,7 @@ from helpers.waiting import wait_until
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from everturn.core.cancellation import Stragglers, describe_tasks, keep_cancellation
+from everturn.core.cancellation import Stragglers, acquire_in_thread, describe_tasks, keep_cancellation
 from everturn.core.errors import Unavailable
 
 
@@ -225,3 +226,91 @@ async def test_tasks_are_described_by_the_modules_and_lines_they_wait_in() -> No
     )
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class SlowLock:
+    """A resource whose acquisition waits in its thread until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.acquired = threading.Event(), threading.Event(), threading.Event()
+        self.held: list[str] = []
+        self.released: list[str] = []
+
+    def acquire(self) -> str:
+        self.begun.set()
+        assert self.go_on.wait(20)
+        self.held.append("lock")
+        self.acquired.set()
+        return "lock"
+
+    def release(self, lock: str) -> None:
+        self.held.remove(lock)
+        self.released.append(lock)
+
+
+async def test_what_a_thread_acquires_belongs_to_its_caller() -> None:
+    lock = SlowLock()
+    lock.go_on.set()
+
+    assert await acquire_in_thread(lock.acquire, lock.release) == "lock"
+
+    assert (lock.held, lock.released) == (["lock"], [])
+
+
+@pytest.mark.parametrize("cancellations", [1, 2])
+async def test_what_a_thread_acquires_for_a_cancelled_caller_is_released(cancellations: int) -> None:
+    lock = SlowLock()
+    task = asyncio.create_task(acquire_in_thread(lock.acquire, lock.release))
+    await asyncio.to_thread(lock.begun.wait, 20)
+
+    for _ in range(cancellations):
+        task.cancel()
+    await asyncio.wait({task}, timeout=10)
+
+    assert task.cancelled(), "it does not wait for its thread"
+    lock.go_on.set()
+    await wait_until(lambda: lock.released == ["lock"])
+    assert not lock.held
+
+
+async def test_a_cancellation_that_comes_with_the_result_releases_it() -> None:
+    lock = SlowLock()
+    task = asyncio.create_task(acquire_in_thread(lock.acquire, lock.release))
+    await asyncio.to_thread(lock.begun.wait, 20)
+    lock.go_on.set()
+    # The loop does not run until the thread holds the lock, so it hears of both at once.
+    assert lock.acquired.wait(20)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await wait_until(lambda: lock.released == ["lock"])
+
+
+async def test_a_failing_release_does_not_replace_the_cancellation() -> None:
+    begun, go_on, tried = threading.Event(), threading.Event(), threading.Event()
+
+    def acquire() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    def fail(_: None) -> None:
+        tried.set()
+        raise OSError("It can't be released.")
+
+    task = asyncio.create_task(acquire_in_thread(acquire, fail))
+    await asyncio.to_thread(begun.wait, 20)
+    task.cancel()
+    go_on.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(tried.wait, 20)
+
+
+async def test_the_error_of_an_acquisition_is_raised() -> None:
+    def fail() -> str:
+        raise OSError("There is no space left.")
+
+    with pytest.raises(OSError, match="no space"):
+        await acquire_in_thread(fail, lambda _: None)

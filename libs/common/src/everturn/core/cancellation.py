@@ -4,10 +4,13 @@ asyncio delivers a cancellation once. If code fails while it handles the cancell
 connection, its error replaces the cancellation; a caller that retries on that error then waits again, and no second
 cancellation follows. So all code that translates or retries errors of a driver runs under `keep_cancellation`. And code
 that cancels a task waits for it with `Stragglers.end` or `end_tasks`, which cancel twice and then continue without it.
+
+A thread can't be cancelled. Code that opens, locks or creates something in one uses `acquire_in_thread`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -28,6 +31,39 @@ CHECKS = 5
 """How many checks without an answer count as silence."""
 
 T = TypeVar("T")
+
+
+async def acquire_in_thread(acquire: Callable[[], T], release: Callable[[T], object]) -> T:
+    """What `acquire` returns, which must be released: a lock, a file, a folder. It runs in a thread. Raises its errors.
+
+    A thread goes on after its caller was cancelled. CancelledError is raised at once, and `release` gets what the
+    thread acquires, in a thread as well. After this has returned, the caller is the one who must release it.
+    """
+    acquired: list[T] = []
+    is_abandoned = threading.Event()
+
+    def release_abandoned() -> None:
+        # Called for the thread and for the cancelled task. Only one of them finds it in the list.
+        try:
+            value = acquired.pop()
+        except IndexError:
+            return
+        release(value)
+
+    def work() -> T:
+        value = acquire()
+        acquired.append(value)
+        if is_abandoned.is_set():
+            release_abandoned()
+        return value
+
+    try:
+        return await asyncio.to_thread(work)
+    except asyncio.CancelledError:
+        is_abandoned.set()
+        # Not awaited, and not here: a failing release must not replace the cancellation, nor a slow one block the loop.
+        asyncio.get_running_loop().run_in_executor(None, release_abandoned)
+        raise
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Bundles from git: keeps the newest content of each repository that the configuration file names in a folder."""
 
 import asyncio
+import os
 import random
 import shutil
 import tempfile
@@ -8,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -29,7 +31,7 @@ from chat_proc.git import (
     fetch_commit,
     resolve_commit,
 )
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import acquire_in_thread, end_tasks
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLE_FETCHES
@@ -120,7 +122,7 @@ async def open_repositories(
     if len(chosen) > MAX_REPOSITORIES:
         raise BadBundle(f"{len(chosen)} bundles come from git; {MAX_REPOSITORIES} are allowed.")
     slots = asyncio.Semaphore(FETCHES)
-    root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-bundles-"))
+    root = Path(await acquire_in_thread(partial(tempfile.mkdtemp, prefix="everturn-bundles-"), os.rmdir))
     keepers = {
         bundle_id: _Keeper(bundle_id, table, root, rules, slots, pauses or FetchPauses())
         for bundle_id, table in chosen.items()
@@ -198,7 +200,8 @@ class _Keeper:
         if commit == self._refused[0]:
             return "refused"
         began_s = time.monotonic()
-        version = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=".", dir=self.fetched.folder.parent))
+        create = partial(tempfile.mkdtemp, prefix=".", dir=self.fetched.folder.parent)
+        version = Path(await acquire_in_thread(create, os.rmdir))
         # Messages about a bundle name its folder.
         target = version / self._bundle_id
         try:

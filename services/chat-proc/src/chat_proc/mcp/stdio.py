@@ -10,8 +10,9 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -26,6 +27,7 @@ from chat_proc.bundles.host.keeper import remove_tree
 from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
+from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Unavailable
 from everturn.core.logging import Redactor
 from everturn.core.transports import CheckedWriter
@@ -95,9 +97,8 @@ class StdioProcess:
 
     @asynccontextmanager
     async def _open_as(self, uid: int | None) -> AsyncGenerator[Streams]:
-        root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="everturn-mcp-"))
+        root = await acquire_in_thread(partial(_write_files, self._command.files or {}, uid), _remove)
         try:
-            await asyncio.to_thread(_write_files, root, self._command.files or {}, uid)
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             try:
@@ -116,7 +117,7 @@ class StdioProcess:
                 ours.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(remove_tree, str(root))
+                await asyncio.to_thread(_remove, root)
 
     def explain_end(self) -> str:
         """Why the connection ended, with the first and the last lines that the server wrote to its error output."""
@@ -240,16 +241,26 @@ def _find_installed(name: str, search_path: str) -> tuple[Path, tuple[Path, ...]
     return program, tuple({each.parents[1] for each in (program, program.resolve()) if len(each.parents) > 2})
 
 
-def _write_files(root: Path, files: Mapping[str, bytes], uid: int | None) -> None:
-    code, home = root / "bundle", root / "home"
-    code.mkdir()
-    for name, content in files.items():
-        path = code / PurePosixPath(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        # Files have no modes in a bundle, and one may be the command.
-        path.chmod(0o755)
-    home.mkdir(mode=0o700)
-    if uid is not None:
-        os.chown(home, uid, uid)
-        root.chmod(0o711)
+def _write_files(files: Mapping[str, bytes], uid: int | None) -> Path:
+    """A new folder with these files and an empty home. Raises OSError."""
+    root = Path(tempfile.mkdtemp(prefix="everturn-mcp-"))
+    with ExitStack() as failing:
+        failing.callback(_remove, root)
+        code, home = root / "bundle", root / "home"
+        code.mkdir()
+        for name, content in files.items():
+            path = code / PurePosixPath(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            # Files have no modes in a bundle, and one may be the command.
+            path.chmod(0o755)
+        home.mkdir(mode=0o700)
+        if uid is not None:
+            os.chown(home, uid, uid)
+            root.chmod(0o711)
+        failing.pop_all()
+    return root
+
+
+def _remove(root: Path) -> None:
+    remove_tree(str(root))

@@ -18,6 +18,7 @@ import venv
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -27,6 +28,7 @@ import structlog
 from chat_proc.bundles.host.keeper import TOO_LARGE, fits, remove_tree
 from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
+from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 
@@ -98,9 +100,9 @@ class Environments:
         await asyncio.to_thread(self._open_folder)
         environment = self._folder / _name_environment(packages)
         done = environment / _DONE
-        descriptor = await asyncio.to_thread(_open_lock, environment)
-        failed_before = os.fstat(descriptor).st_mtime_ns
+        descriptor = await acquire_in_thread(partial(_open_lock, environment), os.close)
         try:
+            failed_before = os.fstat(descriptor).st_mtime_ns
             # Users keep their shared lock as long as they use the environment. So the exclusive lock is only tried: the
             # one that gets it installs, and the others wait until they can share it.
             await _lock(descriptor, fcntl.LOCK_SH)

@@ -6,7 +6,8 @@ After a process was lost, the next call starts another one.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
@@ -29,6 +30,7 @@ from chat_proc.bundles.host.host_process import (
 from chat_proc.bundles.host.keeper import remove_tree
 from chat_proc.bundles.host.processes import ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
+from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.metrics import BUNDLE_HOSTS_ENDED, BUNDLE_HOSTS_RUNNING
@@ -263,11 +265,10 @@ async def open_bundle_host(code: BundleCode, options: HostOptions) -> AsyncGener
 @asynccontextmanager
 async def _open_host(code: BundleCode, options: HostOptions, python: Path) -> AsyncGenerator[BundleHost]:
     async with claim_uid(options.uids) as uid:
-        # Opened and removed in threads: a bundle has up to 16 MiB of files.
-        root = await asyncio.to_thread(mkdtemp, prefix="everturn-bundle-", dir=options.folder)
+        # Written and removed in threads: a bundle has up to 16 MiB of files.
+        root = await acquire_in_thread(partial(_unpack, code, options.folder, uid), remove_tree)
         try:
-            folder, home = Path(root) / "code" / code.package, Path(root) / "home"
-            await asyncio.to_thread(_unpack, code.files, folder, home, uid)
+            folder, home = _find_places(root, code)
             host = BundleHost(code, options, python, folder, home, uid)
             try:
                 await host.open()
@@ -297,16 +298,28 @@ async def _repeat_once(
         raise HostLost(f"{lost.detail} It was not repeated: {error.detail}") from error
 
 
-def _unpack(files: Mapping[str, bytes], folder: Path, home: Path, uid: int | None) -> None:
-    folder.mkdir(parents=True)
-    for name, content in files.items():
-        file = folder / name
-        if not file.resolve().is_relative_to(folder.resolve()):
-            raise Invalid(f"{name!r} is not a path in the bundle.")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    # A regular package, so that a module of the same name elsewhere does not hide it.
-    (folder / "__init__.py").touch()
-    make_home(home, uid)
-    if uid is not None:
-        folder.parents[1].chmod(0o711)
+def _unpack(code: BundleCode, parent: Path | None, uid: int | None) -> str:
+    """A new folder with the files of the bundle and an empty home. Raises Invalid, OSError."""
+    root = mkdtemp(prefix="everturn-bundle-", dir=parent)
+    with ExitStack() as failing:
+        failing.callback(remove_tree, root)
+        folder, home = _find_places(root, code)
+        folder.mkdir(parents=True)
+        for name, content in code.files.items():
+            file = folder / name
+            if not file.resolve().is_relative_to(folder.resolve()):
+                raise Invalid(f"{name!r} is not a path in the bundle.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        # A regular package, so that a module of the same name elsewhere does not hide it.
+        (folder / "__init__.py").touch()
+        make_home(home, uid)
+        if uid is not None:
+            Path(root).chmod(0o711)
+        failing.pop_all()
+    return root
+
+
+def _find_places(root: str, code: BundleCode) -> tuple[Path, Path]:
+    """The folders of the code and of the home."""
+    return Path(root) / "code" / code.package, Path(root) / "home"

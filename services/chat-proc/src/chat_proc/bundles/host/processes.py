@@ -8,12 +8,13 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from chat_proc.bundles.host.section import MIB
-from everturn.core.cancellation import discard_errors, end_tasks
+from everturn.core.cancellation import acquire_in_thread, end_tasks
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import END_WITHIN_S, kill_group, wait_for_start
@@ -237,20 +238,12 @@ async def claim_uid(uids: range) -> AsyncGenerator[int | None]:
         yield None
         return
     claimed = ExitStack()
-    # In a thread, because it looks at all processes of the machine.
-    claiming = asyncio.create_task(asyncio.to_thread(claimed.enter_context, _claim(uids)))
-
-    def release(_: object = None) -> None:
-        discard_errors(claiming)
-        claimed.close()
-
+    # In a thread, because it reads the owners of all processes of the machine.
+    uid = await acquire_in_thread(partial(claimed.enter_context, _claim(uids)), lambda _: claimed.close())
     try:
-        yield await asyncio.shield(claiming)
+        yield uid
     finally:
-        if claiming.done():
-            release()
-        else:  # cancelled: the thread goes on
-            claiming.add_done_callback(release)
+        claimed.close()
 
 
 @contextmanager
