@@ -161,7 +161,7 @@ async def test_a_turn_keeps_its_version_while_new_turns_take_the_new_one(
         assert opened.texts == ["first", "second"]
 
     await library.refresh()
-    assert opened.texts == ["second"]
+    await wait_until(lambda: opened.texts == ["second"])
 
 
 async def test_another_worker_runs_the_version_with_which_a_turn_began(
@@ -781,4 +781,4 @@ async def test_a_turn_cancelled_while_its_version_opens_leaves_nothing_open(
             turn.cancel()
         await asyncio.gather(*turns, return_exceptions=True)
         await library.refresh()
-        assert opened.texts == []
+        await wait_until(lambda: opened.texts == [])

@@ -132,17 +132,16 @@ class BundleLibrary(Generic[Kit]):
             raise BadBundle(f"The default bundle {self._default} can't be used: {refusal.why or _NOT_LOADED}")
 
     async def run(self) -> None:
-        """Look and publish until cancelled. A version that opens or closes slowly delays no other."""
-        is_first = True
+        """Refresh until cancelled. A version that opens or closes slowly delays no other."""
+        wait_s = FIRST_PUBLISH_S
         while True:
             with guarded("bundles"):
-                await self._look()
-                if is_first and self._adopting:
-                    await asyncio.wait(self._adopting.values(), timeout=FIRST_PUBLISH_S)
-                await self._try_publish()
-            is_first = False
+                try:
+                    await self.refresh(wait_s)
+                except Unavailable as error:
+                    _log.warning("Could not publish the bundles", error=str(error))
+            wait_s = 0.0
             await asyncio.sleep(self._look_s)
-            self._begin_closing()
 
     async def wait_published(self) -> None:
         """Wait until `run` has published, at most twice FIRST_PUBLISH_S. So clients can name the bundles of a worker
@@ -151,11 +150,13 @@ class BundleLibrary(Generic[Kit]):
             async with asyncio.timeout(2 * FIRST_PUBLISH_S):
                 await self._has_published.wait()
 
-    async def refresh(self) -> None:
-        """Look once, open what has changed, and publish it. Raises Unavailable if the registry does not answer."""
+    async def refresh(self, wait_s: float = OPEN_S) -> None:
+        """Begin to open what has changed, wait for it at most `wait_s`, begin to close what is not used any more, and
+        publish what is open. Raises Unavailable if the registry does not answer."""
         await self._look()
-        await asyncio.gather(*self._adopting.values())
-        await self._close_unused()
+        if self._adopting:
+            await asyncio.wait(self._adopting.values(), timeout=wait_s)
+        self._begin_closing()
         await self._publish()
 
     @asynccontextmanager
@@ -300,12 +301,6 @@ class BundleLibrary(Generic[Kit]):
         elif not error and self._errors.get(bundle_id):
             _log.info("A bundle can be used again", bundle_id=bundle_id)
         self._errors[bundle_id] = error
-
-    async def _try_publish(self) -> None:
-        try:
-            await self._publish()
-        except Unavailable as error:
-            _log.warning("Could not publish the bundles", error=str(error))
 
     async def _publish(self) -> None:
         """Publish what has changed, and all of it every RENEW_S."""
