@@ -37,6 +37,9 @@ MAX_TEXT_CHARS: Final = 2_000
 MAX_DATA_BYTES: Final = 8_192
 """Size limit of the data of an event, as JSON."""
 MAX_ERROR_CHARS: Final = 4_000
+"""Length limit of the text of an error; a longer one is cut."""
+MAX_STEP_BYTES: Final = 64 * 1024
+"""Size limit of the result of a step of a workflow, as JSON."""
 MAX_FIELDS: Final = 20
 """Arguments of an operation that are named as wrong."""
 

@@ -19,12 +19,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from everturn_sdk.channels import ChannelFormat
 from everturn_sdk.models import ModelPort, Models, check_outside, run_inside
-from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, Effect, Hook, RunFile
+from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, MAX_STEP_BYTES, Effect, Hook, RunFile
 from everturn_sdk.tools import BadTool
 
 WORKFLOW: Final = "workflow.py"
-MAX_STEP_BYTES: Final = 64 * 1024
-"""Size limit of the result of a step, as JSON."""
 Outcome = Literal["completed", "capped", "stopped", "cut", "failed"]
 HOOKS: Final[tuple[Hook, ...]] = get_args(Hook)
 

@@ -21,7 +21,7 @@ from everturn.core.clock import iso
 from everturn.core.errors import Conflict, DatabaseFault, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.loops import guarded
-from everturn.mcp_connections.connections import AnsweredRequest, Connection, ConnectionBook, ServerKey
+from everturn.mcp_connections.connections import ALIAS, AnsweredRequest, Connection, ConnectionBook, ServerKey
 from everturn.turns.inbox import InboxFull
 from ingress.admission.connections import load_address
 from ingress.admission.limits import load_request_limits
@@ -44,8 +44,6 @@ MAX_FORM_BYTES: Final = 16_384
 SIGNAL_S: Final = 15.0
 """How long a signal to a turn is tried, while a person waits for the page. A failover of Redis is usually shorter."""
 SIGNAL_PAUSE_S: Final = 1.0
-ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
-"""Of a server, as in bundle.toml."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",

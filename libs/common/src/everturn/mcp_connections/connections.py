@@ -9,6 +9,8 @@ from typing import Protocol
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId
 
+ALIAS = r"^[a-z][a-z0-9_]{0,19}$"
+"""Of a server, as bundle.toml names it. Short, because a provider allows 64 characters for `mcp__<alias>__<tool>`."""
 REQUEST_S = 600.0
 """How long a link can be used, and then its code."""
 MAX_ANSWERED = 32

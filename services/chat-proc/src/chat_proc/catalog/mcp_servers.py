@@ -14,6 +14,7 @@ from chat_proc.catalog.described import MAX_TIMEOUT_S
 from everturn.core.errors import Invalid
 from everturn.core.logging import is_secret_name
 from everturn.core.settings import explain_errors
+from everturn.mcp_connections.connections import ALIAS
 from everturn.turns.model import Effect
 
 MAX_SERVERS: Final = 20
@@ -25,8 +26,6 @@ TOKEN_TIMEOUT_S: Final = 15.0
 ALL: Final = "*"
 """In place of the names of tools: all tools of the server."""
 
-ALIAS: Final = r"^[a-z][a-z0-9_]{0,19}$"
-"""Short, because a provider allows 64 characters for `mcp__<alias>__<tool>`."""
 _REFERENCE = re.compile(r"\$\{([^{}]{1,200})\}")
 _VARIABLE = re.compile(r"MCP_[A-Z0-9_]{1,96}")
 _BUNDLE_SECRET = re.compile(r"b:[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -166,10 +166,8 @@ async def _await_answer(call: Call, conversation_id: ConversationId, turn_id: Tu
 
 def _say(answer: AnswerOut) -> str:
     """The answer for a model that reads only the text, with the ids that it needs to continue."""
-    files = [
-        f"- {file.filename} ({file.mime}, {file.size} bytes): artifact_id {file.artifact_id}" for file in answer.files
-    ]
-    parts = [answer.answer or "", answer.detail, "\n".join(["Files:", *files]) if files else ""]
+    files = "\n".join(["Files:", *map(_describe, answer.files)]) if answer.files else ""
+    parts = [answer.answer or "", answer.detail, files]
     ids = f"(conversation_id {answer.conversation_id}, turn_id {answer.turn_id}, status {answer.status})"
     return "\n\n".join(filter(None, (*parts, ids)))
 

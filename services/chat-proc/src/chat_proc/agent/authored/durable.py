@@ -49,13 +49,11 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.progress import GenerateRound
 from everturn_sdk.channels import ChannelFormat
+from everturn_sdk.protocol import MAX_ERROR_CHARS, MAX_STEP_BYTES
 
 MAX_SEGMENTS: Final = 20
 """Tasks of one turn. They share its limits of rounds, time, tokens and money."""
 MAX_TASK_CHARS: Final = 32_000
-MAX_STEP_BYTES: Final = 64 * 1024
-"""Size limit of the result of a step, as JSON. The SDK keeps it, too."""
-MAX_ERROR_CHARS: Final = 4_000
 MAX_EMITTED: Final = 100
 """Texts that one turn shows by `self.emit`."""
 MAX_EMITTED_CHARS: Final = 32_000
