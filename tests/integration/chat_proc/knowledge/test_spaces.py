@@ -367,6 +367,30 @@ async def test_files_that_the_worker_may_not_read_are_left_out(desk: Desk, monke
     assert sorted(skipped["first"]) == reasons
 
 
+@pytest.mark.parametrize(("failing", "reported"), [(1, 0), (3, 1)])
+async def test_a_folder_that_can_not_be_read_once_is_no_problem(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, failing: int, reported: int
+) -> None:
+    open_inside = trees._open_inside  # pyright: ignore[reportPrivateUsage]
+    looks = itertools.count(1)
+
+    def fail_at_first(folder: Path, path: str, flags: int) -> int:
+        # Each look ends at its first failure.
+        if next(looks) <= failing:
+            raise OSError(errno.EIO, "Input/output error")
+        return open_inside(folder, path, flags)
+
+    monkeypatch.setattr(trees, "_open_inside", fail_at_first)
+    desk.write("knowledge/a.md", "a")
+
+    with capture_logs() as logs:
+        async with desk.open() as knowledge:
+            await until_found(knowledge, "a.md")
+
+    errors = [log["error"] for log in logs if log["event"] == "Could not update a knowledge space"]
+    assert errors == ["The folder of the knowledge space can't be read: Input/output error."] * reported
+
+
 async def test_a_missing_document_is_answered_with_similar_ones(desk: Desk) -> None:
     desk.write("knowledge/docs/guides/backup.md", "a")
     desk.write("knowledge/docs/architecture.md", "b")

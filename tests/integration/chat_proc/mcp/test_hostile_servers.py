@@ -425,6 +425,25 @@ async def test_servers_whose_tools_are_missing_are_away(raw: RawServer) -> None:
         assert agent.servers.list_away() == ("unset",), "its tools are still offered"
 
 
+async def test_an_agent_waits_for_its_servers_until_they_answer_or_the_time_is_over(raw: RawServer) -> None:
+    may_answer = asyncio.Event()
+
+    async def hold(*_: object) -> bool:
+        await may_answer.wait()
+        return False
+
+    raw.before = hold
+    async with open_agent(server_at(raw), ready_within_s=0.2) as agent:
+        assert agent.tool_ids == []
+        may_answer.set()
+        await agent.until_offered("mcp.s.act")
+
+    may_answer.clear()
+    asyncio.get_running_loop().call_later(0.3, may_answer.set)
+    async with open_agent(server_at(raw)) as agent:
+        assert agent.tool_ids == ["mcp.s.act"]
+
+
 SECRET = "sk-0123456789-abcdefghijklmnop"
 TELLING = "import os, sys; sys.stderr.write({text}); sys.exit(1)"
 REJECTING = """
