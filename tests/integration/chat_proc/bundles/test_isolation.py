@@ -299,6 +299,26 @@ async def run_worker(folder: Path, *, as_root: bool, landlock: int = 99) -> dict
     return json.loads(lines[-1])
 
 
+@pytest.mark.parametrize("flood", [5_000, 0])
+@pytest.mark.parametrize("end", ["\n", ""])
+async def test_the_last_lines_of_a_flood_are_passed_on(tmp_path: Path, flood: int, end: str) -> None:
+    code = f"for n in range({flood}): print('line', n)\nprint('Traceback'); print('a reason', end={end!r})"
+    lines: list[str] = []
+    async with KeptProcess(
+        [sys.executable, "-c", code],
+        folder=tmp_path,
+        environment={"PATH": os.environ["PATH"]},
+        limits=ProcessLimits(),
+        on_line=lines.append,
+    ) as process:
+        assert await process.wait(60)
+
+    assert lines[-2:] == ["Traceback", "a reason"]
+    counted = sum(int(line[1:].split()[0]) for line in lines if "were left out" in line)
+    shown = [line for line in lines if "were left out" not in line]
+    assert counted + len(shown) == flood + 2
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """Pytest's own folder stays closed to other users."""

@@ -27,6 +27,8 @@ MAX_LINE_CHARS: Final = 2_000
 LINES_PER_S: Final = 20.0
 LINES_AT_ONCE: Final = 200
 """Lines of output that are passed on: so many at once, and then so many per second. The others are only counted."""
+LAST_LINES: Final = 30
+"""Of those that were only counted, the last ones are passed on when the output ends: a traceback explains a crash."""
 _SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf"),
@@ -204,25 +206,31 @@ class KeptProcess:
 
     async def _read_lines(self, stream: asyncio.StreamReader) -> None:
         loop = asyncio.get_running_loop()
-        budget, rest = LineBudget(loop.time()), b""
+        budget, rest, left_out = LineBudget(loop.time()), b"", b""
         while data := await stream.read(_READ_BYTES):
             data, begin = rest + data, 0
             while (end := data.find(b"\n", begin)) >= 0:
-                line, begin = data[begin:end], end + 1
                 if not budget.allows(loop.time()):
                     # The others at once: one by one, lines that nobody reads would cost more than all else.
-                    budget.drop(data.count(b"\n", begin))
-                    begin = data.rfind(b"\n") + 1
+                    budget.drop(data.count(b"\n", end + 1))
+                    first, begin = begin, data.rfind(b"\n") + 1
+                    left_out = (left_out + data[first:begin])[-_READ_BYTES:]
                     break
                 if dropped := budget.take_dropped():
                     self._on_line(f"({dropped} lines were left out.)")
-                self._on_line(self._decode(line))
+                    left_out = b""
+                self._on_line(self._decode(data[begin:end]))
+                begin = end + 1
             rest = data[begin:][:_READ_BYTES]
             await asyncio.sleep(_READ_PAUSE_S)
-        if rest and budget.allows(loop.time()):
-            self._on_line(self._decode(rest))
-        if dropped := budget.take_dropped():
+        budget.drop(bool(rest))
+        # The first one may be the end of a longer line, with a part of a secret that would not be found.
+        last = left_out.split(b"\n")[len(left_out) == _READ_BYTES : -1] + [rest] * bool(rest)
+        last = last[-LAST_LINES:]
+        if dropped := budget.take_dropped() - len(last):
             self._on_line(f"({dropped} lines were left out.)")
+        for line in last:
+            self._on_line(self._decode(line))
 
     def _decode(self, line: bytes) -> str:
         text = line[:_READ_BYTES].decode("utf-8", "replace").rstrip("\r")
