@@ -7,7 +7,7 @@ from chat_proc.agent.opening import draft_opening
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd
-from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
+from chat_proc.turn.manifests import ManifestBuilder, ManifestWriter, StoredPreambles
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle
@@ -36,7 +36,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),
         clock=bench.clock,
         claimed_at_s=bench.clock.monotonic(),
-        manifests=ManifestKeeper(
+        manifests=ManifestWriter(
             bench.objects,
             conversation_id=bench.conversation_id,
             turn_id=row.id,

@@ -12,7 +12,7 @@ from chat_proc.turn.manifests import (
     MAX_PREAMBLES,
     MAX_WAITING,
     ManifestBuilder,
-    ManifestKeeper,
+    ManifestWriter,
     RequestRecord,
     StoredPreamble,
     StoredPreambles,
@@ -43,8 +43,8 @@ class SlowObjects(MemoryObjects):
         await super().save(key, data)
 
 
-def open_keeper(objects: Objects, turn: TurnId = TURN, preambles: StoredPreambles | None = None) -> ManifestKeeper:
-    return ManifestKeeper(
+def open_writer(objects: Objects, turn: TurnId = TURN, preambles: StoredPreambles | None = None) -> ManifestWriter:
+    return ManifestWriter(
         objects,
         conversation_id=CONVERSATION,
         turn_id=turn,
@@ -75,11 +75,11 @@ async def keep_preamble(
     *,
     tools: tuple[ToolDeclaration, ...] = (),
 ) -> TurnId:
-    keeper = open_keeper(objects, turn, preambles)
-    stored_by = keeper.keep_preamble(text, tools)
-    assert keeper.keep_preamble(text, tools) == stored_by
-    keeper.close()
-    await keeper.run()
+    writer = open_writer(objects, turn, preambles)
+    stored_by = writer.keep_preamble(text, tools)
+    assert writer.keep_preamble(text, tools) == stored_by
+    writer.close()
+    await writer.run()
     return stored_by.turn_id
 
 
@@ -93,12 +93,12 @@ def count_unexpected() -> float:
 
 async def test_what_is_kept_is_saved_under_its_turn_and_round() -> None:
     objects = MemoryObjects()
-    keeper = open_keeper(objects)
-    running = asyncio.create_task(keeper.run())
+    writer = open_writer(objects)
+    running = asyncio.create_task(writer.run())
 
-    keeper.keep(record(1, "one"))
-    keeper.keep(record(2, "two"))
-    keeper.close()
+    writer.keep(record(1, "one"))
+    writer.keep(record(2, "two"))
+    writer.close()
     await running
 
     assert texts(objects) == {"turn_1.1": "one", "turn_1.2": "two"}
@@ -127,12 +127,12 @@ async def test_a_changed_system_text_is_stored_again() -> None:
 
 async def test_an_equal_preamble_is_queued_once() -> None:
     objects = MemoryObjects()
-    keeper = open_keeper(objects)
+    writer = open_writer(objects)
     tools = [(ToolDeclaration("read", "Reads.", {"type": "object"}),) for _ in range(3)]
 
-    kept = {keeper.keep_preamble("".join(["Be ", "brief."]), each) for each in tools}
-    keeper.close()
-    await keeper.run()
+    kept = {writer.keep_preamble("".join(["Be ", "brief."]), each) for each in tools}
+    writer.close()
+    await writer.run()
 
     assert len(kept) == len(objects.stored) == 1
 
@@ -171,12 +171,12 @@ async def test_a_system_text_that_was_not_saved_is_not_referred_to() -> None:
 async def test_each_preamble_of_a_turn_is_stored_under_its_hash() -> None:
     """The codec of a turn can change, and another worker can continue it with another text."""
     objects = MemoryObjects()
-    keeper, successor = open_keeper(objects), open_keeper(objects)
+    writer, successor = open_writer(objects), open_writer(objects)
     tools = (ToolDeclaration("read", "Reads.", {"type": "object"}),)
 
-    kept = [keeper.keep_preamble("Be brief."), keeper.keep_preamble("Be brief.", tools)]
+    kept = [writer.keep_preamble("Be brief."), writer.keep_preamble("Be brief.", tools)]
     kept.append(successor.keep_preamble("Be exact."))
-    for each in (keeper, successor):
+    for each in (writer, successor):
         each.close()
         await each.run()
 
@@ -199,12 +199,12 @@ def test_only_the_conversations_served_last_are_remembered() -> None:
 async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
     objects = MemoryObjects()
     objects.down = True
-    keeper = open_keeper(objects)
+    writer = open_writer(objects)
     before, bugs = count_lost(), count_unexpected()
 
-    keeper.keep(record(1, "one"))
-    keeper.close()
-    await keeper.run()
+    writer.keep(record(1, "one"))
+    writer.close()
+    await writer.run()
 
     assert count_lost() == before + 1
     assert count_unexpected() == bugs
@@ -212,13 +212,13 @@ async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
 
 async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
     objects = MemoryObjects()
-    keeper = open_keeper(objects)
+    writer = open_writer(objects)
     before, bugs = count_lost(), count_unexpected()
 
-    keeper.keep(record(1, items=("not an item",)))
-    keeper.keep(record(2, "two"))
-    keeper.close()
-    await keeper.run()
+    writer.keep(record(1, items=("not an item",)))
+    writer.keep(record(2, "two"))
+    writer.close()
+    await writer.run()
 
     assert count_lost() == before + 1
     assert count_unexpected() == bugs + 1
@@ -227,58 +227,58 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
 
 async def test_a_slow_store_is_not_waited_for_and_the_queue_is_bounded() -> None:
     objects = SlowObjects()
-    keeper = open_keeper(objects)
+    writer = open_writer(objects)
     before = count_lost()
 
     for number in range(MAX_WAITING + 3):
-        keeper.keep(record(number))
+        writer.keep(record(number))
 
     assert count_lost() == before + 3
     objects.go_on.set()
-    keeper.close()
-    await keeper.run()
+    writer.close()
+    await writer.run()
     assert len(objects.stored) == MAX_WAITING
 
 
 async def test_the_end_of_a_turn_waits_for_a_slow_store_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "CLOSE_S", 0.05)
-    keeper = open_keeper(SlowObjects())
+    writer = open_writer(SlowObjects())
     before = count_lost()
     for number in range(3):
-        keeper.keep(record(number))
+        writer.keep(record(number))
 
-    keeper.close()
-    await asyncio.wait_for(keeper.run(), manifests.SAVE_S)
+    writer.close()
+    await asyncio.wait_for(writer.run(), manifests.SAVE_S)
 
     assert count_lost() == before + 3
 
 
 async def test_a_preamble_is_stored_although_many_manifests_wait() -> None:
     objects = SlowObjects()
-    keeper = open_keeper(objects)
+    writer = open_writer(objects)
     for number in range(MAX_WAITING):
-        keeper.keep(record(number))
+        writer.keep(record(number))
 
-    stored = keeper.keep_preamble("Be brief.")
+    stored = writer.keep_preamble("Be brief.")
     objects.go_on.set()
-    keeper.close()
-    await keeper.run()
+    writer.close()
+    await writer.run()
 
     assert preamble_key("conv_1", TURN, stored.sha256) in objects.stored
 
 
 async def test_a_preamble_that_could_not_be_stored_is_stored_with_the_next_request() -> None:
     objects = MemoryObjects()
-    keeper = open_keeper(objects)
-    running = asyncio.create_task(keeper.run())
+    writer = open_writer(objects)
+    running = asyncio.create_task(writer.run())
     objects.down = True
     before = count_lost()
-    stored = keeper.keep_preamble("Be brief.")
+    stored = writer.keep_preamble("Be brief.")
     await until(lambda: count_lost() > before)
 
     objects.down = False
-    assert keeper.keep_preamble("Be brief.") == stored
-    keeper.close()
+    assert writer.keep_preamble("Be brief.") == stored
+    writer.close()
     await running
 
     assert preamble_key("conv_1", TURN, stored.sha256) in objects.stored
@@ -286,15 +286,15 @@ async def test_a_preamble_that_could_not_be_stored_is_stored_with_the_next_reque
 
 async def test_after_a_lost_lease_nothing_more_is_saved() -> None:
     objects = SlowObjects()
-    keeper = open_keeper(objects)
-    running = asyncio.create_task(keeper.run())
-    keeper.keep(record(1, "on its way"))
-    keeper.keep(record(2, "waiting"))
+    writer = open_writer(objects)
+    running = asyncio.create_task(writer.run())
+    writer.keep(record(1, "on its way"))
+    writer.keep(record(2, "waiting"))
     await asyncio.wait_for(objects.asked.wait(), 5)
 
-    keeper.abandon()
+    writer.abandon()
     objects.go_on.set()
-    keeper.close()
+    writer.close()
     await running
 
     assert list(objects.stored) == ["conv_1/manifests/turn_1.1"]

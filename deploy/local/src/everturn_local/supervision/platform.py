@@ -19,9 +19,9 @@ from everturn_local.servers.errors import ServerStartError
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import load_environment
-from everturn_local.supervision.keeper import run_keeper
 from everturn_local.supervision.logs import save_rotated
 from everturn_local.supervision.parts import Part, ServerPart
+from everturn_local.supervision.restarter import run_restarter
 from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, ServiceProcess, ServiceSpec
 from everturn_local.supervision.specs import BROKER, Layout, Surroundings, build_redis_urls, build_specs
 
@@ -81,7 +81,7 @@ class Platform:
         self._spawn = spawn
         self._parts: dict[str, Part] = {}
         self._services: dict[str, ServiceProcess] = {}
-        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._restarters: dict[str, asyncio.Task[None]] = {}
         self._restarted: dict[str, asyncio.Event] = {}
         self._held = ExitStack()
         self._postgres: EmbeddedPostgres | None = None
@@ -237,14 +237,14 @@ class Platform:
         self._parts[part.name] = part
         await part.start(extra_env=extra_env)
         restarted = self._restarted.setdefault(part.name, asyncio.Event())
-        keeper = run_keeper(part, is_on=lambda: self.auto_restart, report=self._report, on_restart=restarted.set)
-        self._keepers[part.name] = asyncio.create_task(keeper, name=f"keep {part.name}")
+        restarter = run_restarter(part, is_on=lambda: self.auto_restart, report=self._report, on_restart=restarted.set)
+        self._restarters[part.name] = asyncio.create_task(restarter, name=f"keep {part.name}")
 
     async def _stop_part(self, name: str, limit_s: float) -> None:
-        keeper = self._keepers.pop(name, None)
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+        restarter = self._restarters.pop(name, None)
+        if restarter is not None:
+            restarter.cancel()
+            await asyncio.wait([restarter])
         if name in self._parts:
             await self._parts[name].stop(limit_s=limit_s)
 

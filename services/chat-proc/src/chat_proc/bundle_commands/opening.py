@@ -21,7 +21,7 @@ from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.mcp_servers import OfferedServer
 from chat_proc.catalog.tool import Tool
 from chat_proc.channels.codec import encode_name
-from chat_proc.knowledge.spaces import KnowledgePorts, SpaceKeeper
+from chat_proc.knowledge.spaces import KnowledgePorts, SpaceIndexer
 from chat_proc.models.retry import ModelRetryLimits
 from chat_proc.models.roles import SCRIPTED, ModelChoice, ModelRoles, RoleChoices
 from chat_proc.opening import KitOpener, McpReports, build_host_options, build_texts
@@ -262,9 +262,9 @@ def _save_secrets(settings: WorkerSettings, bundle_id: str, secrets: Mapping[str
 async def _build_knowledge(bundle: Bundle, folders: BundleFolders, ports: KnowledgePorts) -> None:
     """Build the spaces that are not built yet, so that no test begins without them. Raises Invalid."""
     for space in bundle.manifest.knowledge:
-        keeper = SpaceKeeper(bundle.id, space, folders.find_folder(bundle.id), ports)
+        indexer = SpaceIndexer(bundle.id, space, folders.find_folder(bundle.id), ports)
         try:
-            await keeper.update()
+            await indexer.update()
         except (EverturnError, TimeoutError) as error:
             where = f"The knowledge space {space.name!a}" if space.name else "The knowledge space"
             reason = (error.detail if isinstance(error, EverturnError) else "") or str(error) or "It took too long."

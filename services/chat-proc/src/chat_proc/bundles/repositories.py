@@ -98,19 +98,19 @@ class FetchPauses:
 class BundleRepositories:
     """All repositories of a worker."""
 
-    def __init__(self, keepers: Mapping[str, "_Keeper"]) -> None:
-        self._keepers = keepers
+    def __init__(self, pollers: Mapping[str, "_RepositoryPoller"]) -> None:
+        self._pollers = pollers
 
     def list(self) -> Mapping[str, Fetched]:
         """What there is of each bundle from git."""
-        return {bundle_id: keeper.fetched for bundle_id, keeper in self._keepers.items()}
+        return {bundle_id: poller.fetched for bundle_id, poller in self._pollers.items()}
 
     async def wait_fetched(self) -> None:
         """Wait until each repository was looked at once, at most FIRST_FETCH_S."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_FETCH_S):
-                for keeper in self._keepers.values():
-                    await keeper.has_looked.wait()
+                for poller in self._pollers.values():
+                    await poller.has_looked.wait()
 
 
 @asynccontextmanager
@@ -123,19 +123,19 @@ async def open_repositories(
         raise BadBundle(f"{len(chosen)} bundles come from git; {MAX_REPOSITORIES} are allowed.")
     slots = asyncio.Semaphore(FETCHES)
     root = Path(await acquire_in_thread(partial(tempfile.mkdtemp, prefix="everturn-bundles-"), os.rmdir))
-    keepers = {
-        bundle_id: _Keeper(bundle_id, table, root, rules, slots, pauses or FetchPauses())
+    pollers = {
+        bundle_id: _RepositoryPoller(bundle_id, table, root, rules, slots, pauses or FetchPauses())
         for bundle_id, table in chosen.items()
     }
-    tasks = [asyncio.create_task(keeper.run(), name="bundle from git") for keeper in keepers.values()]
+    tasks = [asyncio.create_task(poller.run(), name="bundle from git") for poller in pollers.values()]
     try:
-        yield BundleRepositories(keepers)
+        yield BundleRepositories(pollers)
     finally:
         await end_tasks(*tasks)
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
-class _Keeper:
+class _RepositoryPoller:
     """Keeps one bundle up to date."""
 
     def __init__(

@@ -66,21 +66,21 @@ async def open_knowledge(
 ) -> AsyncGenerator[KnowledgeReader | None]:
     """The knowledge of a bundle, None without spaces. Its spaces are built and kept up to date while it is open;
     versions that were built before serve at once. Only a worker with the bundle's `folder` builds what is in it."""
-    keepers = [SpaceKeeper(bundle_id, space, folder, ports) for space in spaces]
-    tasks = [asyncio.create_task(keeper.run()) for keeper in keepers if keeper.has_files]
+    indexers = [SpaceIndexer(bundle_id, space, folder, ports) for space in spaces]
+    tasks = [asyncio.create_task(indexer.run()) for indexer in indexers if indexer.has_files]
     reader = KnowledgeReader(
         ports.store,
         ports.embedder,
-        wanted=lambda: [keeper.wanted for keeper in keepers],
-        problems=lambda: [keeper.problem for keeper in keepers if keeper.problem],
+        wanted=lambda: [indexer.wanted for indexer in indexers],
+        problems=lambda: [indexer.problem for indexer in indexers if indexer.problem],
     )
     try:
-        yield reader if keepers else None
+        yield reader if indexers else None
     finally:
         await end_tasks(*tasks)
 
 
-class SpaceKeeper:
+class SpaceIndexer:
     """One space of one bundle in this worker."""
 
     def __init__(self, bundle_id: str, space: KnowledgeSpace, folder: Path | None, ports: KnowledgePorts) -> None:

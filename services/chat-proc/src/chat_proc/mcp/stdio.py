@@ -23,9 +23,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
-from chat_proc.bundles.host.keeper import remove_tree
-from chat_proc.bundles.host.processes import KeptProcess, ProcessLimits, claim_uid
+from chat_proc.bundles.host.processes import ProcessLimits, SupervisedProcess, claim_uid
 from chat_proc.bundles.host.section import MIB
+from chat_proc.bundles.host.supervisor import remove_tree
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
 from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Unavailable
@@ -126,7 +126,7 @@ class StdioProcess:
 
     async def _build_process(
         self, root: Path, uid: int | None, theirs: socket.socket, used: AsyncExitStack
-    ) -> KeptProcess:
+    ) -> SupervisedProcess:
         code, home, command = root / "bundle", root / "home", self._command
         self._folder = f"{code}/"
         program, needed = await self._find_program(code, used)
@@ -139,7 +139,7 @@ class StdioProcess:
             **command.environment,
         }
         confined = command.files is not None
-        return KeptProcess(
+        return SupervisedProcess(
             [str(program), *command.args],
             folder=code,
             environment=environment,

@@ -20,7 +20,7 @@ from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.stream.emitter import Emitter
 from chat_proc.turn.inbox import TurnInbox
-from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.manifests import ManifestWriter
 from chat_proc.turn.meter import TurnMeter, add_usage, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.timeline_cache import CachedTimeline, Rendering
@@ -238,7 +238,7 @@ class LeasedTurn:
         inbox: TurnInbox,
         clock: Clock,
         claimed_at_s: float,
-        manifests: ManifestKeeper,
+        manifests: ManifestWriter,
         lease_age_s: Callable[[], float],
         approvals: Approvals,
         activity: TurnActivity,

@@ -249,7 +249,7 @@ class _Item:
     preamble: str | None = None
 
 
-class ManifestKeeper:
+class ManifestWriter:
     """The tasks of a turn call `keep` and `keep_preamble`; the turn's runner owns `run`, which ends after `close`."""
 
     def __init__(

@@ -26,7 +26,7 @@ from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
-from chat_proc.turn.manifests import ManifestBuilder, ManifestKeeper, StoredPreambles
+from chat_proc.turn.manifests import ManifestBuilder, ManifestWriter, StoredPreambles
 from chat_proc.turn.timeline_cache import CachedTimeline, Rendering, TimelineCache
 from chat_proc.turn.titling import run_title_call
 from chat_proc.worker.announcing import Announcer
@@ -338,7 +338,7 @@ class TurnRunner:
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering, lease.principal)
-        manifests = ManifestKeeper(
+        manifests = ManifestWriter(
             self._parts.loop.objects,
             conversation_id=lease.conversation_id,
             turn_id=turn_id,
@@ -369,7 +369,7 @@ class TurnRunner:
                 self._parts.timeline_cache.put(conversation_id, timeline)
 
     async def _run_work(
-        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
+        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestWriter, tasks: asyncio.TaskGroup
     ) -> "_Result":
         """Errors are caught here, because a task group would wrap them."""
         try:
@@ -429,7 +429,7 @@ class TurnRunner:
         return max(cursor, last or cursor)
 
     async def _work(
-        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper, tasks: asyncio.TaskGroup
+        self, turn_id: TurnId, emitter: Emitter, manifests: ManifestWriter, tasks: asyncio.TaskGroup
     ) -> LoopResult:
         ring_next = partial(self._parts.ringer.ring_next, self._claim.lease.conversation_id)
         cached = None
@@ -532,7 +532,7 @@ class TurnRunner:
         return start if cached is None else replace(start, blocks=cached.blocks)
 
     def _build_turn(
-        self, start: TurnStart, emitter: Emitter, manifests: ManifestKeeper, rendering: Rendering | None
+        self, start: TurnStart, emitter: Emitter, manifests: ManifestWriter, rendering: Rendering | None
     ) -> LeasedTurn:
         timelines, who = self._parts.timelines, self._claim.lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)

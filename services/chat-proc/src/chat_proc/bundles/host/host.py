@@ -27,9 +27,9 @@ from chat_proc.bundles.host.host_process import (
     RunRaised,
     make_home,
 )
-from chat_proc.bundles.host.keeper import remove_tree
 from chat_proc.bundles.host.processes import ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
+from chat_proc.bundles.host.supervisor import remove_tree
 from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 FIRST_PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 30.0
 """Before a process is started after the second crash in a row, and the longest pause after more of them."""
-PATIENCE_S: Final = 5.0
+MAX_PAUSE_WAIT_S: Final = 5.0
 """A call waits so long for the end of such a pause; otherwise it is not made."""
 STEADY_S: Final = 60.0
 """A process that ran for so long has ended the row of crashes."""
@@ -98,7 +98,7 @@ class BundleHost:
     async def open(self) -> None:
         """Start the process for the first time. Raises Invalid with the reason if it does not describe itself."""
         try:
-            process = await self._take()
+            process = await self._get_process()
         except HostUnavailable as error:
             raise Invalid(error.detail) from None
         self.description = self._expected = process.described.result()
@@ -129,7 +129,7 @@ class BundleHost:
                     f"Its calls have ended their process {MAX_CRASHES_PER_TURN} times in this turn, so this turn can't "
                     f"call {tool_id} any more. Continue without it."
                 )
-            process = await self._take()
+            process = await self._get_process()
             try:
                 return await process.call(tool_id, turn_id, arguments, context, handler)
             except HostLost:
@@ -147,7 +147,7 @@ class BundleHost:
         was not executed, and HostLost if it may have been in part."""
 
         async def operate_once() -> tuple[Ended, bytes]:
-            process = await self._take()
+            process = await self._get_process()
             return await process.operate(name, arguments, context)
 
         return await _repeat_once(operate_once, is_repeatable=is_repeatable)
@@ -157,7 +157,7 @@ class BundleHost:
         Raises RunRaised, HostUnavailable if it was not executed, and HostLost if it may have been in part. Unlike a
         call it waits for the end of a pause after crashes: without its workflow a turn can't go on."""
         await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
-        process = await self._take()
+        process = await self._get_process()
         ended, content = await process.run_workflow(payload, context, handler)
         if ended.status != "ok":
             raise RunRaised(self.redactor.redact(ended.error))
@@ -188,7 +188,7 @@ class BundleHost:
             raise Invalid(f"its result is not JSON: {error}") from error
         return self.redactor.redact(given if isinstance(given, str) else to_json(given).decode())
 
-    async def _take(self) -> HostProcess:
+    async def _get_process(self) -> HostProcess:
         """The process that serves calls now, started if there is none. Raises HostUnavailable."""
         process = self._process
         if process is None or not process.is_serving:
@@ -200,7 +200,7 @@ class BundleHost:
 
     async def _pause(self) -> None:
         pause_s = self._not_before_s - asyncio.get_running_loop().time()
-        if pause_s > PATIENCE_S:
+        if pause_s > MAX_PAUSE_WAIT_S:
             reason = "" if self._process is None else f" The reason: {self._process.end_reason}."
             raise HostUnavailable(
                 f"Its process has ended {self._failures} times and starts again in {pause_s:.0f} s.{reason}"

@@ -58,7 +58,7 @@ class BundleOperations:
         self._is_used.set()
         try:
             async with asyncio.timeout(min(request.timeout_s, listing.timeout_s)):
-                host = await self._take()
+                host = await self._get_host()
                 is_sent = True
                 ended, content = await host.operate(
                     request.name,
@@ -80,7 +80,7 @@ class BundleOperations:
     async def close(self) -> None:
         await end_tasks(*self._serving)
 
-    async def _take(self) -> BundleHost:
+    async def _get_host(self) -> BundleHost:
         """The process, started if there is none. A request that gives up does not end the start."""
         ready = self._ready
         if ready is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from everturn.core.errors import EverturnError
-from everturn_local.supervision.keeper import MAX_DELAY_S, build_restart_delay_s, render_exit, run_keeper
+from everturn_local.supervision.restarter import MAX_DELAY_S, build_restart_delay_s, render_exit, run_restarter
 
 
 class DyingPart:
@@ -41,9 +41,9 @@ class DyingPart:
 async def test_a_part_that_dies_is_restarted_and_reported():
     part, reports = DyingPart([-9, 1]), list[str]()
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
+    restarter = asyncio.create_task(run_restarter(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
-    keeper.cancel()
+    restarter.cancel()
 
     assert part.starts == 2
     assert "signal SIGKILL" in reports[0]
@@ -53,9 +53,9 @@ async def test_a_part_that_dies_is_restarted_and_reported():
 async def test_a_failed_start_is_reported_and_retried():
     part, reports = DyingPart([1, 0], broken_starts=1), list[str]()
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
+    restarter = asyncio.create_task(run_restarter(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
-    keeper.cancel()
+    restarter.cancel()
 
     assert part.starts == 2
     assert any("it is broken" in line for line in reports)
@@ -65,15 +65,15 @@ async def test_an_unexpected_error_is_reported_and_the_part_is_kept():
     part, reports = DyingPart([1, 0], broken_starts=1), list[str]()
     part.error = ValueError("no port")
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
+    restarter = asyncio.create_task(run_restarter(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
-    keeper.cancel()
+    restarter.cancel()
 
     assert part.starts == 2
     assert any("did not start: ValueError: no port" in line for line in reports)
 
 
-async def test_a_keeper_cancelled_during_a_start_leaves_no_task():
+async def test_a_restarter_cancelled_during_a_start_leaves_no_task():
     part, begun = DyingPart([1]), asyncio.Event()
 
     async def start(*, extra_env: Mapping[str, str] | None = None) -> None:
@@ -81,20 +81,20 @@ async def test_a_keeper_cancelled_during_a_start_leaves_no_task():
         await asyncio.Event().wait()
 
     part.start = start
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=lambda _: None))
+    restarter = asyncio.create_task(run_restarter(part, is_on=lambda: True, report=lambda _: None))
     await asyncio.wait_for(begun.wait(), 5)
 
-    keeper.cancel()
-    await asyncio.wait({keeper})
+    restarter.cancel()
+    await asyncio.wait({restarter})
 
-    assert keeper.cancelled()
+    assert restarter.cancelled()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_part_that_dies_while_restarts_are_off_stays_dead():
     part = DyingPart([1])
 
-    await run_keeper(part, is_on=lambda: False, report=lambda _: None)
+    await run_restarter(part, is_on=lambda: False, report=lambda _: None)
 
     assert part.starts == 0
 

@@ -17,7 +17,7 @@ MAX_DELAY_S = 10.0
 T = TypeVar("T")
 
 
-async def run_keeper(
+async def run_restarter(
     part: Part,
     *,
     is_on: Callable[[], bool],
@@ -52,7 +52,7 @@ def build_restart_delay_s(deaths: Sequence[float], now: float) -> float:
 
 
 async def _run_apart(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Run it to its end as a task of its own: its exceptions must not end the keeper, which is not supervised."""
+    """Run it to its end as a task of its own: its exceptions must not end the restarter, which is not supervised."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait({task})
