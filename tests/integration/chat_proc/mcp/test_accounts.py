@@ -692,10 +692,10 @@ async def test_hostile_tokens_connect_nothing(world: World, token: dict[str, Any
         assert await world.store.load(world.ann, KEY) is None
 
 
-@pytest.mark.parametrize("life_s", [10**400, -(10**30), 0])
-async def test_any_lifetime_of_a_token_can_be_read(world: World, life_s: int) -> None:
+@pytest.mark.parametrize("lifetime_s", [10**400, -(10**30), 0])
+async def test_any_lifetime_of_a_token_can_be_read(world: World, lifetime_s: int) -> None:
     world.login.override["/token"] = answering(
-        200, {"access_token": "some-token", "token_type": "Bearer", "expires_in": life_s}
+        200, {"access_token": "some-token", "token_type": "Bearer", "expires_in": lifetime_s}
     )
     async with world.worker() as agent:
         await world.answer(agent)

@@ -81,9 +81,9 @@ async def test_the_metadata_say_where_the_secret_is_sent(raw: RawServer, login: 
 
 async def test_tokens_are_renewed_before_they_expire(raw: RawServer, login: AuthorizationServer) -> None:
     protect(raw, login)
-    login.expires_in = 1  # used for LEAST_LIFE_S, and renewed after three quarters of it
+    login.expires_in = 1  # used for MIN_LIFETIME_S, and renewed after three quarters of it
     async with open_agent(server_at(raw, issuer=login.url), secrets=SECRETS) as agent:
-        await asyncio.sleep(oauth.LEAST_LIFE_S * 0.75 + 0.1)
+        await asyncio.sleep(oauth.MIN_LIFETIME_S * 0.75 + 0.1)
         rejected = len([asked for asked in raw.asked if asked.path == "/mcp"])
         assert await asyncio.gather(*(call(agent) for _ in range(10))) == ["done"] * 10
         assert len(login.forms) == 2
@@ -101,9 +101,9 @@ async def test_a_token_that_can_not_be_renewed_is_used_until_it_expires(
             return Response(status_code=503)
 
         login.override["/token"] = away
-        await asyncio.sleep(oauth.LEAST_LIFE_S * 0.75 + 0.1)
+        await asyncio.sleep(oauth.MIN_LIFETIME_S * 0.75 + 0.1)
         assert await call(agent) == "done"
-        await asyncio.sleep(oauth.LEAST_LIFE_S * 0.25)
+        await asyncio.sleep(oauth.MIN_LIFETIME_S * 0.25)
         assert "The call was not made: 127.0.0.1 did not issue a token: it answered 503." in await call(agent)
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import pytest
 
-from chat_proc.mcp.http import HostRules, HttpWay, McpHttpTransport
+from chat_proc.mcp.http import HostRules, McpHttpTransport, TransportOptions
 
 
 class Tokens:
@@ -20,8 +20,8 @@ def build_transport(tokens: Tokens | None = None) -> McpHttpTransport:
     async def resolve(*_: object) -> list[str]:
         return ["192.0.2.1"]
 
-    way = HttpWay(resolve, HostRules(), "test", ssl.create_default_context())
-    return McpHttpTransport(way, "https://mcp.example/mcp", tokens)
+    options = TransportOptions(resolve, HostRules(), "test", ssl.create_default_context())
+    return McpHttpTransport(options, "https://mcp.example/mcp", tokens)
 
 
 @pytest.mark.parametrize(

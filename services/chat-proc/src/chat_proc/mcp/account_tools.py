@@ -82,7 +82,7 @@ class PersonalTool:
 
         def build_transport() -> HttpServer:
             return HttpServer(
-                server.url, server.headers, server.way, reply_timeout_s=server.reply_timeout_s, tokens=source
+                server.url, server.headers, server.options, reply_timeout_s=server.reply_timeout_s, tokens=source
             )
 
         async def ignore_change() -> None: ...

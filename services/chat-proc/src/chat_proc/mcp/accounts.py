@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, OfferedServer, PersonalGrant
 from chat_proc.catalog.tool import ConnectLink
-from chat_proc.mcp.http import HttpWay, NoToken
+from chat_proc.mcp.http import NoToken, TransportOptions
 from chat_proc.mcp.oauth import (
     AGAIN_S,
     KEPT_TOKENS,
@@ -33,7 +33,7 @@ from chat_proc.mcp.oauth import (
     TokenRefused,
     check_authorizing,
     check_trusted,
-    life_of,
+    choose_lifetime_s,
     match_issuers,
     renew_after,
 )
@@ -53,7 +53,7 @@ LEASE_S: Final = TOKEN_TIMEOUT_S + 5.0
 """How long one worker may request and store a person's tokens before another one may try."""
 ASK_AGAIN_S: Final = 0.2
 """Between two looks at tokens that another worker requests."""
-CLIENT_LIFE_S: Final = 3_600.0
+CLIENT_LIFETIME_S: Final = 3_600.0
 """How long a registered client and the metadata are used for new links: an authorization server can forget clients."""
 LINK_AGAIN_S: Final = 10.0
 """How long the failure to find a client is that of all links, so that calls in a row don't each wait for it."""
@@ -140,7 +140,7 @@ class PersonalServer:
     secret: str | None
     url: str
     headers: Mapping[str, str]
-    way: HttpWay
+    options: TransportOptions
     hidden: tuple[str, ...]
     reply_timeout_s: float
 
@@ -152,7 +152,7 @@ class PersonalTokens:
         self.server = server
         self._store = store
         self._sealer = sealer
-        self._requests = OAuthRequests(server.url, server.way)
+        self._requests = OAuthRequests(server.url, server.options)
         self._registering = asyncio.Lock()
         self._client: tuple[Client, str] | None = None
         self._client_until_s = 0.0
@@ -330,12 +330,12 @@ class PersonalTokens:
         self, principal: Principal, version: int, token: OAuthToken, client: Client, refresh_token: str | None
     ) -> str | None:
         """The saved token; None if there are other tokens by now, of another worker or of a new connection."""
-        now_s, life_s = time.time(), life_of(token)
+        now_s, lifetime_s = time.time(), choose_lifetime_s(token)
         saved = Saved(
             access_token=token.access_token,
             refresh_token=token.refresh_token or refresh_token,
-            expires_at=now_s + life_s,
-            renew_at=now_s + renew_after(life_s),
+            expires_at=now_s + lifetime_s,
+            renew_at=now_s + renew_after(lifetime_s),
             client=client,
         )
         sealed = self._sealer.seal(saved, self._place(principal))
@@ -389,7 +389,7 @@ class PersonalTokens:
                     self._failure = error.detail if isinstance(error, NoToken) else late
                     self._failed_until_s = now_s() + LINK_AGAIN_S
                     raise NoToken(self._failure) from error
-                self._client_until_s = now_s() + CLIENT_LIFE_S
+                self._client_until_s = now_s() + CLIENT_LIFETIME_S
             return self._client
 
     async def _register(self) -> tuple[Client, str]:

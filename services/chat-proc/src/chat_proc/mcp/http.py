@@ -115,7 +115,7 @@ class HostRules:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpWay:
+class TransportOptions:
     """How the hosts of one agent's server are reached. `owner` shares the threads that resolve names with others."""
 
     resolve: Resolve
@@ -146,7 +146,7 @@ class HttpServer:
         self,
         url: str,
         headers: Mapping[str, str],
-        way: HttpWay,
+        options: TransportOptions,
         *,
         reply_timeout_s: float,
         tokens: TokenSource | None = None,
@@ -154,13 +154,13 @@ class HttpServer:
         self.ended = asyncio.Event()
         self._url = url
         self._headers = {"User-Agent": "Everturn/1.0 (mcp)", **headers}
-        self._way = way
+        self._options = options
         self._tokens = tokens
         self._timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=reply_timeout_s)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Any]:
-        transport = McpHttpTransport(self._way, self._url, self._tokens)
+        transport = McpHttpTransport(self._options, self._url, self._tokens)
         async with (
             httpx2.AsyncClient(
                 transport=transport, headers=self._headers, timeout=self._timeout, trust_env=False, max_redirects=3
@@ -178,11 +178,11 @@ class HostTransport(httpx2.AsyncBaseTransport):
 
     `own_host` is the host of a server that chooses the addresses: others than it must have TLS and be public."""
 
-    def __init__(self, way: HttpWay, own_host: str | None = None) -> None:
-        self._way = way
+    def __init__(self, options: TransportOptions, own_host: str | None = None) -> None:
+        self._options = options
         self._own_host = own_host
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
-        self._inner = httpx2.AsyncHTTPTransport(verify=way.ssl_context, trust_env=False, limits=limits)
+        self._inner = httpx2.AsyncHTTPTransport(verify=options.ssl_context, trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Connect to a checked address, even if the name resolves differently later. TLS checks the name."""
@@ -207,14 +207,16 @@ class HostTransport(httpx2.AsyncBaseTransport):
         raise failure or Unavailable(f"The host {host!a} has no address.")
 
     async def _find_addresses(self, host: str, port: int) -> tuple[Address, ...]:
-        if not self._way.rules.allows(host):
+        if not self._options.rules.allows(host):
             raise Invalid(f"The operator does not allow MCP servers at {host!a} (MCP_ALLOWED_HOSTS).")
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                found = [ip_address(text) for text in await self._way.resolve(host, port, TurnId(self._way.owner))]
+                found = [
+                    ip_address(text) for text in await self._options.resolve(host, port, TurnId(self._options.owner))
+                ]
         except (OSError, ValueError, TimeoutError) as error:
             raise Unavailable(f"The host {host!a} was not found.") from error
-        if not all(map(self._way.may_contact, found)):
+        if not all(map(self._options.may_contact, found)):
             raise Invalid(f"{host!a} is at an address that must not be contacted.")
         if self._own_host not in (None, host) and not all(map(is_public, found)):
             raise Invalid(f"The server names {host!a}, which is not at a public address. {SET_ISSUER}")
@@ -227,8 +229,8 @@ class HostTransport(httpx2.AsyncBaseTransport):
 class McpHttpTransport(httpx2.AsyncBaseTransport):
     """Sends the requests of one connection. Failures become JSON-RPC errors of the request that failed."""
 
-    def __init__(self, way: HttpWay, url: str, tokens: TokenSource | None = None) -> None:
-        self._inner = HostTransport(way)
+    def __init__(self, options: TransportOptions, url: str, tokens: TokenSource | None = None) -> None:
+        self._inner = HostTransport(options)
         self._origin = _find_origin(httpx2.URL(url))
         self._tokens = tokens
         self._opened_at = -OPEN_AGAIN_S

@@ -27,7 +27,7 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chat_proc.catalog.mcp_servers import TOKEN_TIMEOUT_S, ClientCredentials
-from chat_proc.mcp.http import HostTransport, HttpWay, NoToken
+from chat_proc.mcp.http import HostTransport, NoToken, TransportOptions
 from chat_proc.mcp.redacted import describe
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, check_size, unpack
@@ -44,15 +44,15 @@ REQUEST_TIMEOUT_S: Final = 10.0
 """For the whole reply to one request."""
 EARLY_S: Final = 60.0
 """A token is renewed so long before it expires, or after three quarters of its life if that is later."""
-USUAL_LIFE_S: Final = 3_600.0
+DEFAULT_LIFETIME_S: Final = 3_600.0
 """Life of a token whose server doesn't name one."""
-LEAST_LIFE_S: Final = 5.0
+MIN_LIFETIME_S: Final = 5.0
 """So long a token is used even if its server says less, so that not every call requests one."""
 AGAIN_S: Final = 10.0
 """After a rejected token was replaced, or one could not be renewed: before another one is requested."""
 FAILED_FOR_S: Final = 2.0
 """How long the calls that wait for a token share the failure of one request."""
-MAX_LIFE_S: Final = 10 * 365 * 86_400
+MAX_LIFETIME_S: Final = 10 * 365 * 86_400
 """So long a token is used at most, whatever its server says."""
 REFUSALS: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 """Errors that another attempt with the same values does not change."""
@@ -113,9 +113,9 @@ class _Registered(BaseModel):
 class OAuthRequests:
     """Requests about the MCP server at `url`. All raise NoToken."""
 
-    def __init__(self, url: str, way: HttpWay) -> None:
+    def __init__(self, url: str, options: TransportOptions) -> None:
         self._url = url
-        self._way = way
+        self._options = options
 
     @asynccontextmanager
     async def open(self, *, is_trusted: bool) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -125,7 +125,10 @@ class OAuthRequests:
         own_host = None if is_trusted else httpx2.URL(self._url).host
         headers = {"User-Agent": "Everturn/1.0 (mcp)", "Accept": "application/json"}
         async with httpx2.AsyncClient(
-            transport=HostTransport(self._way, own_host), headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False
+            transport=HostTransport(self._options, own_host),
+            headers=headers,
+            timeout=REQUEST_TIMEOUT_S,
+            trust_env=False,
         ) as client:
             yield client
 
@@ -312,7 +315,7 @@ class ClientTokens:
         url: str,
         grant: ClientCredentials,
         secret: str,
-        way: HttpWay,
+        options: TransportOptions,
         redactor: Redactor,
         hidden: Sequence[str],
     ) -> None:
@@ -321,7 +324,7 @@ class ClientTokens:
         self._url = url
         self._grant = grant
         self._secret = secret
-        self._requests = OAuthRequests(url, way)
+        self._requests = OAuthRequests(url, options)
         self._redactor = redactor
         self._hidden = tuple(hidden)
         self._recent: deque[str] = deque(maxlen=KEPT_TOKENS)
@@ -392,23 +395,24 @@ class ClientTokens:
 
     def _keep(self, token: OAuthToken) -> None:
         now_s = asyncio.get_running_loop().time()
-        life_s = life_of(token)
-        self._token, self._expires_at_s, self.problem = token.access_token, now_s + life_s, ""
-        self._renew_at_s = now_s + renew_after(life_s)
+        lifetime_s = choose_lifetime_s(token)
+        self._token, self._expires_at_s, self.problem = token.access_token, now_s + lifetime_s, ""
+        self._renew_at_s = now_s + renew_after(lifetime_s)
         self._recent.append(token.access_token)
         self._redactor.set_secrets((*self._hidden, *self._recent))
         MCP_TOKENS.labels("issued").inc()
-        _log.info("Got an access token for an MCP server", server=self._alias, lifetime_s=life_s)
+        _log.info("Got an access token for an MCP server", server=self._alias, lifetime_s=lifetime_s)
 
 
-def life_of(token: OAuthToken) -> float:
+def choose_lifetime_s(token: OAuthToken) -> float:
     """How many seconds the token is used."""
-    return max(LEAST_LIFE_S, float(min(MAX_LIFE_S, USUAL_LIFE_S if token.expires_in is None else token.expires_in)))
+    granted_s = DEFAULT_LIFETIME_S if token.expires_in is None else token.expires_in
+    return max(MIN_LIFETIME_S, float(min(MAX_LIFETIME_S, granted_s)))
 
 
-def renew_after(life_s: float) -> float:
+def renew_after(lifetime_s: float) -> float:
     """After how many seconds of its life a token is renewed."""
-    return max(life_s - EARLY_S, life_s * 0.75)
+    return max(lifetime_s - EARLY_S, lifetime_s * 0.75)
 
 
 def check_authorizing(server: AuthorizationServer) -> str:

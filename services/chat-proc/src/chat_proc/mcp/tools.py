@@ -27,7 +27,7 @@ from chat_proc.channels.codec import MAX_NAME_CHARS, encode_name
 from chat_proc.mcp.account_tools import build_personal_tools
 from chat_proc.mcp.accounts import PersonalServer, PersonalTokens, Sealer, build_callback_url
 from chat_proc.mcp.connection import CallFailed, McpConnection, NotSent, Progress, ServerTransport
-from chat_proc.mcp.http import HostRules, HttpServer, HttpWay
+from chat_proc.mcp.http import HostRules, HttpServer, TransportOptions
 from chat_proc.mcp.oauth import ClientTokens
 from chat_proc.mcp.results import build_outcome
 from chat_proc.mcp.schemas import build_params, name_tool, read_arguments
@@ -386,7 +386,7 @@ def _prepare(
         return Prepared(lambda: StdioProcess(offered.alias, command, dependencies.children, redactor), redactor)
     if bad := [name for name, value in values.items() if not value.isprintable() or not value.isascii()]:
         raise Invalid(f"The header {bad[0]} has characters that are not allowed in a header.")
-    way = HttpWay(
+    options = TransportOptions(
         dependencies.resolve,
         dependencies.rules,
         owner=f"mcp:{offered.owner}:{offered.alias}",
@@ -405,12 +405,12 @@ def _prepare(
             secret=secret or None,
             url=url,
             headers=values,
-            way=way,
+            options=options,
             hidden=tuple(hidden),
             reply_timeout_s=reply_timeout_s,
         )
         return PersonalTokens(personal, accounts.store, accounts.sealer)
-    tokens = server.oauth and ClientTokens(offered.alias, url, server.oauth, secret, way, redactor, hidden)
+    tokens = server.oauth and ClientTokens(offered.alias, url, server.oauth, secret, options, redactor, hidden)
     return Prepared(
-        lambda: HttpServer(url, values, way, reply_timeout_s=reply_timeout_s, tokens=tokens), redactor, tokens
+        lambda: HttpServer(url, values, options, reply_timeout_s=reply_timeout_s, tokens=tokens), redactor, tokens
     )
