@@ -46,7 +46,7 @@ _PROJECT_JUDGED = "SELECT * FROM project_judged_conversations($1, $2, $3, $4, $5
 
 
 class PostgresFeedback:
-    """A changed rating is fresh again, even if a block contains the previous one."""
+    """A changed rating counts as not shown to the model, even if a block contains the previous one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class PostgresFeedback:
 
 
 async def _check_room(transaction: Connection, feedback: Feedback) -> None:
-    """Two concurrent calls can both get the last place; the limit is for size, not for safety."""
+    """Raises Conflict. Two concurrent calls can both pass: the limit bounds the size, roughly."""
     if await transaction.fetchval(_COUNT_MACHINE, feedback.turn_id) >= MAX_MACHINE_JUDGEMENTS:
         raise Conflict(f"This turn already has {MAX_MACHINE_JUDGEMENTS} entries of machine feedback.")
 

@@ -134,7 +134,7 @@ def _build_close_json(close: TurnClose) -> str:
 
 
 async def _save_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
-    """Write all of a commit in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
+    """Write a whole commit in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
     inbox_seq = await _append_commit(transaction, lease, commit, None)
     close = commit.close
     if close is not None and close.seen_inbox != inbox_seq:
@@ -178,7 +178,7 @@ async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int)
 
 
 async def _mark_shown_feedback(transaction: Connection, commit: Commit) -> None:
-    """Matches by value, so that feedback changed since it was read stays fresh."""
+    """Matches by value, so that feedback that has changed since it was read counts as not shown."""
     shown = [
         (body.turn_id, body.origin, body.reaction, body.text)
         for body in (block.body for block in commit.blocks)
