@@ -52,7 +52,7 @@ class Harness:
         return self.follow(Watcher(self.clients[ingress], conversation_id, dice, after))
 
     def watch_all(self, conversation_ids: Sequence[str], count: int) -> list[Watcher]:
-        """So many on the first ingress, the conversations in turn, with the patience of any client.
+        """So many on the first ingress, the conversations in turn, with the timeouts of any client.
 
         One client has few connections, so it takes several.
         """

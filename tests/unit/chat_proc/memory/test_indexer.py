@@ -181,7 +181,7 @@ async def test_once_no_turn_runs_indexing_does_not_rest(monkeypatch: pytest.Monk
     busy = True
 
     def clock() -> float:
-        """The first turns take a hundred seconds, and then time stands still, so that a rest does not end by itself."""
+        """The first turns take a hundred seconds, and then time stops, so that a rest does not end by itself."""
         return 100.0 * min(1, len(desk.index.saved))
 
     monkeypatch.setattr("chat_proc.memory.indexer.time", SimpleNamespace(monotonic=clock))

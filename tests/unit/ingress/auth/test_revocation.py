@@ -22,7 +22,7 @@ ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))
 class Harness:
     clock: FixedClock
     credentials: MemoryCredentials
-    standing: RevocationChecker
+    checker: RevocationChecker
 
     async def make(self, **changes: object) -> tuple[str, ApiKey]:
         text, made = build_key_text()
@@ -47,7 +47,7 @@ async def refusal(asking: Awaitable[object]) -> int:
 async def test_a_key_speaks_for_its_owner_with_its_roles(harness: Harness) -> None:
     text, key = await harness.make()
 
-    caller = await harness.standing.load_key_caller(text)
+    caller = await harness.checker.load_key_caller(text)
 
     assert caller.principal == ANN
     assert caller.proof == Proof("key", key.created_at.timestamp(), key.key_id)
@@ -69,17 +69,17 @@ async def test_unknown_wrong_and_expired_keys_are_the_same_401(harness: Harness)
     said = set()
     for text in texts:
         with pytest.raises(ProblemError) as refused:
-            await harness.standing.load_key_caller(text)
+            await harness.checker.load_key_caller(text)
         said.add((refused.value.status_code, str(refused.value.detail)))
 
     assert len(said) == 1
-    assert (await harness.standing.load_key_caller(good)).principal == ANN
+    assert (await harness.checker.load_key_caller(good)).principal == ANN
 
 
 async def test_a_key_is_cached_and_its_revocation_takes_effect_within_seconds(harness: Harness) -> None:
     text, key = await harness.make()
     for _ in range(5):
-        caller = await harness.standing.load_key_caller(text)
+        caller = await harness.checker.load_key_caller(text)
     asked = harness.credentials.asked
     await harness.credentials.revoke_key(key.key_id)
 
@@ -87,8 +87,8 @@ async def test_a_key_is_cached_and_its_revocation_takes_effect_within_seconds(ha
 
     assert asked == 1
     assert MAX_AGE_S <= 30
-    assert await refusal(harness.standing.load_key_caller(text)) == 401
-    assert await refusal(harness.standing.check(caller)) == 401
+    assert await refusal(harness.checker.load_key_caller(text)) == 401
+    assert await refusal(harness.checker.check(caller)) == 401
 
 
 @pytest.mark.parametrize("kind", ["token", "guest", "key"])
@@ -99,23 +99,23 @@ async def test_only_credentials_from_before_a_cutoff_are_refused(harness: Harnes
     await harness.credentials.save_cutoff("ann")
     after = harness.clock.now().timestamp() + 1
 
-    assert await refusal(harness.standing.check(Caller(ANN, None, Proof(kind, before, key.key_id)))) == 401
-    assert await refusal(harness.standing.check(Caller(ANN, None, Proof(kind, None, key.key_id)))) == 401
-    await harness.standing.check(Caller(ANN, None, Proof(kind, after, key.key_id)))
-    await harness.standing.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
+    assert await refusal(harness.checker.check(Caller(ANN, None, Proof(kind, before, key.key_id)))) == 401
+    assert await refusal(harness.checker.check(Caller(ANN, None, Proof(kind, None, key.key_id)))) == 401
+    await harness.checker.check(Caller(ANN, None, Proof(kind, after, key.key_id)))
+    await harness.checker.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
 
 
 async def test_a_cutoff_takes_effect_within_seconds_despite_the_cache(harness: Harness) -> None:
     caller = Caller(ANN, None, Proof("token", harness.clock.now().timestamp()))
-    await harness.standing.check(caller)
+    await harness.checker.check(caller)
     await harness.credentials.save_cutoff("ann", tenant="t")
 
     harness.clock.advance(MAX_AGE_S)
 
-    assert await refusal(harness.standing.check(caller)) == 401
+    assert await refusal(harness.checker.check(caller)) == 401
 
 
 async def test_development_mode_makes_no_query(harness: Harness) -> None:
-    await harness.standing.check(Caller(ANN, None, Proof("local")))
+    await harness.checker.check(Caller(ANN, None, Proof("local")))
 
     assert harness.credentials.asked == 0

@@ -46,10 +46,10 @@ def begin(gate: Gate, clock: FixedClock) -> CallerCheck:
 
 async def test_it_checks_once_per_interval_and_not_before() -> None:
     gate, clock = Gate(), FixedClock()
-    standing = begin(gate, clock)
+    revocation = begin(gate, clock)
 
     for _ in range(120):
-        assert await standing.try_refusal() is None
+        assert await revocation.try_refusal() is None
         clock.advance(1)
 
     assert gate.calls == 1
@@ -57,29 +57,29 @@ async def test_it_checks_once_per_interval_and_not_before() -> None:
 
 async def test_a_refusal_ends_the_stream() -> None:
     gate, clock = Gate(), FixedClock()
-    standing = begin(gate, clock)
+    revocation = begin(gate, clock)
     gate.refusal = unauthorized("revoked")
-    assert await standing.try_refusal() is None
+    assert await revocation.try_refusal() is None
 
     clock.advance(60)
 
-    assert await standing.try_refusal() is not None
+    assert await revocation.try_refusal() is not None
 
 
 async def test_a_caller_that_cannot_be_checked_stays_until_the_next_check() -> None:
     gate, clock = Gate(), FixedClock()
-    standing = begin(gate, clock)
+    revocation = begin(gate, clock)
     gate.refusal = Unavailable("down")
     clock.advance(60)
-    assert await standing.try_refusal() is None
+    assert await revocation.try_refusal() is None
 
     gate.refusal, gate.hangs = None, True
     clock.advance(60)
-    assert await standing.try_refusal() is None
+    assert await revocation.try_refusal() is None
 
     gate.hangs, gate.refusal = False, unauthorized("revoked")
     clock.advance(60)
-    assert await standing.try_refusal() is not None
+    assert await revocation.try_refusal() is not None
 
 
 class NoRows(StreamRows):
@@ -101,11 +101,11 @@ async def test_a_comment_announces_the_end_of_a_stream() -> None:
     gate, clock = Gate(), FixedClock()
     hub = Hub(reader=MemoryEvents(), hints=cast(Any, None), rows=NoRows(), metrics=IngressMetrics(), queue_bytes=10_000)
     client = await hub.open(ANN.principal, ConversationId("conv_1"), None, None)
-    standing = begin(gate, clock)
+    revocation = begin(gate, clock)
     gate.refusal = unauthorized("revoked")
     clock.advance(60)
 
-    async with aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client, standing)) as chunks:
+    async with aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client, revocation)) as chunks:
         sent = [chunk async for chunk in chunks]
 
     assert sent[0].startswith(b"event: ready")

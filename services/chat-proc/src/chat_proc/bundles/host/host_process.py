@@ -1,7 +1,7 @@
 """One process of a bundle's code, from its start to its end: calling its tools, running its workflow for turns, and
 answering what they ask of the worker.
 
-Whatever the code does, a call ends: with its result, or with HostLost when the process has ended, stands still or sends
+Whatever the code does, a call ends: with its result, or with HostLost when the process has ended, is blocked or sends
 what is no message.
 """
 
@@ -67,7 +67,7 @@ _log = structlog.get_logger(__name__)
 START_TIMEOUT_S: Final = 60.0
 """For starting Python and importing the bundle's modules on a busy machine."""
 BLOCKED_AFTER_S: Final = 5.0
-"""A host whose event loop stands still for so long is replaced."""
+"""A host whose event loop is blocked for so long is replaced."""
 CANCEL_GRACE_S: Final = 5.0
 """How long a function can run after its call was given up, before its process is replaced."""
 RETIRE_WITHIN_S: Final = 310.0
@@ -86,7 +86,7 @@ _SIGNALED: Final = 128
 
 
 EndKind = Literal["blocked", "closed", "crashed", "disk", "exhausted", "protocol", "start", "stuck"]
-"""Why a process has ended: its loop stood still, its bundle is not used any more, by itself, because of the space that
+"""Why a process has ended: its loop was blocked, its bundle is not used any more, by itself, because of the space that
 its files took, because too little memory, files or threads were left, because of what it sent, because it could not
 start, or because a function did not end."""
 
@@ -401,7 +401,7 @@ class HostProcess:
             self.end("start", f"its settings are too large: {error}")
 
     async def _watch(self) -> None:
-        """Return when the process is over: it ended by itself, did not start in time, or stands still."""
+        """Return when the process is over: it ended by itself, did not start in time, or is blocked."""
         over = asyncio.create_task(self._over.wait())
         beating = asyncio.create_task(self._wait_for_silence())
         try:
@@ -424,7 +424,7 @@ class HostProcess:
                 async with answered_within(limit_s):
                     await self._heard.wait()
         except TimeoutError:
-            self.end("blocked", f"its event loop stood still for {limit_s:g} s")
+            self.end("blocked", f"its event loop was blocked for {limit_s:g} s")
 
     def _disconnect(self, reason: str) -> None:
         if reason:
