@@ -79,7 +79,7 @@ async def test_an_author_makes_tries_and_hands_over_an_agent(tmp_path: Path) -> 
                         await approving
 
     config = load_config(Path(folder, "everturn.toml"))
-    bundle = BundleFolders(Path(folder), config.bundles, config.ai.default_bundle).look()["support"].bundle
+    bundle = BundleFolders(Path(folder), config.bundles, config.ai.default_bundle).scan()["support"].bundle
     assert bundle is not None
     about = bundle.manifest
     assert (config.ai.default_bundle, about.title, len(about.roles)) == ("support", "Spoke & Chain support", 4)

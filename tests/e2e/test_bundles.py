@@ -15,7 +15,7 @@ from helpers.admins import open_admin
 from helpers.forks import WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
 
-from chat_proc.bundles.versions import LOOK_S
+from chat_proc.bundles.versions import SCAN_S
 from everturn_client.errors import ProblemError
 from everturn_local.supervision.platform import Platform
 
@@ -181,7 +181,7 @@ async def test_a_bundle_is_added_changed_broken_and_removed_without_a_restart(de
 
     # Removed: no new turns, but those that have begun end.
     shutil.rmtree(desk.folder)
-    await asyncio.sleep(2 * LOOK_S)
+    await asyncio.sleep(2 * SCAN_S)
     await desk.wait_listed(lambda listed: "desk" not in listed)
     await desk.refuse("new", "desk")
     await desk.refuse(conversation)

@@ -268,7 +268,7 @@ async def test_broken_content_is_reported_and_the_previous_version_continues(
     assert [log["event"] for log in logs] == ["Loaded a bundle", "A bundle can be used again"]
 
 
-async def test_a_version_that_can_not_be_stored_is_not_opened_again_at_each_look(
+async def test_a_version_that_can_not_be_stored_is_not_opened_again_at_each_scan(
     library: Library,
     registry: PostgresBundles,
     tmp_path: Path,
@@ -317,7 +317,7 @@ async def test_a_version_that_closes_slowly_delays_no_other(
     registry: PostgresBundles, tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "sticks")
-    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, scan_s=0.02)
     running = asyncio.create_task(library.run())
     async with asyncio.timeout(8):
         for text in ("sticks", "second", "third"):
@@ -629,7 +629,7 @@ async def test_a_bundle_that_opens_slowly_delays_only_its_own_turns(
     write(tmp_path, "slow")
     write(tmp_path, "fast", name="other")
     folders = BundleFolders(tmp_path, {}, "default")
-    library = BundleLibrary(registry, folders, opened.open_kit, BASE, look_s=0.02)
+    library = BundleLibrary(registry, folders, opened.open_kit, BASE, scan_s=0.02)
     running = asyncio.create_task(library.run())
 
     async def use_slow() -> BundleKit:
@@ -657,7 +657,7 @@ async def test_a_bundle_that_opens_slowly_after_a_start_does_not_hide_the_others
     monkeypatch.setattr("chat_proc.bundles.versions.FIRST_PUBLISH_S", 0.05)
     write(tmp_path, "slow")
     write(tmp_path, "fast", name="other")
-    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, scan_s=0.02)
     running = asyncio.create_task(library.run())
 
     await until(lambda: list_ids(registry), ["default", "other"])
@@ -672,7 +672,7 @@ async def test_a_bundle_that_opens_slowly_after_a_start_does_not_hide_the_others
 async def test_a_new_bundle_is_not_listed_before_it_is_open(
     registry: PostgresBundles, tmp_path: Path, opened: Opened
 ) -> None:
-    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, look_s=0.02)
+    library = BundleLibrary(registry, BundleFolders(tmp_path, {}, "default"), opened.open_kit, BASE, scan_s=0.02)
     running = asyncio.create_task(library.run())
     await until(lambda: list_ids(registry), ["default"])
     write(tmp_path, "slow")
@@ -695,7 +695,7 @@ async def test_a_bundle_can_be_removed_while_it_opens(
 ) -> None:
     write(tmp_path, "slow")
     folders = BundleFolders(tmp_path, {}, "default")
-    library = BundleLibrary(registry, folders, opened.open_kit, BASE, look_s=0.02)
+    library = BundleLibrary(registry, folders, opened.open_kit, BASE, scan_s=0.02)
     running = asyncio.create_task(library.run())
     await wait_until(lambda: "desk" in library._adopting)
     adopting = library._adopting["desk"]

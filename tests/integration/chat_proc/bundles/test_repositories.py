@@ -61,7 +61,7 @@ class Worker:
 
     async def until_text(self, text: str) -> Bundle:
         await self.until(lambda listing: listing.description == text)
-        found = self.folders.look()["desk"].bundle
+        found = self.folders.scan()["desk"].bundle
         assert found is not None
         return found
 

@@ -58,8 +58,8 @@ def write(folder: Path, **files: str) -> Path:
 
 def settle(folders: BundleFolders) -> dict[str, str]:
     """The errors after the changes of a folder were found twice."""
-    folders.look()
-    return {bundle_id: found.error for bundle_id, found in folders.look().items()}
+    folders.scan()
+    return {bundle_id: found.error for bundle_id, found in folders.scan().items()}
 
 
 def test_a_bundle_is_its_manifest_instructions_and_files(tmp_path: Path) -> None:
@@ -219,12 +219,12 @@ def test_folders_that_are_links_are_bundles_as_in_kubernetes(tmp_path: Path) -> 
     (tmp_path / "desk").symlink_to("..data/desk")
     folders = BundleFolders(tmp_path, {}, "default")
 
-    first = folders.look()
+    first = folders.scan()
     # A ConfigMap changes at once.
     (tmp_path / "..new").symlink_to("..2")
     (tmp_path / "..new").rename(tmp_path / "..data")
-    folders.look()
-    second = folders.look()
+    folders.scan()
+    second = folders.scan()
 
     assert [found["desk"].bundle and found["desk"].bundle.manifest.instructions for found in (first, second)] == [
         "Version ..1.",
@@ -273,15 +273,15 @@ def test_a_bundle_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_changed_folder_is_read_when_it_has_settled(tmp_path: Path) -> None:
     folder = write(tmp_path / "desk", bundle_toml=DESK)
     folders = BundleFolders(tmp_path, {}, "default")
-    first = folders.look()["desk"].bundle
-    assert first is not None and folders.look()["desk"].bundle is first
+    first = folders.scan()["desk"].bundle
+    assert first is not None and folders.scan()["desk"].bundle is first
 
     write(folder, instructions_md="Half of")
-    assert folders.look()["desk"].bundle is first
+    assert folders.scan()["desk"].bundle is first
     write(folder, instructions_md="Half of it is not enough.")
-    assert folders.look()["desk"].bundle is first
+    assert folders.scan()["desk"].bundle is first
 
-    settled = folders.look()["desk"].bundle
+    settled = folders.scan()["desk"].bundle
 
     assert settled is not None and settled.manifest.instructions == "Half of it is not enough."
 
@@ -289,11 +289,11 @@ def test_a_changed_folder_is_read_when_it_has_settled(tmp_path: Path) -> None:
 def test_a_broken_change_keeps_the_last_good_content(tmp_path: Path) -> None:
     folder = write(tmp_path / "folder", bundle_toml=DESK)
     folders = BundleFolders(tmp_path, {}, "default")
-    good = folders.look()["desk"].bundle
+    good = folders.scan()["desk"].bundle
 
     write(folder, bundle_toml="id = ")
     assert settle(folders)["desk"].startswith("bundle.toml: Invalid value")
-    assert folders.look()["desk"].bundle is good
+    assert folders.scan()["desk"].bundle is good
 
     write(folder, bundle_toml=DESK)
     assert settle(folders) == {"desk": "", "default": ""}
@@ -304,10 +304,10 @@ def test_bundles_of_the_configuration_file_need_no_folder(tmp_path: Path) -> Non
     props = {"desk": BundleProps(title="Our desk"), "mini": BundleProps(instructions="Be brief.")}
 
     folders = BundleFolders(tmp_path, props, "default")
-    found = folders.look()
+    found = folders.scan()
 
-    # What has not changed is not built again at each look: that would compute the digest of all its files.
-    assert folders.look()["desk"].bundle is found["desk"].bundle
+    # What has not changed is not built again at each scan: that would compute the digest of all its files.
+    assert folders.scan()["desk"].bundle is found["desk"].bundle
     manifests = {bundle_id: each.bundle.manifest for bundle_id, each in found.items() if each.bundle}
     assert list(manifests) == ["desk", "mini", "default"]
     assert (manifests["desk"].title, manifests["desk"].icon) == ("Our desk", "🎫")
@@ -319,7 +319,7 @@ def test_a_table_without_a_folder_and_instructions_makes_no_agent(tmp_path: Path
     write(tmp_path / "support", bundle_toml='id = "support"')
     props = {"suport": BundleProps(title="Support", roles=(Role.PAID,)), "default": BundleProps(icon="🎫")}
 
-    found = BundleFolders(tmp_path, props if default == "default" else {}, default).look()
+    found = BundleFolders(tmp_path, props if default == "default" else {}, default).scan()
 
     why = {
         "default": "which the configuration file names. Correct this id, or set instructions in [bundles.suport] to "
@@ -338,8 +338,8 @@ def test_another_bundle_than_the_default_one_is_refused_the_id_default(tmp_path:
     write(tmp_path / "desk", bundle_toml=DESK)
     write(tmp_path / "other", bundle_toml='id = "default"')
 
-    found = BundleFolders(tmp_path, {}, "desk").look()
-    as_default = BundleFolders(tmp_path, {}, "default").look()
+    found = BundleFolders(tmp_path, {}, "desk").scan()
+    as_default = BundleFolders(tmp_path, {}, "default").scan()
 
     assert found["desk"].bundle is not None and found["default"].bundle is None
     assert found["default"].error == "The id default means the default bundle, which is desk. Choose another id."
@@ -350,7 +350,7 @@ def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a", bundle_toml=DESK)
     write(tmp_path / "b", bundle_toml=DESK)
 
-    found = BundleFolders(tmp_path, {}, "default").look()["desk"]
+    found = BundleFolders(tmp_path, {}, "default").scan()["desk"]
 
     assert found.bundle is not None
     assert found.error == "The folder b has the id desk of another bundle. Change one of the two ids."
@@ -359,10 +359,10 @@ def test_two_folders_with_one_id_are_reported(tmp_path: Path) -> None:
 def test_no_other_folder_takes_the_id_of_one_with_its_name(tmp_path: Path) -> None:
     write(tmp_path / "desk", bundle_toml=DESK)
     folders = BundleFolders(tmp_path, {}, "default")
-    served = folders.look()["desk"].bundle
+    served = folders.scan()["desk"].bundle
     write(tmp_path / "a", bundle_toml=f'{DESK}\ndescription = "Takes the id."')
 
-    found = [folders.look()["desk"] for _ in range(3)][-1]
+    found = [folders.scan()["desk"] for _ in range(3)][-1]
 
     assert served is not None and found.bundle is not None and found.bundle.digest == served.digest
     assert found.error == "The folder a has the id desk of another bundle. Change one of the two ids."
@@ -371,11 +371,11 @@ def test_no_other_folder_takes_the_id_of_one_with_its_name(tmp_path: Path) -> No
 
 def test_a_folder_that_cannot_be_read_is_no_reason_to_forget_bundles(tmp_path: Path) -> None:
     with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/none can't be read: No such file or directory\."):
-        BundleFolders(tmp_path / "none", {}, "default").look()
+        BundleFolders(tmp_path / "none", {}, "default").scan()
 
 
 def test_a_bundle_is_not_a_folder_of_bundles(tmp_path: Path) -> None:
     write(tmp_path / "desk", bundle_toml=DESK)
 
     with pytest.raises(BadBundle, match=r"BUNDLES_DIR=.*/desk is a bundle\. Name the folder that contains it\."):
-        BundleFolders(tmp_path / "desk", {}, "default").look()
+        BundleFolders(tmp_path / "desk", {}, "default").scan()

@@ -22,7 +22,7 @@ GOOD = 'id = "good"\ninstructions = "Be brief."\n'
 NESTED = 'id = "odd"\n[settings]\na = '
 
 
-def look(folder: Path, props: Mapping[str, BundleProps] | None = None, **files: bytes) -> Mapping[str, Found]:
+def scan(folder: Path, props: Mapping[str, BundleProps] | None = None, **files: bytes) -> Mapping[str, Found]:
     """What two looks find in a folder with the bundle `good`, and with the folder `odd` if there are files."""
     (folder / "good").mkdir()
     (folder / "good" / "bundle.toml").write_text(GOOD)
@@ -30,8 +30,8 @@ def look(folder: Path, props: Mapping[str, BundleProps] | None = None, **files: 
         (folder / "odd").mkdir(exist_ok=True)
         (folder / "odd" / name.replace("_", ".")).write_bytes(content)
     folders = BundleFolders(folder, props or {}, "default")
-    folders.look()
-    return folders.look()
+    folders.scan()
+    return folders.scan()
 
 
 def find_odd(found: Mapping[str, Found]) -> Found:
@@ -66,7 +66,7 @@ def find_others(found: Mapping[str, Found]) -> list[Found]:
 def test_a_manifest_that_is_hard_to_read_is_refused_soon(tmp_path: Path, manifest: str, error: str) -> None:
     began_s = time.monotonic()
 
-    odd = find_odd(look(tmp_path, bundle_toml=manifest.encode()))
+    odd = find_odd(scan(tmp_path, bundle_toml=manifest.encode()))
 
     assert odd.bundle is None and odd.error.startswith(error) and len(odd.error) < 5_000
     assert time.monotonic() - began_s < 20
@@ -75,7 +75,7 @@ def test_a_manifest_that_is_hard_to_read_is_refused_soon(tmp_path: Path, manifes
 def test_settings_that_are_nested_as_deep_as_they_may_be_can_be_stored(tmp_path: Path) -> None:
     nested = "[" * MAX_SETTINGS_DEPTH + "]" * MAX_SETTINGS_DEPTH
 
-    bundle = find_odd(look(tmp_path, bundle_toml=(NESTED + nested).encode())).bundle
+    bundle = find_odd(scan(tmp_path, bundle_toml=(NESTED + nested).encode())).bundle
 
     assert bundle is not None and unpack(bundle.pack()) == bundle
 
@@ -83,7 +83,7 @@ def test_settings_that_are_nested_as_deep_as_they_may_be_can_be_stored(tmp_path:
 def test_an_override_that_contradicts_the_author_is_the_error_of_its_bundle(tmp_path: Path) -> None:
     props = BundleProps.model_validate({"mcp": {"crm": {"url": "https://crm.example/mcp"}}})
 
-    odd = find_odd(look(tmp_path, {"odd": props}, bundle_toml=b'id = "odd"\n[mcp.crm]\ncommand = "python"\n'))
+    odd = find_odd(scan(tmp_path, {"odd": props}, bundle_toml=b'id = "odd"\n[mcp.crm]\ncommand = "python"\n'))
 
     assert odd.bundle is None and odd.error.startswith("With [bundles.odd] of the configuration file: mcp.crm")
 
@@ -97,7 +97,7 @@ def test_an_error_that_nobody_expected_costs_no_other_bundle(tmp_path: Path, mon
     read_folder = looks.read_folder
     monkeypatch.setattr(looks, "read_folder", fail)
 
-    odd = find_odd(look(tmp_path, bundle_toml=b'id = "odd"'))
+    odd = find_odd(scan(tmp_path, bundle_toml=b'id = "odd"'))
 
     assert odd == Found(error="It could not be read (MemoryError). The log of the worker has the details.")
     assert not [loop for loop in LOOPS.failing if loop.startswith("bundle")]
@@ -106,19 +106,19 @@ def test_an_error_that_nobody_expected_costs_no_other_bundle(tmp_path: Path, mon
 def test_a_folder_that_cannot_be_entered_is_an_error_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "odd").symlink_to("x" * 300)
 
-    assert find_odd(look(tmp_path)).error.endswith("x: File name too long.")
+    assert find_odd(scan(tmp_path)).error.endswith("x: File name too long.")
 
 
 def test_a_repaired_folder_has_no_error_any_more(tmp_path: Path) -> None:
     folders = BundleFolders(tmp_path, {}, "default")
-    look(tmp_path, bundle_toml=b'id = "odd"')
-    folders.look()
+    scan(tmp_path, bundle_toml=b'id = "odd"')
+    folders.scan()
     (tmp_path / "odd" / "a\nb").touch()
-    broken = folders.look()["odd"]
+    broken = folders.scan()["odd"]
     (tmp_path / "odd" / "a\nb").unlink()
 
     assert broken.bundle is not None and "not a usable name" in broken.error
-    assert folders.look()["odd"] == Found(broken.bundle)
+    assert folders.scan()["odd"] == Found(broken.bundle)
 
 
 def test_a_broken_folder_with_the_name_of_a_bundle_does_not_replace_it(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_broken_folder_with_the_name_of_a_bundle_does_not_replace_it(tmp_path:
     (tmp_path / "a-good").rename(tmp_path / "z")
     (tmp_path / "a").rename(tmp_path / "good")
 
-    found = BundleFolders(tmp_path, {}, "default").look()["good"]
+    found = BundleFolders(tmp_path, {}, "default").scan()["good"]
 
     assert found.bundle is not None and found.error.startswith("bundle.toml: Invalid value")
 
@@ -187,7 +187,7 @@ def test_whatever_a_folder_contains_the_others_are_found(
                 Path(os.fsdecode(odd), file).write_bytes(content)
 
         props = {"odd": BundleProps.model_validate(override)} if override else {}
-        for found in find_others(look(Path(folder), props)):
+        for found in find_others(scan(Path(folder), props)):
             assert (found.bundle is None) == bool(found.error)
             if found.bundle is not None:
                 assert unpack(found.bundle.pack()).digest == found.bundle.digest

@@ -82,5 +82,5 @@ def _build_folders(folder: Path, private: Path) -> BundleFolders:
     bundles.mkdir()
     (bundles / "bundle").symlink_to(folder, target_is_directory=True)
     folders = BundleFolders(bundles, {}, "none")
-    folders.look()
+    folders.scan()
     return folders

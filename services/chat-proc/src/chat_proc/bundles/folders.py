@@ -29,7 +29,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Folder:
-    """One folder with what was last read from it. `signature` is that of the last look, `read` that of the content.
+    """One folder with what was last read from it. `signature` is that of the last scan, `read` that of the content.
     `bundle_id` is a guess while no content could be read."""
 
     bundle_id: str
@@ -39,8 +39,8 @@ class _Folder:
 
 
 class BundleFolders:
-    """Looks at the folders again and again. A changed folder is read once two looks find it the same, so that no
-    version is half of an edit. Not thread-safe: one look at a time."""
+    """Scans the folders again and again. A changed folder is read once two scans find it the same, so that no version
+    is half of an edit. Not thread-safe: one scan at a time."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BundleFolders:
         self._overridden: dict[str, tuple[Bundle, Bundle | None]] = {}
         """By id, a bundle as it was found, and the same with the operator's overrides."""
 
-    def look(self) -> dict[str, Found]:
+    def scan(self) -> dict[str, Found]:
         """All bundles by id. Reads files, so it belongs in a thread. Raises BadBundle if BUNDLES_DIR can't be read.
 
         Whatever one folder, repository or table contains becomes the error of its bundle only."""
@@ -195,7 +195,7 @@ class _Caught:
 def _catching(name: str) -> Generator[_Caught]:
     """Continue after whatever the content of one bundle raises, and say why it can't be used."""
     caught = _Caught()
-    with guarded("bundle_look", health=None, bundle=ascii(name)) as guard:
+    with guarded("bundle_scan", health=None, bundle=ascii(name)) as guard:
         try:
             yield caught
         except BadBundle as error:

@@ -41,9 +41,9 @@ _log = structlog.get_logger(__name__)
 
 MAX_REPOSITORIES: Final = 50
 FETCHES: Final = 2
-"""Repositories that are looked at or fetched at the same time."""
+"""Repositories that are checked or fetched at the same time."""
 UPDATE_TIMEOUT_S: Final = 300.0
-"""Limit for looking at a repository and fetching it."""
+"""Limit for checking a repository and fetching it."""
 FIRST_FETCH_S: Final = 20.0
 """How long a starting worker waits for its repositories. After that, bundles begin with the version in the registry."""
 MAX_DOCUMENTS_BYTES: Final = 512 * 1024 * 1024
@@ -82,7 +82,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchPauses:
-    """Seconds between two looks at a repository. After a failure it is `failed_s`, twice as long after each further
+    """Seconds between two checks of a repository. After a failure it is `failed_s`, twice as long after each further
     one, and at most `max_s`."""
 
     usual_s: float = 60.0
@@ -92,7 +92,7 @@ class FetchPauses:
     def choose(self, failures: int) -> float:
         """The pause after so many failures in a row, up to a quarter longer or shorter."""
         pause_s = min(self.max_s, self.failed_s * 2 ** min(failures - 1, 20)) if failures else self.usual_s
-        return pause_s * (0.75 + random.random() / 2)  # noqa: S311 - it only spreads the looks of workers
+        return pause_s * (0.75 + random.random() / 2)  # noqa: S311 - it only spreads the checks of workers
 
 
 class BundleRepositories:
@@ -106,18 +106,18 @@ class BundleRepositories:
         return {bundle_id: poller.fetched for bundle_id, poller in self._pollers.items()}
 
     async def wait_fetched(self) -> None:
-        """Wait until each repository was looked at once, at most FIRST_FETCH_S."""
+        """Wait until each repository was checked once, at most FIRST_FETCH_S."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_FETCH_S):
                 for poller in self._pollers.values():
-                    await poller.has_looked.wait()
+                    await poller.has_checked.wait()
 
 
 @asynccontextmanager
 async def open_repositories(
     tables: Mapping[str, BundleTable], rules: GitRules, *, pauses: FetchPauses | None = None
 ) -> AsyncGenerator[BundleRepositories]:
-    """Look at the repositories of these tables while it is open. Raises BadBundle if there are too many."""
+    """Poll the repositories of these tables while it is open. Raises BadBundle if there are too many."""
     chosen = {bundle_id: table for bundle_id, table in tables.items() if table.git}
     if len(chosen) > MAX_REPOSITORIES:
         raise BadBundle(f"{len(chosen)} bundles come from git; {MAX_REPOSITORIES} are allowed.")
@@ -148,7 +148,7 @@ class _RepositoryPoller:
         pauses: FetchPauses,
     ) -> None:
         self.fetched = Fetched(root / bundle_id)
-        self.has_looked = asyncio.Event()
+        self.has_checked = asyncio.Event()
         self._bundle_id = bundle_id
         self._repository = Repository(table.git, table.ref, table.token, bundle_id)
         self._folder = table.folder
@@ -170,7 +170,7 @@ class _RepositoryPoller:
                 error = await self._try_update()
             failures = failures + 1 if error else 0
             self.fetched = replace(self.fetched, error=error)
-            self.has_looked.set()
+            self.has_checked.set()
             await asyncio.sleep(self._pauses.choose(failures))
 
     async def _try_update(self) -> str:
@@ -192,7 +192,7 @@ class _RepositoryPoller:
         return self._refused[1] if outcome == "refused" else ""
 
     async def _update(self) -> str:
-        """Look at the repository, and fetch its newest commit. Returns the outcome."""
+        """Check the repository, and fetch its newest commit. Returns the outcome."""
         commit = await resolve_commit(self._repository, self._rules)
         if commit == self._commit:
             self._refused = ("", "")

@@ -1,4 +1,4 @@
-"""The bundles that a worker runs: it looks for new content, publishes what it finds, and keeps each version open while
+"""The bundles that a worker runs: it scans for new content, publishes what it finds, and keeps each version open while
 it is the newest or a turn uses it."""
 
 import asyncio
@@ -24,8 +24,8 @@ from everturn.core.metrics import BUNDLES, BUNDLES_REFUSED
 
 _log = structlog.get_logger(__name__)
 
-LOOK_S: Final = 2.0
-"""Between two looks for new content. A changed folder is loaded at the second look that finds it the same."""
+SCAN_S: Final = 2.0
+"""Between two scans for new content. A changed folder is loaded at the second scan that finds it the same."""
 RETRY_S: Final = 60.0
 """After this time, a version that could not be opened is tried again, because the cause may lie outside of it."""
 STORE_RETRY_S: Final = 15.0
@@ -44,8 +44,8 @@ FIRST_PUBLISH_S: Final = 5.0
 """How long a worker that has just started waits for bundles that open, before it publishes the others and is ready."""
 MAX_ERROR_CHARS: Final = 4_000
 """Of the error of one bundle, and of each of its problems, as operators see them."""
-FIRST_LOOK_S: Final = 60.0
-"""How long a turn waits for the first look of a worker that has just started."""
+FIRST_SCAN_S: Final = 60.0
+"""How long a turn waits for the first scan of a worker that has just started."""
 
 _NOT_LOADED: Final = "It is not loaded yet."
 
@@ -96,7 +96,7 @@ class BundleLibrary(Generic[Kit]):
         default_bundle: str = DEFAULT_BUNDLE,
         list_problems: Callable[[Kit], Sequence[str]] = lambda _: (),
         list_operations: Callable[[Kit], Sequence[OperationListing]] = lambda _: (),
-        look_s: float = LOOK_S,
+        scan_s: float = SCAN_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.base = base
@@ -106,7 +106,7 @@ class BundleLibrary(Generic[Kit]):
         self._default = default_bundle
         self._list_problems = list_problems
         self._list_operations = list_operations
-        self._look_s = look_s
+        self._scan_s = scan_s
         self._monotonic = monotonic
         self._found: Mapping[str, Found] = {}
         self._adopting: dict[str, asyncio.Task[None]] = {}
@@ -117,13 +117,13 @@ class BundleLibrary(Generic[Kit]):
         self._errors: dict[str, str] = {}
         """The last error of each id, so that it is logged once."""
         self._published: tuple[tuple[BundleListing, ...], float] = ((), -RENEW_S)
-        self._has_looked = asyncio.Event()
+        self._has_scanned = asyncio.Event()
         self._has_published = asyncio.Event()
 
     async def start(self) -> None:
-        """Check that the bundles can be looked at, and that the default one can be used, at least in the version that
+        """Check that the bundles can be read, and that the default one can be used, at least in the version that
         is stored. Raises BadBundle."""
-        self._found = await asyncio.to_thread(self._folders.look)
+        self._found = await asyncio.to_thread(self._folders.scan)
         await self._adopt(self._default, self._found[self._default])
         refusal = self._refused.get(self._default)
         # The worker starts without the registry, just as it continues if the registry becomes unavailable later.
@@ -141,7 +141,7 @@ class BundleLibrary(Generic[Kit]):
                 except Unavailable as error:
                     _log.warning("Could not publish the bundles", error=str(error))
             wait_s = 0.0
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(self._scan_s)
 
     async def wait_published(self) -> None:
         """Wait until `run` has published, at most twice FIRST_PUBLISH_S. So clients can name the bundles of a worker
@@ -153,7 +153,7 @@ class BundleLibrary(Generic[Kit]):
     async def refresh(self, wait_s: float = OPEN_S) -> None:
         """Begin to open what has changed, wait for it at most `wait_s`, begin to close what is not used any more, and
         publish what is open. Raises Unavailable if the registry does not answer."""
-        await self._look()
+        await self._scan()
         if self._adopting:
             await asyncio.wait(self._adopting.values(), timeout=wait_s)
         self._begin_closing()
@@ -168,8 +168,8 @@ class BundleLibrary(Generic[Kit]):
         opened continues with the newest one. Raises BundleUnavailable if there is none, and Unavailable.
         """
         try:
-            async with asyncio.timeout(FIRST_LOOK_S):
-                await self._has_looked.wait()
+            async with asyncio.timeout(FIRST_SCAN_S):
+                await self._has_scanned.wait()
         except TimeoutError as error:
             raise Unavailable("The bundles are not loaded yet.") from error
         chosen = self._default if bundle_id in (None, DEFAULT_BUNDLE) else bundle_id
@@ -197,10 +197,10 @@ class BundleLibrary(Generic[Kit]):
             version.users = 0
         await self._close_unused(*self._adopting.values())
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         """Read what has changed, and begin to open it."""
         try:
-            self._found = await asyncio.to_thread(self._folders.look)
+            self._found = await asyncio.to_thread(self._folders.scan)
         except BadBundle as error:
             self._report("", error.detail)
         for bundle_id in self._found.keys() - self._adopting.keys():
@@ -209,7 +209,7 @@ class BundleLibrary(Generic[Kit]):
         for bundle_id in self._current.keys() & gone | self._current.keys() - self._found.keys():
             self._current.pop(bundle_id).users -= 1
             _log.info("Removed a bundle", bundle_id=bundle_id)
-        self._has_looked.set()
+        self._has_scanned.set()
 
     def _begin_adoption(self, bundle_id: str, found: Found) -> None:
         """Begin to open the newest content if it is not the current version and was not refused a moment ago."""

@@ -133,7 +133,7 @@ class SpaceIndexer:
         store, pauses = self._ports.store, self._ports.pauses
         if self._version is not None:
             await store.want(self._version)
-        listing, commit = await self._look()
+        listing, commit = await self._load_listing()
         marks = commit if listing is None else [(file.path, file.digest) for file in listing.files]
         version = await asyncio.to_thread(self._build_version, marks)
         state = await store.want(version)
@@ -147,7 +147,7 @@ class SpaceIndexer:
             """There may be more."""
         return pauses.git_s if self._space.repo else pauses.folder_s
 
-    async def _look(self) -> tuple[Listing | None, str]:
+    async def _load_listing(self) -> tuple[Listing | None, str]:
         """The files of a folder, or the commit of a repository."""
         if self._tree is not None:
             return await self._tree.list_files(), ""

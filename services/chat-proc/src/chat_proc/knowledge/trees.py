@@ -20,8 +20,8 @@ from everturn.knowledge.store import MAX_DOCUMENTS
 MAX_DEPTH = 20
 """Folders within folders."""
 _FORBIDDEN = "it can't be read: permission denied"
-_LOOKED_AT = 20
-"""Times the files of a space: how many entries of folders are looked at."""
+_ENTRIES_PER_FILE = 20
+"""Times the files of a space: how many entries of folders are read."""
 MAX_LISTED_SKIPPED = MAX_COLLECTION_DOCUMENTS
 """How many skipped files are named, which are all of a collection; all are counted."""
 
@@ -247,7 +247,7 @@ class FolderTree:
 
     def _walk(self, folder: Path) -> Iterator[_Found]:
         """What is below the roots, each folder once. Ends soon where there is very much."""
-        left = _LOOKED_AT * self._limits.files
+        left = _ENTRIES_PER_FILE * self._limits.files
         waiting = [_resolve(folder, root) for root in sorted(set(self._roots.values()))]
         seen = set[str]()
         while waiting:
@@ -267,7 +267,7 @@ class FolderTree:
                     for entry in entries:
                         left -= 1
                         if left < 0:
-                            raise SpaceRefused(f"There are more than {_LOOKED_AT * self._limits.files} files.")
+                            raise SpaceRefused(f"There are more than {_ENTRIES_PER_FILE * self._limits.files} files.")
                         if entry.name.startswith("."):
                             continue
                         origin = f"{above.origin}/{entry.name}".lstrip("/")

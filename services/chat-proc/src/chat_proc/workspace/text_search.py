@@ -14,7 +14,7 @@ MAX_MEMORY_BYTES = 8 * 1024 * 1024
 
 MAX_PREVIEW_CHARS = 240
 _BEFORE_MATCH_CHARS = 60
-_LINES_BETWEEN_LOOKS = 500
+_LINES_BETWEEN_CHECKS = 500
 """Lines searched between two checks of the clock."""
 
 
@@ -75,7 +75,7 @@ def search_text(
     lines = split_lines(text)
     matches: list[Match] = []
     for index, line in enumerate(lines):
-        if index % _LINES_BETWEEN_LOOKS == 0 and is_late():
+        if index % _LINES_BETWEEN_CHECKS == 0 and is_late():
             return Searched(tuple(matches), len(lines), stopped=True)
         span = pattern.find(line)
         if span is None:
