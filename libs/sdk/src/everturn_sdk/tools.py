@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic.errors import PydanticUserError
 
 from everturn_sdk.models import ModelPort, Models
@@ -65,13 +74,13 @@ class ToolOptions(BaseModel):
 
     effect: Effect = "irreversible"
     strategy: Strategy = "unknown"
-    requires_approval: bool = False
-    in_programs: bool = True
-    in_loop: bool = True
-    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S)
-    untrusted: bool = False
+    requires_approval: StrictBool = False
+    in_programs: StrictBool = True
+    in_loop: StrictBool = True
+    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S, strict=True)
+    untrusted: StrictBool = False
     addresses: tuple[str, ...] = ()
-    asks_after_untrusted: bool = False
+    asks_after_untrusted: StrictBool = False
 
     @model_validator(mode="after")
     def check_callers(self) -> "ToolOptions":

@@ -91,9 +91,26 @@ def test_an_id_and_instructions_are_enough(tmp_path: Path) -> None:
         ('id = "a"\ndescripton = "x"', "bundle.toml, line 2: descripton: Unknown key. Perhaps you mean description."),
         ('id = "a b"', "bundle.toml, line 1: id: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._@-]*$'."),
         ('id = "a"\n\n[react]\ncodec = "xml"', "bundle.toml, line 4: react.codec: Input should be"),
-        ('id = "a"\n[react]\nmax_iteration = 3', "bundle.toml, line 3: react.max_iteration: Unknown key."),
+        (
+            'id = "a"\n[react]\nmax_iteration = 3',
+            "bundle.toml, line 3: react.max_iteration: Unknown key. Perhaps you mean max_iterations.",
+        ),
+        (
+            'id = "a"\n[react]\nrounds = 3',
+            "bundle.toml, line 3: react.rounds: Unknown key. The keys here are: codec, max",
+        ),
+        ('id = "a"\n[mcp.crm]\nurll = "x"', "bundle.toml, line 3: mcp.crm.urll: Unknown key. Perhaps you mean url."),
+        ('id = "a"\n[[mcp]]\nurl = "x"', "bundle.toml, line 2: mcp: Write [mcp.NAME], with one bracket"),
+        ('id = "a"\n[[react]]\ncodec = "x"', "bundle.toml, line 2: react: Write [react], with one bracket"),
+        (
+            'id = "a"\n[[tools]]\nref = "a.py"\nalias = "a"\n[tools.tools.f]\nefect = "pure"',
+            "bundle.toml, line 6: tools 1.tools.f.efect: Unknown key. Perhaps you mean effect.",
+        ),
         ('id = "a"\nreact.codecs = 3', "bundle.toml, line 2: react.codecs: Unknown key."),
-        ('id = "a"\n[models]\ndecider = "x:y"', "bundle.toml, line 3: models.decider: Input should be 'decision'"),
+        (
+            'id = "a"\n[models]\ndecider = "x:y"',
+            "bundle.toml, line 3: models.decider: Unknown key. The keys here are: decision,",
+        ),
         ('id = "a"\ntitle = "b\\nc"', "bundle.toml, line 2: title: It must be one line without control characters."),
         ('id = "a"\nroles = ["boss"]', "bundle.toml, line 2: roles 1: Input should be 'anonymous', 'registered',"),
         ('id = "a"\nstarters = [""]', "bundle.toml, line 2: starters 1: String should have at least 1 character."),
@@ -106,6 +123,31 @@ def test_a_wrong_manifest_is_refused_with_its_line(toml: str, message: str) -> N
         read_manifest(toml.encode())
 
     assert refused.value.detail.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("table", "written", "message"),
+    [
+        ("react", 'max_iterations = "8"', "It must be a whole number, without quotes."),
+        ("react", "max_iterations = true", "It must be a whole number."),
+        ("host", 'disk_mib = "99"', "It must be a whole number, without quotes."),
+        ("limits", 'cost_usd = "1"', "It must be a number, without quotes."),
+        ("knowledge", 'validate_refs = "false"', "It must be true or false, without quotes."),
+        ("mcp.x", 'url = "https://x/y"\ntimeout_s = "5"', "It must be a number, without quotes."),
+        ("mcp.x", 'url = "https://x/y"\nin_programs = "false"', "It must be true or false, without quotes."),
+        ("mcp.x", 'url = "https://x/y"\nasks_after_untrusted = "no"', "It must be true or false, without quotes."),
+        ("mcp.x", 'url = "https://x/y"\nrequires_approval = "true"', "It must be true or false, without quotes, or a"),
+        ("[tools]", 'ref = "a"\nalias = "a"\ntools.f.timeout_s = "5"', "It must be a number, without quotes."),
+        ("[tools]", 'ref = "a"\nalias = "a"\ntools.f.untrusted = "no"', "It must be true or false, without quotes."),
+    ],
+)
+def test_a_number_or_a_truth_value_is_no_text(table: str, written: str, message: str) -> None:
+    key = written.splitlines()[-1].partition(" ")[0]
+    with pytest.raises(BadBundle) as refused:
+        read_manifest(f'id = "a"\n[{table}]\n{written}'.encode())
+
+    assert f", line {2 + len(written.splitlines())}: " in refused.value.detail
+    assert f"{key}: {message}" in refused.value.detail
 
 
 @pytest.mark.parametrize("icon", ["", "X", "HR", "7é", "हि", "📦", "❤️", "☎", "👨‍👩‍👧‍👦", "👩🏽‍🚀", "🇺🇦", "1️⃣", "#️⃣"])

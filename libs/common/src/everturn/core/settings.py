@@ -4,7 +4,8 @@ and the configuration file."""
 import os
 import re
 import tomllib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -224,6 +225,8 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 _MESSAGES: Final[Mapping[str, str]] = {
+    "bool_parsing": "It must be true or false",
+    "bool_type": "It must be true or false",
     "extra_forbidden": "Unknown key. Remove it or correct its name",
     "float_type": "It must be a number",
     "frozen_set_type": 'It must be a list such as ["a", "b"]',
@@ -233,6 +236,8 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "tuple_type": 'It must be a list such as ["a", "b"]',
 }
 """Sentences in place of Pydantic's, which name Python's types, by the type of the problem."""
+_QUOTED: Final = frozenset({"bool_type", "float_type", "int_type"})
+"""Problems of values that may be right but for their quotes."""
 _UNWRITTEN: Final = re.compile(r"\[[a-z]+\]")
 """Parts of a place that are not in the file: Pydantic's `[key]`, and our tags of unions."""
 
@@ -251,11 +256,19 @@ def explain_errors(error: ValidationError) -> list[str]:
     """One line for each wrong setting, without its value, which can be a secret. Problems of several settings name
     none."""
     lines: list[str] = []
-    for problem in error.errors(include_input=False, include_url=False):
+    for problem in error.errors(include_url=False):
         place = name_place(problem["loc"])
         message = _MESSAGES.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        if problem["type"] in _QUOTED and isinstance(problem["input"], str):
+            message += ", without quotes"
         lines.append(f"{place}: {message}" if place else message)
     return lines
+
+
+def suggest_key(key: str, known: Iterable[str]) -> str:
+    """A sentence that names the known key that an unknown one is like; empty if there is none."""
+    like = get_close_matches(key, list(known), n=1)
+    return f"Unknown key. Perhaps you mean {like[0]}" if like else ""
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StrictBool, ValidationError
 
-from chat_proc.bundles.manifest import BadBundle, Problem, Section, explain_syntax, find_line, suggest_key
+from chat_proc.bundles.manifest import BadBundle, Problem, Section, explain_syntax, find_line
 from chat_proc.workspace.text_search import Pattern
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
-from everturn.core.settings import explain_errors, name_place
+from everturn.core.settings import explain_errors, name_place, suggest_key
 
 FOLDER: Final = "tests"
 MAX_CASES: Final = 200
@@ -125,7 +125,7 @@ class CaseTurn(Section):
         BeforeValidator(_as_list),
         Field(max_length=MAX_REPLIES),
     ] = ()
-    approve: bool | None = None
+    approve: StrictBool | None = None
     """What the person says to each call that needs approval; None if no call may need one."""
     expect: Expectations = Expectations()
 

@@ -7,8 +7,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
@@ -20,7 +19,7 @@ from chat_proc.skills.reader import MAX_SPECS, SkillSpec
 from everturn.bundles.registry import BUILT_IN
 from everturn.core.errors import Invalid
 from everturn.core.identity import Role
-from everturn.core.settings import explain_errors
+from everturn.core.settings import explain_errors, suggest_key
 from everturn.execution.profiles import ProfileName
 from everturn_sdk.descriptors import ToolsEntry
 
@@ -35,6 +34,9 @@ MAX_KEY_PARTS: Final = 64
 """Of one key, such as the two of `react.codec`. The time for parsing a key grows with the square of its parts."""
 MAX_PROBLEMS: Final = 20
 """How many problems of one manifest are explained: finding the line of each takes milliseconds."""
+MAX_NAMED_KEYS: Final = 15
+"""Of the table with an unknown key. More of them say nothing to a reader."""
+_TABLES: Final = ("models", "react", "config", "limits", "settings", "host", "builtin_tools")
 MANIFEST: Final = "bundle.toml"
 INSTRUCTIONS: Final = "instructions.md"
 
@@ -135,6 +137,8 @@ class ReactConfig(Section):
     """`react`: the format of model replies, whether a turn is one loop or a plan of steps, whether a separate call
     writes the answers of turns that called tools, from how many tools on a turn chooses among them, and how many rounds
     it may have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     codec: CodecSetting | None = None
     workflow: Literal["loop", "dag"] | None = None
@@ -284,8 +288,8 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
         line = find_line(text, place)
         file = INSTRUCTIONS if place[:1] == ("instructions",) and line is None else MANIFEST
         key, _, message = explained.partition(": ") if place else ("", "", explained)
-        if len(place) == 1 and each["type"] == "extra_forbidden":
-            message = suggest_key(key, Manifest.model_fields) or message
+        if each["type"] == "extra_forbidden":
+            message = _explain_key(str(place[-1]), _list_keys(place[:-1]))
         message = _suggest(place, each["type"]) or message
         problems.append(Problem(message, file, line, key))
     problems.sort(key=lambda problem: problem.line or 0)
@@ -294,15 +298,39 @@ def _explain(text: str, error: ValidationError) -> list[Problem]:
     return problems
 
 
-def suggest_key(key: str, known: Iterable[str]) -> str:
-    """A sentence that names the known key that an unknown one is like; empty if there is none."""
-    like = get_close_matches(key, list(known), n=1)
-    return f"Unknown key. Perhaps you mean {like[0]}" if like else ""
+def _explain_key(key: str, known: Sequence[str]) -> str:
+    others = (
+        f"The keys here are: {', '.join(known)}" if len(known) <= MAX_NAMED_KEYS else "Remove it or correct its name"
+    )
+    return suggest_key(key, known) or f"Unknown key. {others}"
+
+
+def _list_keys(place: Sequence[str | int]) -> list[str]:
+    """The keys that the table at this place can have."""
+    models: list[type[BaseModel]] = [Manifest]
+    for part in place:
+        fields = [model.model_fields[part] for model in models if isinstance(part, str) and part in model.model_fields]
+        # Neither an index, nor a name that the author has chosen, nor the tag of a union leads to another model.
+        models = [each for field in fields for each in _list_models(field.annotation)] or models
+    return sorted({key for model in models for key in model.model_fields})
+
+
+def _list_models(annotation: object) -> list[type[BaseModel]]:
+    """The models of values with this annotation, and of those in its lists and mappings."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _list_models(argument)]
 
 
 def _suggest(place: Sequence[str | int], kind: str) -> str | None:
     """What to write in place of a likely mistake."""
     match (*place, kind):
+        case ("models", str(role), "[key]", "literal_error"):
+            return _explain_key(role, get_args(ModelRoleName))
+        case ("mcp", "dict_type"):
+            return "Write [mcp.NAME], with one bracket, where NAME is your name for the server"
+        case (str(key), "dict_type" | "model_type") if key in _TABLES:
+            return f"Write [{key}], with one bracket, and its keys below it: there is only one"
         case ("tools" | "policy" as key, "tuple_type"):
             return f"Write [[{key}]], with two brackets: there can be several"
         case ("mcp", _, "model_type"):

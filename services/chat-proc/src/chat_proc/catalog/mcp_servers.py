@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from chat_proc.catalog.described import MAX_TIMEOUT_S
 from everturn.core.errors import Invalid
@@ -142,6 +152,12 @@ class PersonalGrant(BaseModel):
 Grant = Annotated[ClientCredentials | PersonalGrant, Field(discriminator="grant")]
 
 
+def _check_approval(value: object) -> object:
+    if not isinstance(value, bool | list | tuple):
+        raise ValueError('It must be true or false, without quotes, or a list of tools such as ["send"]')
+    return value
+
+
 class McpServer(BaseModel):
     """One server: a `url` with streamable HTTP, or a `command` that is started and speaks over its input and output.
 
@@ -159,11 +175,11 @@ class McpServer(BaseModel):
     args: tuple[Annotated[str, Field(max_length=4_000, pattern=r"^[^\x00]*$")], ...] = Field(default=(), max_length=100)
     env: Mapping[str, Template] = {}
     tools: tuple[str, ...] = Field(default=(ALL,), min_length=1, max_length=200)
-    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S)
+    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S, strict=True)
     effects: Mapping[str, Effect] = {}
-    requires_approval: bool | tuple[str, ...] = False
-    asks_after_untrusted: bool = False
-    in_programs: bool = True
+    requires_approval: Annotated[bool | tuple[str, ...], BeforeValidator(_check_approval)] = False
+    asks_after_untrusted: StrictBool = False
+    in_programs: StrictBool = True
 
     @model_validator(mode="after")
     def check_place(self) -> "McpServer":

@@ -8,7 +8,16 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
 
 from chat_proc.git import GitRef, RepositoryFolder, RepositoryUrl, TokenReference
 from everturn.knowledge.store import MAX_SPACES
@@ -32,7 +41,7 @@ class KnowledgeSpace(BaseModel):
     src_root: RepositoryFolder = ""
     deploy_root: RepositoryFolder = ""
     tests_root: RepositoryFolder = ""
-    validate_refs: bool = True
+    validate_refs: StrictBool = True
 
     @field_validator("name")
     @classmethod

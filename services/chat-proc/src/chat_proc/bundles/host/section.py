@@ -11,7 +11,7 @@ DEFAULT_MEMORY_MIB: Final = 1024
 class HostSection(BaseModel):
     """`[host]`: the limits of the bundle's process. The operator's maximum applies too."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     memory_mib: int = Field(default=DEFAULT_MEMORY_MIB, ge=256, le=65_536)
     """Address space of each of its processes, in MiB."""
