@@ -140,7 +140,10 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
             'id = "a"\n[mcp.x]\ncommand = ["x", "y"]\n',
             "bundle.toml, line 3: mcp.x.command: Write only the program as a text, and what follows it into args.",
         ),
-        ('id = "a"\n[limits]\ncost_usd = "1"\n', "bundle.toml, line 3: limits.cost_usd: It must be a number, without quotes."),
+        (
+            'id = "a"\n[limits]\ncost_usd = "1"\n',
+            "bundle.toml, line 3: limits.cost_usd: It must be a number, without quotes.",
+        ),
         ('id = "a"\n[[tools]]\nref = "a.py"\n', "bundle.toml, line 2: tools 1.alias: It is missing."),
     ],
 )

@@ -81,6 +81,11 @@ def test_a_scripted_model_runs_in_development_only(mode: dict[str, str]) -> None
         choose_model({"EVERTURN_MODEL": "scripted:/a/b.toml", **mode})
 
 
+def test_a_scripted_model_needs_a_file() -> None:
+    with pytest.raises(BadModelSetting, match=r"'scripted:' names no file\. Write scripted:FILE"):
+        choose_model({"EVERTURN_MODEL": "scripted:", "EVERTURN_MODE": "development"})
+
+
 ENDPOINTS = {
     "local": Endpoint(protocol="openai", base_url="http://127.0.0.1:8000/v1"),
     "gateway": Endpoint(protocol="anthropic", base_url="https://gateway.test", key_env="GATEWAY_KEY"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelFailed, ReplyFinished, TextDelta
@@ -14,7 +15,7 @@ SCRIPTS = """
 when = "script:two_rounds"
 [[scripts.rounds]]
 chunk_chars = 4
-reply = '''<channel:action>one</channel:action>'''
+reply = '''<channel:answer>one</channel:answer>'''
 [[scripts.rounds]]
 reply = "two"
 then = "length"
@@ -83,7 +84,7 @@ async def test_the_last_prompt_chooses_the_script_and_announce_the_round(model: 
     first = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", number=1)))
     second = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", number=2)))
 
-    assert join_text(first) == "<channel:action>one</channel:action>"
+    assert join_text(first) == "<channel:answer>one</channel:answer>"
     assert first[0] == TextDelta("<cha")
     assert join_text(second) == "two"
     assert isinstance(second[-1], ReplyFinished)
@@ -129,26 +130,66 @@ async def test_a_prompt_without_its_own_script_gets_the_one_that_fits_all(model:
 async def test_a_round_beyond_the_script_fails_with_a_clear_sentence(model: LanguageModel) -> None:
     request = build_request(PROMPT.format(script="script:two_rounds", number=3))
 
-    with pytest.raises(ModelFailed, match="has no round 3, only 2"):
+    with pytest.raises(ModelFailed) as failed:
         await collect_pieces(model, request)
 
+    assert failed.value.detail == (
+        "scripts.toml, line 2: The script 'script:two_rounds' has 2 [[scripts.rounds]], but the model is asked for "
+        "reply 3. Add one with the next reply."
+    )
 
-def test_a_file_with_a_misspelt_key_is_refused(tmp_path: Path) -> None:
+
+async def test_a_reply_whose_json_is_broken_is_named(tmp_path: Path) -> None:
     path = tmp_path / "scripts.toml"
-    path.write_text('[[scripts]]\nwhen = "a"\n[[scripts.rounds]]\nanswer = "b"\n', encoding="utf-8")
+    action = '{"action": "complete",\n"notes": "" "final_answer": "x"}'
+    path.write_text(f"[[scripts]]\nwhen = 'a'\n[[scripts.rounds]]\nreply = '''<channel:action>{action}'''\n")
+    model = build_model(str(path))
+    why = "The JSON of the reply in line 5 of scripts.toml is not valid: Expecting ',' delimiter"
 
-    with pytest.raises(Invalid, match="answer"):
+    with capture_logs() as logged:
+        await collect_pieces(model, build_request(PROMPT.format(script="a", number=1)))
+    with pytest.raises(ModelFailed, match="is asked for reply 2") as failed:
+        await collect_pieces(model, build_request(PROMPT.format(script="a", number=2)))
+    with pytest.raises(ModelFailed, match=r"scripts\.toml: No script fits the message 'zzz'\. Add \[\[scripts\]\]"):
+        await collect_pieces(model, build_request("zzz"))
+
+    assert [line["why"][: len(why)] for line in logged] == [why]
+    assert why in failed.value.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '[[scripts]]\nwhen = "a"\n[[scripts.rounds]]\nreply = "b"\n[[scripts.rounds]]\nreplay = "b"\n',
+            ", line 6: scripts 1.rounds 2.replay: Unknown key. Perhaps you mean reply.",
+        ),
+        ('[[scripts]]\nwhen = "a"\nround = []\nrounds = []', ", line 3: scripts 1.round: Unknown key. Perhaps you"),
+        ('[[script]]\nwhen = "a"', ", line 1: script: Unknown key. Perhaps you mean scripts."),
+        (
+            '[[scripts]]\nwhen = "a"\n[scripts.rounds]\nreply = "b"',
+            ": scripts 1.rounds: Write [[scripts.rounds]], with",
+        ),
+        ('[[scripts]]\nwhen = "a"\nrounds = []', ", line 3: scripts 1.rounds: A script has at least one round."),
+        (
+            '[[scripts]]\nwhen = "a"\n[[scripts.rounds]]\nchunk_chars = "7"\n',
+            ", line 4: scripts 1.rounds 1.chunk_chars: It must be a whole number, without quotes.",
+        ),
+        ("scripts = 3", ", line 1: scripts: Write [[scripts]], with two brackets."),
+        ("[[scripts]]\nwhen = a", ": It is not valid TOML: Invalid value (at line 2, column 8)."),
+        (None, ": No such file or directory. Write scripted:FILE with the path of a file with [[scripts]]."),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str | None, problem: str) -> None:
+    path = tmp_path / "scripts.toml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(Invalid) as refused:
         build_model(str(path))
 
-
-@pytest.mark.parametrize("content", [None, "scripts = 3", "[[scripts]"])
-def test_a_file_that_can_not_be_read_is_an_error_for_the_operator(tmp_path: Path, content: str | None) -> None:
-    file = tmp_path / "scripts.toml"
-    if content is not None:
-        file.write_text(content)
-
-    with pytest.raises(Invalid, match=r"scripts\.toml can't be read"):
-        build_model(str(file))
+    assert refused.value.detail.startswith(str(path))
+    assert problem in refused.value.detail
 
 
 async def test_queued_rounds_play_in_order_and_keep_for_the_request_that_they_name() -> None:

@@ -18,6 +18,8 @@ SHOWN_EVENTS = {
     "Could not connect to an MCP server": ("server", "why"),
     "A tool of an MCP server is not as configured": ("why",),
     "A rule of a bundle is for no tool": ("bundle_id", "why"),
+    "Model call failed": ("error",),
+    "The reply of a script is not valid": ("why",),
     "Could not update a knowledge space": ("bundle_id", "space", "error"),
     "Could not evaluate a rule of a bundle": ("tool_id", "when", "error"),
 }

@@ -230,6 +230,10 @@ def read_choice(
     if setting == OFFLINE:
         return ModelChoice(OFFLINE, OFFLINE, why)
     prefix, _, name = (part.strip() for part in setting.partition(":"))
+    if prefix == SCRIPTED and not name:
+        raise BadModelSetting(
+            f"{key}: {setting!r} names no file. Write scripted:FILE with the path of a file of scripts."
+        )
     if prefix == SCRIPTED and name:
         if environment.get("EVERTURN_MODE") != "development":
             raise BadModelSetting(f"{key}: A scripted model runs only with EVERTURN_MODE=development.")
