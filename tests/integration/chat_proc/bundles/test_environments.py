@@ -126,6 +126,13 @@ async def test_what_can_not_be_installed_is_refused_with_the_words_of_pip(open_h
 
     assert "pip ended with status 1." in refused.value.detail
     assert "No matching distribution found for [redacted]==9" in refused.value.detail
+
+    with pytest.raises(BadRequirements) as refused:
+        await install(environments, b"# Not both.\ngreeting\ngreeting!=1.0\n")
+
+    lines = refused.value.detail.splitlines()
+    assert lines[1].startswith("ERROR: Cannot install greeting and greeting!=1.0 because")
+    assert "    The user requested greeting!=1.0" in lines and len(lines) <= 11
     assert not [path for path in folder.iterdir() if path.is_dir()]
 
 

@@ -49,7 +49,7 @@ def test_errors_name_the_bundle_or_the_tool():
 
     assert render_entries("w", lines) == [
         f"w: {refused}: huts (IndentationError: unexpected indent (huts.py, line 59))",
-        f"w: {refused}: huts (pip ended with status 1. ERROR: No match for x)",
+        f"w: {refused}: huts (pip ended with status 1.)\n    more\n    ERROR: No match for x",
         "w: Tool raised an exception: huts.find (ZeroDivisionError: division by zero)",
     ]
 

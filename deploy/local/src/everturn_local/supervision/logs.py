@@ -26,6 +26,9 @@ SHOWN_EVENTS = {
 """What authors wait for after they have saved, and what they have to correct, with the values that are shown."""
 MAX_SHOWN_CHARS = 600
 """Of an entry. A reason ends with what a server wrote last."""
+MAX_OUTPUT_LINES = 12
+MAX_OUTPUT_CHARS = 2_100
+"""Of the output of a program in an error, such as that of pip."""
 
 
 def save_rotated(log: Path) -> None:
@@ -89,5 +92,7 @@ def _try_render(line: str) -> str | None:
     about = event + (f": {subject}" if subject else "")
     raised, error = (str(entry.get(key) or "").strip().splitlines() for key in ("exception", "error"))
     # The last line of a traceback is the exception; an error begins with a sentence, and output of a program follows.
-    cause = " ".join(raised[-1:] or error[:1] + error[1:][-1:])
-    return (about + (f" ({cause})" if cause else ""))[:MAX_SHOWN_CHARS]
+    cause = "".join(raised[-1:] or error[:1])
+    shown = (about + (f" ({cause})" if cause else ""))[:MAX_SHOWN_CHARS]
+    output = "".join(f"\n    {text}" for text in ([] if raised else error[1:])[-MAX_OUTPUT_LINES:])
+    return shown + output[:MAX_OUTPUT_CHARS]

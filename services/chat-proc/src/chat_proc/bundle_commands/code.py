@@ -353,7 +353,7 @@ async def _check_process(
         async with open_bundle_host(code, options) as host:
             description = host.description
     except BadRequirements as error:
-        report.problems.append(Problem(error.detail, REQUIREMENTS))
+        report.problems.append(Problem(error.detail.rstrip("."), REQUIREMENTS))
     except Invalid as error:
         problem = locate_failure(bundle, report.manifest_text, error.detail)
         # An operator may have set the secret where the bundle will run.

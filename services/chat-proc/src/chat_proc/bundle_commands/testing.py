@@ -18,7 +18,8 @@ from chat_proc.bundle_commands.playing import (
     render_output,
 )
 from chat_proc.bundles.bundle import Bundle, read_folder
-from chat_proc.bundles.manifest import BadBundle
+from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements
+from chat_proc.bundles.manifest import BadBundle, Problem
 from everturn.core.errors import EverturnError
 
 FAILED = 1
@@ -47,6 +48,8 @@ async def _play_all(bundle: Bundle, folder: Path, cases: Sequence[Case], *, as_j
                         failures = await CasePlayer(stage, case, folder).play()
                 except BadBundle as error:
                     return _refuse(error, as_json=as_json)
+                except BadRequirements as error:
+                    return _refuse(BadBundle(Problem(error.detail.rstrip("."), REQUIREMENTS)), as_json=as_json)
                 except EverturnError as error:
                     return _refuse(BadBundle(error.detail or str(error)), as_json=as_json)
                 played = PlayedCase(case, tuple(failures), render_output(lines), time.monotonic() - began_s)

@@ -42,7 +42,11 @@ MAX_ENVIRONMENTS: Final = 20
 """Environments that are kept: before another one is installed, those not used for the longest time are removed, but
 none that is in use."""
 MAX_REQUIREMENTS_BYTES: Final = 64 * 1024
-_SHOWN_LINES: Final = 15
+_KEPT_LINES: Final = 200
+"""Of pip's output, until it has ended."""
+_SHOWN_LINES: Final = 10
+_SHOWN_CHARS: Final = 2_000
+"""What is shown of them if it fails: the errors, which can name a dozen packages that exclude each other."""
 _LOCK_CHECK_S: Final = 0.2
 _DONE: Final = "installed"
 _MAX_FAILURE_BYTES: Final = 64 * 1024
@@ -95,7 +99,7 @@ class Environments:
     @asynccontextmanager
     async def use(self, requirements: bytes) -> AsyncGenerator[Path]:
         """The Python of the environment for this content of requirements.txt, installed if it is missing. No worker
-        removes it meanwhile. Raises BadRequirements with the last lines that pip has written."""
+        removes it meanwhile. Raises BadRequirements with the errors that pip has written."""
         packages = check_requirements(requirements)
         await asyncio.to_thread(self._open_folder)
         environment = self._folder / _name_environment(packages)
@@ -183,7 +187,8 @@ class Environments:
         until_s = loop.time() + self._timeout_s
         await loop.run_in_executor(steps, listed.write_text, "".join(f"{package}\n" for package in packages))
         settings = await self._read_settings(environment)
-        options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --quiet"
+        # Not quiet: then pip leaves out which requirements exclude each other.
+        options = "--no-input --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all:"
         problem, lines = "", list[str]()
         if uid is not None:
             await loop.run_in_executor(steps, _hand_over, environment, uid)
@@ -191,7 +196,7 @@ class Environments:
         own = {"PIP_CONFIG_FILE": os.devnull, "PIP_LOG": "", **_build_variables(environment)}
         needed = await asyncio.to_thread(_find_needed, environment, settings)
         process = SupervisedProcess(
-            [*_build_pip(environment), "install", *options.split(), "-r", str(listed)],
+            [*_build_pip(environment), "install", *options.split(), "--progress-bar", "off", "-r", str(listed)],
             folder=environment,
             environment={**settings, **own},
             limits=ProcessLimits(
@@ -213,7 +218,7 @@ class Environments:
         if process.status == TOO_LARGE or not await asyncio.to_thread(fits, str(environment), self._max_mib * MIB):
             problem = f"The installed libraries take more than {self._max_mib} MiB, or have too many files."
         if process.status != 0 or problem:
-            said = "\n".join(lines)
+            said = _choose_lines([_name_packages(line, str(listed), packages) for line in lines])
             raise BadRequirements(f"{problem or f'pip ended with status {process.status}.'}\n{said}".strip())
         if uid is not None:
             await loop.run_in_executor(steps, _hand_over, environment, os.geteuid())
@@ -359,7 +364,27 @@ def _add_sdk(environment: Path) -> None:
 
 def _keep_last(lines: list[str], line: str) -> None:
     lines.append(line)
-    del lines[:-_SHOWN_LINES]
+    del lines[:-_KEPT_LINES]
+
+
+def _name_packages(line: str, listed: str, packages: Sequence[str]) -> str:
+    """A line of pip without the path and the line numbers of its list of packages, which the author does not know."""
+    for number in map(int, re.findall(rf"-r {re.escape(listed)} \(line (\d{{1,6}})\)", line)):
+        if number <= len(packages):
+            line = line.replace(f"-r {listed} (line {number})", packages[number - 1])
+    return line
+
+
+def _choose_lines(lines: Sequence[str]) -> str:
+    """What an author needs of pip's output: its errors, and why it could not reach an index; otherwise the end."""
+    said = [line for line in lines if line.strip()]
+    if (first := next((at for at, line in enumerate(said) if line.startswith("ERROR")), None)) is not None:
+        tried = [line for line in said[:first] if line.startswith("WARNING: Retrying")]
+        said = [*tried[-1:], *said[first:]]
+        half = _SHOWN_LINES // 2
+        said = said if len(said) <= _SHOWN_LINES else [*said[:half], "...", *said[1 - half :]]
+    text = "\n".join(said[-_SHOWN_LINES:])
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS // 2]}\n...\n{text[-_SHOWN_CHARS // 2 :]}"
 
 
 def _read_use(done: Path) -> float:
