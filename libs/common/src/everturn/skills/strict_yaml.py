@@ -4,6 +4,7 @@ Nothing is converted, so `version: 1.0` is the text "1.0". Aliases are refused, 
 gigabytes. Parsing takes up to 2 ms for each KiB, so it belongs in a thread.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from everturn.core.settings import name_place
 MAX_YAML_BYTES: Final = 32 * 1024
 MAX_DEPTH: Final = 8
 """Levels of lists and mappings."""
+MAX_SHOWN_CHARS: Final = 200
+"""Of a value in a message."""
+_PLAIN: Final = re.compile(r"((?:[ ]*-)?[ ]*([\w-]{1,60}):[ ]+)([^\s'\"|>].*)")
+"""A key and its value without quotes."""
 _UNSTORABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 """What escapes such as "\\0" can produce, and neither the database nor a prompt can contain."""
 
@@ -64,8 +69,13 @@ def read_model(file: YamlFile, text: str, model: type[Model]) -> Model:
         value = None if node is None else _build(node, (), lines, file)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        line = mark.line if mark else 0
+        if (quoted := _find_missing_quotes(text, line, file)) is not None:
+            raise file.refuse(*quoted) from error
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        raise file.refuse(mark.line if mark else 0, f"this is not valid YAML: {problem}.") from error
+        if "mapping values are not allowed" in problem:
+            problem = 'a text with a colon needs quotes, as in description: "Use it when: ..."'
+        raise file.refuse(line, f"this is not valid YAML: {problem}.") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         problem = " ".join(str(error).split())[:200]
         raise file.refuse(0, f"this is not valid YAML: {problem}.") from error
@@ -77,6 +87,25 @@ def read_model(file: YamlFile, text: str, model: type[Model]) -> Model:
         first = error.errors(include_url=False)[0]
         place: Place = first["loc"]
         raise file.refuse(_find_line(place, lines), _describe(place, first["type"], first["msg"])) from error
+
+
+def _find_missing_quotes(text: str, line: int, file: YamlFile) -> tuple[int, str] | None:
+    """The line whose value only lacks quotes, and what to write, if the text is valid with them: a colon with a space,
+    a `#` or a character such as `[`, `@` or `%` means something in YAML. `line` is where the parser gave up."""
+    lines = text.split("\n")
+    for number in (line, line - 1):
+        written = _PLAIN.fullmatch(lines[number].rstrip()) if 0 <= number < len(lines) else None
+        if written is None:
+            continue
+        quoted = json.dumps(written[3], ensure_ascii=False)
+        try:
+            _check_events("\n".join((*lines[:number], f"{written[1]}{quoted}", *lines[number + 1 :])), file)
+        except (yaml.YAMLError, Invalid):
+            continue
+        why = "contains a colon" if ": " in written[3] or written[3].endswith(":") else f"begins with {written[3][0]}"
+        shown = quoted if len(quoted) <= MAX_SHOWN_CHARS else f'{quoted[:MAX_SHOWN_CHARS]}..."'
+        return number, f"the value of {written[2]} {why}, so it needs quotes. Write {written[2]}: {shown}."
+    return None
 
 
 def _describe(place: Place, kind: str, message: str) -> str:
