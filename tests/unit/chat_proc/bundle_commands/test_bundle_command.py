@@ -73,6 +73,18 @@ def test_the_comments_of_a_new_bundle_are_all_keys_that_exist(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"), [("tst", "Perhaps you mean test. "), ("rum", "Perhaps you mean run. "), ("x", "")]
+)
+def test_a_command_that_does_not_exist_is_refused(given: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments([given])
+
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"There is no command '{given}'. {hint}The commands are new, check, test, run.\n" in printed
+
+
 @pytest.mark.parametrize("name", ["", "a b", "-x", ".hidden", "../x", "a/b", "übung", "x" * 129, "a\n"])
 def test_a_name_that_cannot_be_an_id_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotCreated, match=r"can't be the id of an agent\. Use 1 to 128 letters"):

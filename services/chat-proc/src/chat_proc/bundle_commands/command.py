@@ -28,6 +28,8 @@ from everturn.core.errors import Invalid
 from everturn_sdk.workflows import WORKFLOW
 
 HAS_PROBLEMS: Final = 1
+COMMANDS: Final = ("new", "check", "test", "run")
+"""`run` is a command of the installation: it runs a whole platform."""
 FIRST_CASE: Final = f"{TESTS}/hello.toml"
 SKILLS: Final = "skills"
 KNOWLEDGE: Final = "knowledge"
@@ -90,6 +92,10 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     test.add_argument("-k", default="", metavar="NAME", dest="name", help="only tests whose names contain NAME")
     test.add_argument("--json", action="store_true", dest="as_json", help="print one line of JSON for each test")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        like = get_close_matches(arguments[0], COMMANDS, n=1)
+        hint = f" Perhaps you mean {like[0]}." if like else ""
+        parser.error(f"There is no command {arguments[0]!a}.{hint} The commands are {', '.join(COMMANDS)}.")
     return parser.parse_args(arguments)
 
 
