@@ -177,10 +177,24 @@ async def test_why_a_command_ended_is_in_what_it_wrote_first_and_last() -> None:
         async with open_agent(McpServer(command=sys.executable, args=("-c", code)), ready_within_s=4) as agent:
             await wait_until(lambda: len(list_failures(lines)) >= 2)
             (problem,) = agent.servers.list_problems()
-    assert "The server ended before it answered. It wrote: Cannot find a.js line" in problem
+    assert "The server ended before it answered, with exit status 1. It wrote: Cannot find a.js line" in problem
     assert problem.endswith("ImportError: it was renamed")
     failures = list_failures(lines)
     assert (failures[0], set(failures[1:])) == ("warning", {"debug"})
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import sys", "with exit status 0. Its program must start the server and go on, as `server.run()` does in"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by signal 9."),
+    ],
+)
+async def test_how_a_command_ended_is_reported(code: str, why: str) -> None:
+    async with open_agent(McpServer(command=sys.executable, args=("-c", code)), ready_within_s=4) as agent:
+        (problem,) = agent.servers.list_problems()
+
+    assert f"The server ended before it answered, {why}" in problem
 
 
 def list_failures(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -39,6 +39,11 @@ MAX_ERROR_CHARS: Final = 400
 problem."""
 FIRST_CHARS: Final = 180
 """Of these, how many are the beginning. Node writes the reason first, Python last."""
+NOT_STARTED: Final = (
+    "Its program must start the server and go on, as `server.run()` does in the last line of a Python file."
+)
+"""Why a server most likely ends at once without an error."""
+_SIGNALED: Final = 128
 PYTHONS: Final = ("python", "python3")
 """As the command of a bundle: the Python with the libraries of its requirements.txt."""
 MEMORY_BYTES: Final = 2048 * MIB
@@ -85,6 +90,7 @@ class StdioProcess:
         self._first = self._last = ""
         self._folder = ""
         self._why = ""
+        self._process: KeptProcess | None = None
         self.ended = asyncio.Event()
 
     @asynccontextmanager
@@ -104,6 +110,7 @@ class StdioProcess:
             try:
                 async with AsyncExitStack() as used, await self._build_process(root, uid, theirs, used) as process:
                     theirs.close()
+                    self._process = process
                     reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_MESSAGE_BYTES)
                     async with self._bridge(reader, CheckedWriter(writer)) as streams:
                         yield streams
@@ -177,6 +184,18 @@ class StdioProcess:
         kept = MAX_ERROR_CHARS - FIRST_CHARS
         self._last = last if len(last) <= kept else f"...{last[3 - kept :]}"
 
+    async def _describe_end(self, *, has_answered: bool) -> str:
+        """How the process ended, which its output does a moment earlier."""
+        if self._process is not None:
+            await self._process.wait(END_WITHIN_S)
+        status = None if self._process is None else self._process.status
+        when = "" if has_answered else " before it answered"
+        if status is None:
+            return f"The server closed its output{when}, but its process still runs."
+        how = f"killed by signal {status - _SIGNALED}" if status > _SIGNALED else f"with exit status {status}"
+        hint = f" {NOT_STARTED}" if status == 0 and not has_answered else ""
+        return f"The server ended{when}, {how}.{hint}"
+
     @asynccontextmanager
     async def _bridge(self, reader: asyncio.StreamReader, writer: CheckedWriter) -> AsyncGenerator[Streams]:
         send_in, read_stream = anyio.create_memory_object_stream[Incoming](0)
@@ -195,14 +214,16 @@ class StdioProcess:
             # Our own end of the connection may have closed.
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async with send:
-                    while line := await reader.readline():
-                        await pace.wait(1, len(line), check_message(line))
-                        with suppress(ValueError):  # something else that the server printed
-                            await send.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
-                            has_answered = True
-                    self._why = _describe_end(has_answered=has_answered)
-        except ConnectionError:  # it ended without reading all that was sent
-            self._why = _describe_end(has_answered=has_answered)
+                    # A server that ends without reading all that was sent resets the connection.
+                    with suppress(ConnectionError):
+                        while line := await reader.readline():
+                            await pace.wait(1, len(line), check_message(line))
+                            with suppress(ValueError):  # something else that the server printed
+                                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                                await send.send(SessionMessage(message))
+                                has_answered = True
+                    # Before the session learns that the connection is over, and asks why.
+                    self._why = await self._describe_end(has_answered=has_answered)
         except (ValueError, TooLarge):  # readline raises ValueError for a line beyond its limit
             self._why = f"The server sent a message of more than {MAX_MESSAGE_BYTES} bytes, or with too many values."
         finally:
@@ -225,10 +246,6 @@ class StdioProcess:
             self._why = self._why or "The server closed its input."
             self.ended.set()
             await incoming.aclose()
-
-
-def _describe_end(*, has_answered: bool) -> str:
-    return "The server ended." if has_answered else "The server ended before it answered."
 
 
 def _find_installed(name: str, search_path: str) -> tuple[Path, tuple[Path, ...]]:
