@@ -173,13 +173,6 @@ def test_the_example_of_a_new_bundle_passes(tmp_path: Path, capsys: pytest.Captu
             "asked for 1.",
         ),
         (
-            'model = [{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }, "Bye."]\n',
-            "tests/test.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
-            '"desk.find failed: everturn_sdk.settings.MissingSetting: This agent has no secret '
-            "'b:desk_key'. An operator sets it. (desk.py, line 9)\". If that is right, expect "
-            '{ tool = "desk.find", status = "error" }.',
-        ),
-        (
             'model = [{ calls = [{ tool = "desk.refund", args = { order = 7, sum = 1 } }] }, "Bye."]\n',
             "tests/test.toml, line 1: turn 1: expect.calls: desk.refund(…) ended with the status error: "
             "'The parameters of desk.refund are invalid: amount: Field required; sum: Extra inputs are not permitted. "
@@ -210,6 +203,30 @@ def test_a_failure_says_what_was_expected_and_what_was_found(
 
     assert status == 1
     assert len(failures) == 1 and failures[0].startswith(failure), failures
+
+
+def test_a_missing_secret_belongs_into_the_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = '{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }'
+    status, failures = play_one(
+        tmp_path, capsys, f'[[turn]]\nuser = "Hi."\nmodel = [{call}, "Bye."]\n[secrets]\nx = "1"'
+    )
+    at_import = {"tools/desk.py": "from everturn_sdk import get_secret\n\nKEY = get_secret('b:desk.key')\n"}
+    unusable, printed = play(write(tmp_path, at_import), capsys)
+
+    assert (status, unusable) == (1, 2)
+    hint = "tests/test.toml, line 4: secrets: The test sets no secret 'b:{}'. Write {} = \"...\" below [secrets]."
+    assert failures == [
+        "tests/test.toml, line 1: turn 1: expect.calls: desk.find(name='Ann') ended with the status error: "
+        '"desk.find failed: everturn_sdk.settings.MissingSetting: This agent has no secret '
+        "'b:desk_key'. An operator sets it. (desk.py, line 9)\". If that is right, expect "
+        '{ tool = "desk.find", status = "error" }.',
+        hint.format("desk_key", "desk_key"),
+    ]
+    assert printed.splitlines() == [
+        "error: tools/desk.py, line 3: everturn_sdk.settings.MissingSetting: This agent has no secret 'b:desk.key'. An "
+        "operator sets it.",
+        "error: " + hint.format("desk.key", '"desk.key"'),
+    ]
 
 
 def test_a_denied_call_and_expected_problems_are_no_failures(

@@ -410,7 +410,7 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
             (name, node.lineno)
             for name, content in bundle.files.items()
             if name.endswith(".py") and not name.startswith("skills/")
-            for node in ast.walk(ast.parse(content))
+            for node in ast.walk(_parse_if_valid(content))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool[2]
         ]
         if len(found) == 1:
@@ -426,9 +426,17 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
     return place_problem(text)
 
 
+def _parse_if_valid(source: bytes) -> ast.Module:
+    """The module; an empty one if its code is not valid, which is a problem of its own."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
 def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
     """The line of an element of a list that the descriptor assigns."""
-    for node in ast.parse(bundle.files.get(DESCRIPTOR, b"")).body:
+    for node in _parse_if_valid(bundle.files.get(DESCRIPTOR, b"")).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=ast.List(elts=elements)) if target == name:
                 return elements[index].lineno if index < len(elements) else node.lineno
@@ -439,7 +447,7 @@ def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
 
 def _find_text(bundle: Bundle, text: str) -> int | None:
     """The first line of the descriptor with this text."""
-    nodes = ast.walk(ast.parse(bundle.files.get(DESCRIPTOR, b"")))
+    nodes = ast.walk(_parse_if_valid(bundle.files.get(DESCRIPTOR, b"")))
     return next((node.lineno for node in nodes if isinstance(node, ast.Constant) and node.value == text), None)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from chat_proc.bundle_commands.bootstrap import open_stages
 from chat_proc.bundle_commands.cases import Case, read_cases
+from chat_proc.bundle_commands.code import locate_failure
 from chat_proc.bundle_commands.playing import (
     CasePlayer,
     PlayedCase,
@@ -19,11 +21,13 @@ from chat_proc.bundle_commands.playing import (
 )
 from chat_proc.bundles.bundle import Bundle, read_folder
 from chat_proc.bundles.host.environments import REQUIREMENTS, BadRequirements
-from chat_proc.bundles.manifest import BadBundle, Problem
+from chat_proc.bundles.manifest import MANIFEST, BadBundle, Problem
 from everturn.core.errors import EverturnError
 
 FAILED = 1
 UNUSABLE = 2
+_NO_SECRET = re.compile(r"no secret 'b:([\w.-]{1,100})'|The secret b:([\w.-]{1,100}) is not set")
+_BARE_KEY = re.compile(r"[\w-]+", re.ASCII)
 
 
 async def run_cases(folder: Path, name: str, *, as_json: bool) -> int:
@@ -51,8 +55,13 @@ async def _play_all(bundle: Bundle, folder: Path, cases: Sequence[Case], *, as_j
                 except BadRequirements as error:
                     return _refuse(BadBundle(Problem(error.detail.rstrip("."), REQUIREMENTS)), as_json=as_json)
                 except EverturnError as error:
-                    return _refuse(BadBundle(error.detail or str(error)), as_json=as_json)
-                played = PlayedCase(case, tuple(failures), render_output(lines), time.monotonic() - began_s)
+                    text = (folder / MANIFEST).read_text(encoding="utf-8-sig")
+                    found = locate_failure(bundle, text, error.detail or str(error))
+                    return _refuse(BadBundle(found, *_find_secrets(case, [found.message])), as_json=as_json)
+                output = render_output(lines)
+                if failures:
+                    failures += _find_secrets(case, [*(each.message for each in failures), *output])
+                played = PlayedCase(case, tuple(failures), output, time.monotonic() - began_s)
                 failed += bool(failures)
                 _print((_build_json if as_json else _render)(played))
     if not as_json:
@@ -63,6 +72,17 @@ async def _play_all(bundle: Bundle, folder: Path, cases: Sequence[Case], *, as_j
             else f"{count} {'test' if count == 1 else 'tests'} passed."
         )
     return FAILED if failed else 0
+
+
+def _find_secrets(case: Case, texts: Sequence[str]) -> list[Problem]:
+    """What to write for the secrets that are not set, as these texts say: tests don't have those of this machine."""
+    missing = (match[1] or match[2] for text in texts for match in _NO_SECRET.finditer(text))
+    problems: list[Problem] = []
+    for name in dict.fromkeys(missing):
+        key = name if _BARE_KEY.fullmatch(name) else json.dumps(name)
+        why = f"The test sets no secret 'b:{name}'. Write {key} = \"...\" below [secrets]"
+        problems.append(case.explain(why, "secrets"))
+    return problems
 
 
 def _refuse(error: BadBundle, *, as_json: bool) -> int:
