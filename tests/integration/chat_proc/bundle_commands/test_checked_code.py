@@ -24,6 +24,9 @@ OPERATION = (
 SKILL = "---\nname: refunds\ndescription: Decides.\n---\nRead `sk:shop.refunds/more.md` and `sk:shop.gone/a.md`.\n"
 
 
+DOTTED = "Files of the bundle are imported with a dot: write"
+
+
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SECRETS_DIR", "EVERTURN_CONFIG"):
@@ -57,6 +60,17 @@ def function(
                 "requirements.txt, or correct the name."
             ],
         ),
+        *[
+            (
+                with_tool(f"import json\n\n{written}\n", **{"tools/helper.py": "X = 1\n"}),
+                [f"tools/desk.py, line 3: ModuleNotFoundError: No module named '{missing}'. {DOTTED} {advice}."],
+            )
+            for written, missing, advice in (
+                ("from helper import X", "helper", "from .helper import X"),
+                ("from shop.tools.helper import X as Y", "shop", "from .helper import X as Y"),
+                ("import shop.tools.helper", "shop", "from . import helper"),
+            )
+        ],
         (with_tool("def f(:\n"), ["tools/desk.py, line 1: The code is not valid: invalid syntax."]),
         *[
             (with_tool(f"x = {'-' * signs}1\n"), ["tools/desk.py: The code is nested too deeply."])
@@ -298,6 +312,30 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
                 "bundle.toml, line 6: mcp.s.args: The server can't read node_modules/s/a.js, because node_modules is "
                 "no part of the bundle. Install it elsewhere.",
                 "bundle.toml, line 4: mcp.s: The command nodex does not exist here.",
+            ],
+        ),
+        (
+            with_tool(
+                f"{TOOL}    from helper import X\n    from desk.tools.helper import Y\n    from ..lib.deep import Z\n"
+                "    from x.lib import deep\n    try:\n        import helper\n    finally:\n        pass\n",
+                **{"tools/helper.py": "", "lib/deep.py": "import json, top\n", "top.py": ""},
+            ),
+            [
+                f"tools/desk.py, line 7: The import finds no module. {DOTTED} from .helper import X.",
+                f"tools/desk.py, line 10: The import finds no module. {DOTTED} from ..lib import deep.",
+            ],
+        ),
+        (
+            {
+                "bundle.toml": f'{MANIFEST}[mcp.s]\ncommand = "python"\nargs = ["srv/main.py"]\n',
+                "srv/main.py": "import own, own2\nfrom desk.srv.own import X\n",
+                "srv/own.py": "from own2 import X\n",
+                "srv/own2.py": "from .own import X\n\nX = 1\n",
+            },
+            [
+                "bundle.toml, line 4: mcp.s: The server ended before it answered, with exit status 1. It wrote: Trace",
+                "srv/main.py, line 2: The import finds no module. The program of a server finds modules in its own "
+                "folder, without a dot: write from own import X.",
             ],
         ),
         ({"tests/a.toml": "x = 1\n"}, ["tests/a.toml: turn: It is missing.", "tests/a.toml, line 1: x: Unknown key."]),

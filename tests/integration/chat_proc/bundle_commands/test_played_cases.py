@@ -205,6 +205,18 @@ def test_a_failure_says_what_was_expected_and_what_was_found(
     assert len(failures) == 1 and failures[0].startswith(failure), failures
 
 
+def test_a_call_that_fails_at_an_import_says_what_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    late = '\n@tool()\ndef late() -> int:\n    """Late."""\n    from helper import X\n    return X\n'
+    case = '[[turn]]\nuser = "Hi."\nmodel = [{ calls = ["desk.late"] }, "Bye."]\n'
+    files = {**BASE, "tools/desk.py": f"{DESK}{late}", "tools/helper.py": "X = 1\n", "tests/test.toml": case}
+
+    status, printed = play(write(tmp_path, files), capsys)
+
+    assert status == 1
+    assert "No module named 'helper'" in printed
+    assert f"tools/desk.py, line {DESK.count(chr(10)) + 5}: The import finds no module. Files of the " in printed
+
+
 def test_a_missing_secret_belongs_into_the_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = '{ calls = [{ tool = "desk.find", args = { name = "Ann" } }] }'
     status, failures = play_one(

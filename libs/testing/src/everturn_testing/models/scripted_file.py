@@ -107,10 +107,13 @@ def build_model(path: str) -> "FileScriptedModel":
     place = Path(path).absolute()
     try:
         text = place.read_text(encoding="utf-8")
-        return FileScriptedModel(place, text, _File.model_validate(tomllib.loads(text)).scripts)
     except OSError as error:
         why = f"{place}: {error.strerror}. Write scripted:FILE with the path of a file with [[scripts]]."
         raise BadScripts(why) from error
+    except UnicodeDecodeError as error:
+        raise BadScripts(f"{place}: The text is not valid UTF-8.") from error
+    try:
+        return FileScriptedModel(place, text, _File.model_validate(tomllib.loads(text)).scripts)
     except ValidationError as error:
         raise BadScripts(" ".join(_explain(place, text, error))) from error
     except ValueError as error:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from chat_proc.bundle_commands.bootstrap import build_settings
+from chat_proc.bundle_commands.imports import NOT_FOUND, advise_import, find_wrong_imports, parse_if_valid
 from chat_proc.bundle_commands.playing import collect_logs
 from chat_proc.bundle_commands.servers import TriedServers, try_servers
 from chat_proc.bundles.bundle import Bundle, find_skipped
@@ -94,6 +95,7 @@ def check_code(bundle: Bundle, folder: Path, skills: Skills, config: OperatorCon
             _check_descriptor(trees, report)
             _check_marks(trees, own, report)
             _check_policy(bundle, own, started.tools, config, report)
+        _check_imports(bundle, report)
         _check_skills(skills, report)
         asyncio.run(_check_knowledge(bundle, folder, report))
         if bundle.widgets:
@@ -182,6 +184,13 @@ def _check_workflow(trees: Sequence[tuple[str, ast.Module]], package: str, repor
                 report.warnings.append(Problem(why, WORKFLOW, node.lineno))
             case _:
                 pass
+
+
+def _check_imports(bundle: Bundle, report: CodeReport) -> None:
+    """Warn of imports of the bundle's own files that fail when they are reached, unless one has failed already."""
+    failed = {(problem.file, problem.line) for problem in report.problems}
+    found = find_wrong_imports(bundle)
+    report.warnings += [problem for problem in found if (problem.file, problem.line) not in failed]
 
 
 def _check_names(bundle: Bundle, report: CodeReport) -> None:
@@ -398,7 +407,10 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
     if raised := _RAISED_AT.search(text):
         paths = [name for name in bundle.files if PurePosixPath(name).name == raised[1]]
         if len(paths) == 1:
-            return Problem(text[: raised.start()].rstrip("."), paths[0], int(raised[2]))
+            why, line = text[: raised.start()].rstrip("."), int(raised[2])
+            if NOT_FOUND in why:
+                why = why.replace(NOT_FOUND, advise_import(bundle, paths[0], line) or NOT_FOUND)
+            return Problem(why, paths[0], line)
     if entry := _ENTRY.match(text):
         if entry[1] == "tools ":
             line = find_line(manifest_text, ("tools", int(entry[2]) - 1))
@@ -410,7 +422,7 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
             (name, node.lineno)
             for name, content in bundle.files.items()
             if name.endswith(".py") and not name.startswith("skills/")
-            for node in ast.walk(_parse_if_valid(content))
+            for node in ast.walk(parse_if_valid(content))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool[2]
         ]
         if len(found) == 1:
@@ -426,17 +438,9 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
     return place_problem(text)
 
 
-def _parse_if_valid(source: bytes) -> ast.Module:
-    """The module; an empty one if its code is not valid, which is a problem of its own."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
-
-
 def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
     """The line of an element of a list that the descriptor assigns."""
-    for node in _parse_if_valid(bundle.files.get(DESCRIPTOR, b"")).body:
+    for node in parse_if_valid(bundle.files.get(DESCRIPTOR, b"")).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=ast.List(elts=elements)) if target == name:
                 return elements[index].lineno if index < len(elements) else node.lineno
@@ -447,7 +451,7 @@ def _find_element(bundle: Bundle, name: str, index: int) -> int | None:
 
 def _find_text(bundle: Bundle, text: str) -> int | None:
     """The first line of the descriptor with this text."""
-    nodes = ast.walk(_parse_if_valid(bundle.files.get(DESCRIPTOR, b"")))
+    nodes = ast.walk(parse_if_valid(bundle.files.get(DESCRIPTOR, b"")))
     return next((node.lineno for node in nodes if isinstance(node, ast.Constant) and node.value == text), None)
 
 

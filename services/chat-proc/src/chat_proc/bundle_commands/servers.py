@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from chat_proc.bundle_commands.imports import NOT_FOUND, find_wrong_imports
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS
 from chat_proc.bundles.host.host_process import HostOptions
@@ -76,7 +77,9 @@ async def try_servers(
         place, _, why = line.partition(": ")
         alias = place.removeprefix("mcp.")
         if alias in of_libraries and "ModuleNotFoundError: " in why:
-            why = f"{why}. Name its package in {REQUIREMENTS}, or correct the name"
+            args = next(each.server.args for each in started if each.alias == alias)
+            is_own = any(problem.file in args for problem in find_wrong_imports(bundle))
+            why = f"{why}. {'Correct its import' if is_own else NOT_FOUND}"
         problems.append((alias, silent.get(alias, why)))
     return TriedServers(tools, tuple(problems))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from chat_proc.bundle_commands.bootstrap import open_stages
 from chat_proc.bundle_commands.cases import Case, read_cases
 from chat_proc.bundle_commands.code import locate_failure
+from chat_proc.bundle_commands.imports import NOT_FOUND, find_wrong_imports
 from chat_proc.bundle_commands.playing import (
     CasePlayer,
     PlayedCase,
@@ -60,7 +61,9 @@ async def _play_all(bundle: Bundle, folder: Path, cases: Sequence[Case], *, as_j
                     return _refuse(BadBundle(found, *_find_secrets(case, [found.message])), as_json=as_json)
                 output = render_output(lines)
                 if failures:
-                    failures += _find_secrets(case, [*(each.message for each in failures), *output])
+                    said = [*(each.message for each in failures), *output]
+                    failures += _find_secrets(case, said)
+                    failures += find_wrong_imports(bundle) if any(NOT_FOUND in text for text in said) else []
                 played = PlayedCase(case, tuple(failures), output, time.monotonic() - began_s)
                 failed += bool(failures)
                 _print((_build_json if as_json else _render)(played))

@@ -50,7 +50,7 @@ _SHOWN_CHARS: Final = 2_000
 _LOCK_CHECK_S: Final = 0.2
 _DONE: Final = "installed"
 _MAX_FAILURE_BYTES: Final = 64 * 1024
-_SDK_MODULES: Final = (
+SDK_MODULES: Final = (
     "everturn_sdk",
     "pydantic",
     "pydantic_core",
@@ -348,7 +348,7 @@ def _add_sdk(environment: Path) -> None:
     listed = environment / "lib" / version / "site-packages" / "everturn.pth"
     try:
         shared.mkdir()
-        for name in _SDK_MODULES:
+        for name in SDK_MODULES:
             spec = importlib.util.find_spec(name)
             if spec is None or spec.origin is None:
                 raise Invalid(f"The module {name}, which bundles need, is not installed.")
