@@ -1,6 +1,7 @@
 """How the engine's address and events are read; the calls themselves are tested with a real engine."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ async def test_without_an_engine_every_call_fails_at_once(tmp_path: Path):
         async with asyncio.timeout(5):
             with pytest.raises(EngineDown):
                 await call
+    engine.close()
+
+
+async def test_pairs_that_fail_together_leave_no_unread_error(tmp_path: Path):
+    engine, unread = DockerEngine(f"unix://{tmp_path}/nothing.sock"), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unread.append(context))
+    for _ in range(20):
+        calls = [asyncio.create_task(engine.start("x")) for _ in range(4)]
+        await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+    gc.collect()
+    assert unread == []
     engine.close()
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import docker
@@ -152,6 +152,8 @@ class DockerEngine:
     async def _call(self, do: Callable[[_Client], ResultT]) -> ResultT:
         call = self._threads.submit(self._do, do)
         running = asyncio.wrap_future(call)
+        # Nobody reads the error of a call that was cancelled, and asyncio would log that.
+        running.add_done_callback(_read_error)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -221,6 +223,11 @@ def parse_event(line: bytes) -> EngineEvent:
     actor = cast("dict[str, object]", event.get("Actor") or {})
     attributes = cast("dict[str, str]", actor.get("Attributes") or {})
     return EngineEvent(str(event.get("Action", "")), attributes, cast("int", event.get("timeNano", 0)) / 1e9)
+
+
+def _read_error(call: asyncio.Future[Any]) -> None:
+    if not call.cancelled():
+        call.exception()
 
 
 async def _open_connection(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
