@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from turn_harness.checks import check_conversation
-from turn_harness.harness import ANN, Bench
+from turn_harness.harness import ANN, Bench, until
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
@@ -441,6 +441,7 @@ async def test_a_turn_is_cancelled_while_a_failed_question_ends_the_others() -> 
     class Turn:
         call_context = None
         lease = SimpleNamespace(principal=ANN, conversation_id="c")
+        inbox = SimpleNamespace(wait_for_control=asyncio.Event().wait)
 
         async def retry(self, attempt: Callable[[], Awaitable[object]]) -> object:
             return await attempt()
@@ -458,6 +459,31 @@ async def test_a_turn_is_cancelled_while_a_failed_question_ends_the_others() -> 
     await asyncio.wait({asking})
 
     assert asking.cancelled()
+
+
+@pytest.mark.parametrize("kind", [SignalKind.CANCEL, SignalKind.STEER])
+@pytest.mark.parametrize("requires_approval", [False, True])
+async def test_a_stop_ends_the_wait_for_an_authorization_server(kind: SignalKind, requires_approval: bool) -> None:
+    asked = asyncio.Event()
+
+    class Hanging(AnAccount):
+        async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    bench, send, _ = build_personal(requires_approval=requires_approval)
+    send.spec = replace(send.spec, connector=Hanging())
+    await bench.say("Send it.")
+    working = asyncio.create_task(bench.work())
+    await asked.wait()
+    await bench.signal(kind, "Stop." if kind is SignalKind.STEER else "")
+    async with asyncio.timeout(5):
+        await (working if kind is SignalKind.CANCEL else until(lambda: len(bench.model.requests) > 1))
+    assert send.calls.total() == 0 and [result.status for result in results(bench)] == ["cancelled"]
+    assert [each.state for each in outcomes(bench)] == ["withdrawn"] * requires_approval
+    working.cancel()
+    await asyncio.wait({working})
 
 
 async def test_nobody_who_connects_an_account_approves_the_call_with_it() -> None:

@@ -12,7 +12,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected
 from chat_proc.turn.leased import CommitContent, LeasedTurn
-from everturn.core.cancellation import keep_cancellation
+from everturn.core.cancellation import Ran, keep_cancellation, run_until
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
 from everturn.core.metrics import CALLS_REVIEWED
@@ -184,8 +184,10 @@ class ApprovalGate:
             return None
         if (connector := spec.connector) is not None:
             owner = turn.lease.principal, turn.lease.conversation_id
-            link = await turn.retry(lambda: connector.find_link(call_id, *owner))
-            if link is not None:
+            finding = turn.retry(lambda: connector.find_link(call_id, *owner))
+            # A steer or a cancel ends the wait for an authorization server: the call is not made.
+            ran = await run_until(turn.inbox.wait_for_control(), finding)
+            if isinstance(ran, Ran) and (link := ran.value) is not None:
                 CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
                 return NeedsApproval(_CONNECT.format(title=link.title), connect_url=link.url)
         if verdict is None:
