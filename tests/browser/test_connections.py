@@ -26,8 +26,8 @@ async def test_a_person_connects_an_account(person: Person, harness: Any) -> Non
         await person.page.goto(f"{url}?state=b&code=code")
         await expect(person.page.get_by_text("Example Mail")).to_be_visible()
         await person.page.get_by_role("button", name="Connect").click()
-        await expect(person.page.get_by_role("heading", name="Connected")).to_be_visible()
-        answer = await store.claim_answer(who, key, lease_s=1)
+        await expect(person.page.get_by_role("heading", name="Signed in")).to_be_visible()
+        answer = await store.claim_answer(who, key, accepts=bool, lease_s=1)
 
     assert person.page.url == url
     assert answer is not None and answer.code == "code"

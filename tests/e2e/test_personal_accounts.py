@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 import pytest_asyncio
+from fastapi import Request
+from fastapi.responses import Response
 from helpers.authorization_server import AuthorizationServer, protect, run_authorization_server
 from helpers.forks import ForkingSpawn
 from helpers.homes import copy_home
@@ -139,7 +141,7 @@ async def test_a_turn_waits_for_its_person_and_goes_on_with_their_account(world:
         assert world.login.clients[0]["redirect_uris"] == [f"{CALLBACK}/desk/mail"]
 
         done = await return_to(world, world.login.authorize(link, "anns-account"))
-        assert (done.status_code, "Connected" in done.text) == (200, True)
+        assert (done.status_code, "Signed in" in done.text) == (200, True)
         ended = await load(http, turn, *ENDED)
         assert ended["answer"] == "That is all."
         assert world.called == ["anns-account"]
@@ -295,7 +297,7 @@ async def test_an_answer_whose_ingress_ended_is_repeated(world: World) -> None:
         rows = world.platform.postgres.run_sql(f"SELECT answer_mcp_request({saved})", database=DATABASE)
         assert rows.count("conv_") == 3
         for _ in range(2):
-            assert "Connected" in (await return_to(world, address)).text
+            assert "Signed in" in (await return_to(world, address)).text
             for turn in turns:
                 ended = await load(http, turn, *ENDED)
                 assert (ended["answer"], ended["approvals"][0]["state"]) == ("That is all.", "approved")
@@ -312,7 +314,7 @@ async def test_a_cancelled_turn_stays_cancelled_and_the_account_serves_the_next(
         assert (await load(http, turn, "cancelled"))["approvals"][0]["state"] == "withdrawn"
 
         page = await return_to(world, world.login.authorize(link, "leas-account"))
-        assert (page.status_code, "Connected" in page.text) == (200, True)
+        assert (page.status_code, "Signed in" in page.text) == (200, True)
         assert (await http.get(turn)).json()["status"] == "cancelled" and world.called == []
         await load(http, await send(http, "again"), *ENDED)
         assert world.called == ["leas-account"]
@@ -349,6 +351,41 @@ async def test_a_turn_that_waits_outlives_its_workers(world: World) -> None:
             await world.platform.restart(worker)
         assert (await load(http, turn, *ENDED))["answer"] == "That is all."
         assert world.called == ["nias-account"]
+
+
+async def test_a_person_whose_worker_died_with_their_code_is_asked_again(world: World) -> None:
+    world.called.clear()
+    exchanging = asyncio.Event()
+
+    async def hang(_: Request) -> Response:
+        exchanging.set()
+        await asyncio.sleep(60)
+        return Response()
+
+    async with world.of("oda") as http:
+        turn = await send(http, "mail")
+        link = await find_link(http, turn)
+        world.login.override["/token"] = hang
+        page = await return_to(world, world.login.authorize(link, "odas-account"))
+        assert "Connected" not in page.text and "The agent finishes the connection." in page.text
+        await exchanging.wait()
+        for worker in ("worker-1", "worker-2"):
+            world.platform.kill(worker)
+            assert await world.platform.wait_exit(worker) == -signal.SIGKILL
+        del world.login.override["/token"]
+        for worker in ("worker-1", "worker-2"):
+            await world.platform.restart(worker)
+        steps = json.dumps((await load(http, turn, *ENDED))["steps"])
+        assert "The worker stopped during this call" in steps and "has not connected" not in steps, steps
+        steps = json.dumps((await load(http, await send(http, "again"), *ENDED))["steps"])
+        assert "a worker stopped before the account was connected" in steps, steps
+        turn = await send(http, "mail")
+        link = await find_link(http, turn)
+        (approval,) = (await http.get(turn)).json()["approvals"]
+        assert "Your last sign-in there was interrupted" in approval["explanation"]
+        await return_to(world, world.login.authorize(link, "odas-account"))
+        await load(http, turn, *ENDED)
+        assert world.called == ["odas-account"]
 
 
 async def test_no_log_shows_a_code_a_token_or_a_link(world: World) -> None:

@@ -103,14 +103,14 @@ async def test_each_turn_is_signalled_until_it_knows_the_answer() -> None:
         conv_1=[Conflict("It has ended.")],
     )
     page = await answer(chat, state="s", code="c")
-    assert (page.status_code, "The agent continues" in page.text) == (200, True)
+    assert (page.status_code, "The agent finishes the connection" in page.text) == (200, True)
     assert chat.signals == {("conv_0", "approve"): 1, ("conv_2", "approve"): 1}
 
 
 @pytest.mark.parametrize(
     ("query", "title", "kind", "text"),
     [
-        ({"state": "s", "code": "c"}, "Connected", "approve", "Your account is connected, but the agent"),
+        ({"state": "s", "code": "c"}, "Signed in", "approve", "Your sign-in is saved, but the agent"),
         ({"state": "s"}, "Not connected", "deny", "Your answer is saved, but the agent"),
     ],
 )

@@ -203,7 +203,7 @@ async def list_connections(me: Me, service: Service) -> ConnectionList:
 
 @router.delete("", responses=problems())
 async def delete_connections(me: Me, service: Service) -> DisconnectedOut:
-    """Delete all connections. Agents ask again before they use an account."""
+    """Delete all connections. Agents ask again before they use an account. Open questions for one stay open."""
     return await service.delete(me)
 
 
@@ -214,7 +214,7 @@ async def delete_connection(
     bundle_id: BundleId,
     server: Server,
 ) -> DisconnectedOut:
-    """Delete one connection. The agent asks again before it uses the account."""
+    """Delete one connection. The agent asks again before it uses the account. Open questions for it stay open."""
     return await service.delete(me, ServerKey(bundle_id, server))
 
 
@@ -245,7 +245,7 @@ async def show_callback(
 
 @callback_router.post("")
 async def accept_callback(*, request: Request, service: Service, bundle_id: BundleId, server: Server) -> HTMLResponse:
-    """Connect the account."""
+    """Accept the code with which a worker connects the account."""
     body = await admit_request(request, max_body_bytes=MAX_FORM_BYTES).body()
     try:
         parsed = parse_qs(body.decode("ascii"), max_num_fields=10)
@@ -259,8 +259,9 @@ async def accept_callback(*, request: Request, service: Service, bundle_id: Bund
         is_signalled = await service.accept(request, ServerKey(bundle_id, server), fields)
     except ProblemError as problem:
         return _refuse(problem)
-    text = f"The agent continues. {_CLOSE}" if is_signalled else f"Your account is connected, {_NOT_SIGNALLED}"
-    return _show("Connected", f"<p>{text}</p>")
+    # The tokens are requested by a worker when the agent uses the account, which can still fail.
+    text = f"The agent finishes the connection. {_CLOSE}" if is_signalled else f"Your sign-in is saved, {_NOT_SIGNALLED}"
+    return _show("Signed in", f"<p>{text}</p>")
 
 
 def _build_view(connection: Connection) -> ConnectionOut:

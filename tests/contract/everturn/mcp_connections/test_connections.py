@@ -64,6 +64,23 @@ def state() -> str:
     return f"state-{next(_numbers)}"
 
 
+async def claim_answer(
+    store: PostgresConnections,
+    who: Principal,
+    key: ServerKey = MAIL,
+    *,
+    lease_s: float = LEASE_S,
+    replaced: int | None = None,
+    not_for: str = "no link",
+) -> ConnectAnswer | None:
+    """Claim as a worker whose configuration is that of all links but one."""
+
+    def accepts(sealed: bytes) -> bool:
+        return sealed != f"sealed {not_for}".encode()
+
+    return await store.claim_answer(who, key, accepts=accepts, lease_s=lease_s, replaced=replaced)
+
+
 async def connect(
     store: PostgresConnections, book: PostgresConnections, who: Principal, key: ServerKey = MAIL
 ) -> StoredTokens:
@@ -71,7 +88,7 @@ async def connect(
     state = f"state-{next(_numbers)}"
     await store.save_request(who, key, build_request(state))
     assert len(await book.answer_request(state, key, "code", None)) == 1
-    answer = await store.claim_answer(who, key, lease_s=LEASE_S)
+    answer = await claim_answer(store, who, key)
     assert answer is not None and await store.replace(who, key, answer.version, b"first")
     stored = await store.load(who, key)
     assert stored is not None
@@ -93,7 +110,7 @@ async def test_an_answer_goes_to_one_caller_who_saves_the_tokens(
         request.approval_id,
     )
 
-    claims = await asyncio.gather(*(store.claim_answer(ann, MAIL, lease_s=LEASE_S) for _ in range(5)))
+    claims = await asyncio.gather(*(claim_answer(store, ann) for _ in range(5)))
     (claimed,) = [each for each in claims if each is not None]
     assert claimed == ConnectAnswer(request.sealed, "code", "https://login.example", claimed.version)
     assert await store.load(ann, MAIL) == StoredTokens(None, claimed.version), "others do not see that it is in use"
@@ -124,7 +141,7 @@ async def test_the_same_answer_again_names_the_same_turns(
     await store.save_request(bob, MAIL, build_request(f"{state}-bob"))
     first, *others = await asyncio.gather(*(book.answer_request(state, MAIL, code, None) for _ in range(5)))
     assert len(first) == (1 if code is None else 2)
-    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    claimed = await claim_answer(store, ann)
     assert (claimed is None) == (code is None)
     await store.save_request(ann, MAIL, build_request(f"{state}-later"))
 
@@ -136,7 +153,7 @@ async def test_the_same_answer_again_names_the_same_turns(
         assert await book.find_request(state, MAIL, other) is None
         assert await book.answer_request(state, MAIL, other, None) == []
     assert await book.answer_request(state, CRM, code, None) == []
-    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None, "the code is given out again"
+    assert await claim_answer(store, ann) is None, "the code is given out again"
 
 
 async def test_a_settled_link_repeats_nothing_by_itself(
@@ -172,7 +189,7 @@ async def test_a_link_belongs_to_its_server(
         assert await book.answer_request(state, other, "code", None) == []
     assert await book.find_request("guessed", MAIL, "code") is None
     assert len(await book.answer_request(state, MAIL, "code", None)) == 1
-    assert await store.claim_answer(ann, CRM, lease_s=LEASE_S) is None
+    assert await claim_answer(store, ann, CRM) is None
 
 
 async def test_a_link_expires_after_ten_minutes_and_its_code_ten_minutes_later(
@@ -192,7 +209,7 @@ async def test_a_link_expires_after_ten_minutes_and_its_code_ten_minutes_later(
     await store.save_request(ann, MAIL, build_request(state := f"{state}-again"))
     await book.answer_request(state, MAIL, "code", None)
     await age("answered_at", 600)
-    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None
+    assert await claim_answer(store, ann) is None
 
 
 async def test_one_account_answers_all_links_of_its_person_to_the_server(
@@ -207,7 +224,7 @@ async def test_one_account_answers_all_links_of_its_person_to_the_server(
     assert await book.find_request(f"{state}-beside", MAIL, "code") is None
     for other, key in ((f"{state}-crm", CRM), (f"{state}-bob", MAIL)):
         assert await book.find_request(other, key, "code") is not None
-    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    claimed = await claim_answer(store, ann)
     assert claimed is not None and (claimed.sealed, claimed.code) == (asked.sealed, "code")
 
 
@@ -218,7 +235,7 @@ async def test_a_refusal_answers_its_own_link_only(
     await store.save_request(ann, MAIL, build_request(f"{state}-beside"))
     (answered,) = await book.answer_request(state, MAIL, None, None)
     assert answered.approval_id == refused.approval_id
-    assert await store.claim_answer(ann, MAIL, lease_s=LEASE_S) is None
+    assert await claim_answer(store, ann) is None
     assert await store.load(ann, MAIL) is None
     assert await book.find_request(f"{state}-beside", MAIL, "code") is not None
 
@@ -262,7 +279,7 @@ async def test_a_link_does_not_replace_one_whose_answer_is_not_claimed(
     assert len(await book.answer_request(state, MAIL, "code", None)) == 1
     late = replace(first, state_hash=hash_state(f"{state}-late"))
     assert not await store.save_request(ann, MAIL, late)
-    claimed = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+    claimed = await claim_answer(store, ann)
     assert claimed is not None and (claimed.sealed, claimed.code) == (first.sealed, "code")
     assert await store.save_request(ann, MAIL, late), "a code that could not be exchanged is asked for again"
 
@@ -273,12 +290,41 @@ async def test_a_worker_that_dies_with_a_code_leaves_no_connection(
     for each in (state, f"{state}-2"):
         await store.save_request(ann, MAIL, build_request(each))
         await book.answer_request(each, MAIL, "code", None)
-        lost = await store.claim_answer(ann, MAIL, lease_s=0.05)
+        lost = await claim_answer(store, ann, lease_s=0.05)
         assert lost is not None
         await asyncio.sleep(0.1)
-        assert await store.load(ann, MAIL) is None and await book.load_all(ann) == []
+        assert await store.load(ann, MAIL) == StoredTokens(None, lost.version, is_interrupted=True)
+        assert await book.load_all(ann) == []
     await connect(store, book, ann)
     assert not await store.replace(ann, MAIL, lost.version, b"late"), "the lost caller replaces a newer connection"
+
+
+async def test_a_code_is_left_to_workers_with_the_configuration_of_its_link(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    first = await connect(store, book, ann)
+    await store.save_request(ann, MAIL, request := build_request(state))
+    assert len(await book.answer_request(state, MAIL, "code", None)) == 1
+    assert await claim_answer(store, ann, replaced=first.version, not_for=state) is None
+    assert await store.load(ann, MAIL) == first and len(await book.load_all(ann)) == 1
+
+    claimed = await claim_answer(store, ann, replaced=first.version)
+    assert claimed is not None and (claimed.sealed, claimed.code) == (request.sealed, "code")
+    assert await store.load(ann, MAIL) == StoredTokens(None, claimed.version) and await book.load_all(ann) == []
+    await store.delete_version(ann, MAIL, first.version)
+    assert not await store.replace(ann, MAIL, first.version, b"renewed for the earlier configuration")
+    assert await store.replace(ann, MAIL, claimed.version, b"tokens")
+
+
+async def test_a_code_does_not_replace_a_connection_that_was_renewed(
+    store: PostgresConnections, book: PostgresConnections, ann: Principal, state: str
+) -> None:
+    first = await connect(store, book, ann)
+    assert await store.replace(ann, MAIL, first.version, b"renewed")
+    await store.save_request(ann, MAIL, build_request(state))
+    await book.answer_request(state, MAIL, "code", None)
+    assert await claim_answer(store, ann, replaced=first.version) is None
+    assert await store.load(ann, MAIL) == StoredTokens(b"renewed", first.version + 1)
 
 
 async def test_one_caller_at_a_time_renews_tokens(
@@ -309,9 +355,10 @@ async def test_a_person_deletes_one_connection_or_all(
     version = (await connect(store, book, ann, ServerKey("other", "mail"))).version
     assert [each.bundle_id for each in await book.load_all(ann)] == ["other", "desk", "desk"]
     assert [await book.delete(ann, MAIL), await book.delete(ann, MAIL)] == [1, 0]
-    assert await book.find_request(state, MAIL, "code") is None, "the link of a deleted connection works"
+    assert await book.find_request(state, MAIL, "code") is not None, "a turn waits for an account in vain"
+    assert len(await book.answer_request(state, MAIL, "code", None)) == 1
     assert await book.delete(ann) == 2
-    assert await book.load_all(ann) == []
+    assert await book.load_all(ann) == [] and await claim_answer(store, ann) is None
     assert not await store.replace(ann, ServerKey("other", "mail"), version, b"renewed"), "a renewal undoes it"
     assert len(await book.load_all(bob)) == 1
 
@@ -391,7 +438,7 @@ async def test_a_place_that_never_got_tokens_is_removed_after_an_hour(
     for who, minutes in ((ann, 61), (bob, 59)):
         await store.save_request(who, MAIL, build_request(f"{state}-{who.user_id}"))
         await book.answer_request(f"{state}-{who.user_id}", MAIL, "code", None)
-        assert await store.claim_answer(who, MAIL, lease_s=LEASE_S)
+        assert await claim_answer(store, who)
         await roles.superuser.execute(
             "UPDATE mcp_connection SET lease_until = now() - make_interval(mins => $2) WHERE user_id = $1",
             who.user_id,
@@ -420,7 +467,7 @@ async def test_work_for_a_deleted_connection_does_not_change_the_next_one(
         state = f"state-{next(_numbers)}"
         await store.save_request(ann, MAIL, build_request(state))
         await book.answer_request(state, MAIL, "code", None)
-        answer = await store.claim_answer(ann, MAIL, lease_s=LEASE_S)
+        answer = await claim_answer(store, ann)
         assert answer is not None
         return answer.version
 

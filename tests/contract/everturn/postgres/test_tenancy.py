@@ -247,7 +247,7 @@ CASES |= {
     "TokenStore.replace": lambda port, ann, who: port.replace(who, MAIL, 1, b"taken"),
     "TokenStore.release": lambda port, ann, who: _done(port.release(who, MAIL, 1)),
     "TokenStore.delete_version": lambda port, ann, who: _done(port.delete_version(who, MAIL, 1)),
-    "TokenStore.claim_answer": lambda port, ann, who: port.claim_answer(who, CRM, lease_s=9),
+    "TokenStore.claim_answer": lambda port, ann, who: port.claim_answer(who, CRM, accepts=bool, lease_s=9),
     "ConnectionBook.load_all": lambda port, ann, who: port.load_all(who),
     "ConnectionBook.delete": lambda port, ann, who: port.delete(who, MAIL),
 }
@@ -313,7 +313,7 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
     await connections.delete(ANN)
     await connections.save_request(ANN, MAIL, link("mail"))
     await PostgresConnections(roles.ingress).answer_request("mail", MAIL, "secret", None)
-    answer = await connections.claim_answer(ANN, MAIL, lease_s=9)
+    answer = await connections.claim_answer(ANN, MAIL, accepts=bool, lease_s=9)
     assert answer is not None and await connections.replace(ANN, MAIL, answer.version, b"secret")
     await connections.save_request(ANN, CRM, link("crm"))
     await PostgresConnections(roles.ingress).answer_request("crm", CRM, "secret", None)

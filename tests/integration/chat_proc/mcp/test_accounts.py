@@ -42,6 +42,7 @@ from everturn_local.servers.databases import DatabaseUrls
 
 KEY, CALLBACK = ServerKey("desk", "s"), "https://chat.example/mcp-connections/callback"
 SECRETS = {"b:mail_secret": CLIENT_SECRET}
+OTHER = "The account of the person at Example Mail was connected for another configuration of this server."
 _numbers = itertools.count(1)
 
 
@@ -67,12 +68,13 @@ class World:
         call_id = CallId(f"call_01890000-0000-7000-8000-{next(_numbers):012d}")
         return await tokens_of(agent).find_link(call_id, self.ann, ConversationId("conv_1"))
 
-    async def answer(self, agent: Agent, account: str = "anns-account", **changed: str) -> None:
+    async def answer(self, agent: Agent, account: str = "anns-account", **changed: str) -> ConnectLink:
         """The person follows a link, authorizes and returns."""
         link = await self.find_link(agent)
         assert link is not None, "no link"
         given = dict(parse_qsl(urlsplit(self.login.authorize(link.url, account, **changed)).query))
         assert len(await self.book.answer_request(given["state"], KEY, given["code"], given.get("iss"))) == 1
+        return link
 
     async def connect(self, agent: Agent) -> str:
         await self.answer(agent)
@@ -342,14 +344,17 @@ async def test_a_call_that_is_cancelled_twice_leaves_no_connection(
         assert call.cancelled() and running.done()
 
 
-async def test_a_dead_workers_code_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "LEASE_S", 0.5)
+async def test_a_person_whose_worker_died_with_their_code_is_asked_again(world: World) -> None:
     async with world.worker() as agent:
         await world.answer(agent)
-        assert await world.store.claim_answer(world.ann, KEY, lease_s=0.5) is not None
+        assert await world.store.claim_answer(world.ann, KEY, accepts=bool, lease_s=0.5) is not None
+        assert await world.find_link(agent) is None, "another worker exchanges the code"
+        stopped = "The person signed in at Example Mail, but a worker stopped before the account was connected."
+        assert stopped in await fails(agent, world.ann)
+        assert stopped in (await agent.call("mcp.s.list_tools")).text
+        assert "Your last sign-in there was interrupted" in (await world.answer(agent)).why
+        assert await tokens_of(agent).find(world.ann) in world.login.valid
         assert await world.find_link(agent) is None
-        assert "There was no access token within 0.5 s." in await fails(agent, world.ann)
-        assert await world.find_link(agent) is not None
 
 
 async def test_a_deleted_connection_stays_deleted(world: World) -> None:
@@ -506,17 +511,16 @@ async def test_tokens_are_for_their_person_address_and_key_only(world: World) ->
             await world.connect(other)
             theirs = await world.store.load(bob, KEY)
             assert theirs and await world.store.replace(bob, KEY, theirs.version, stored.sealed)
-            assert "The connection has ended" in await fails(other, bob), "a moved row opens"
+            assert OTHER in await fails(other, bob), "a moved row opens"
             world.ann = ann
     async with RawServer().run() as elsewhere:
         protect(elsewhere, world.login)
         async with world.worker(url=elsewhere.url) as agent:
-            assert "The connection has ended" in await fails(agent, world.ann)
+            assert OTHER in await fails(agent, world.ann)
             assert elsewhere.asked == [], "another server gets the token"
             await world.connect(agent)
     async with world.worker(key="1e" * 32, url=elsewhere.url) as agent:
-        assert "The connection has ended" in await fails(agent, world.ann)
-        assert await world.store.load(world.ann, KEY) is None
+        assert OTHER in await fails(agent, world.ann)
 
 
 async def test_guests_are_asked_to_sign_in(world: World) -> None:
@@ -738,7 +742,7 @@ async def test_a_late_answer_is_used_before_the_person_is_asked_again(world: Wor
         assert await world.find_link(agent) is not None
 
 
-async def test_a_connection_ends_when_another_issuer_is_configured(world: World) -> None:
+async def test_a_connection_is_not_used_once_another_issuer_is_configured(world: World) -> None:
     honest = world.login
     async with run_authorization_server() as other:
         protect(world.raw, other)
@@ -750,9 +754,28 @@ async def test_a_connection_ends_when_another_issuer_is_configured(world: World)
             assert await tokens_of(agent).find(world.ann) in other.valid, "the same issuer, now by its name"
         client = {"issuer": honest.url, "client_id": CLIENT_ID, "client_secret": "${b:mail_secret}"}
         async with world.worker(**client) as agent:
-            assert "The connection has ended" in await fails(agent, world.ann)
-            assert await world.store.load(world.ann, KEY) is None
-        assert [form.get("client_secret") for form in other.forms] == [None], "the other server gets the secret"
+            assert OTHER in await fails(agent, world.ann)
+            assert [form.get("client_secret") for form in other.forms] == [None], "the other server gets the secret"
+            world.login = honest
+            protect(world.raw, honest)
+            assert "connected before is for another configuration" in (await world.answer(agent)).why
+            assert await tokens_of(agent).find(world.ann) in honest.valid, "the next connection does not replace it"
+
+
+async def test_a_turn_with_the_earlier_issuer_leaves_the_new_connection_and_its_code(world: World) -> None:
+    earlier = world.login
+    async with run_authorization_server() as later:
+        configured = {"issuer": earlier.url}
+        async with world.worker(**configured) as old, world.worker(issuer=later.url) as new:
+            assert await world.connect(old) in earlier.valid
+            protect(world.raw, later)
+            world.login = later
+            await world.answer(new)
+            assert await tokens_of(old).find(world.ann) in earlier.valid, "a worker claims the code of another issuer"
+            token = await tokens_of(new).find(world.ann)
+            assert token in later.valid
+            assert OTHER in await fails(old, world.ann)
+            assert await tokens_of(new).find(world.ann) == token, "a worker deletes the connection of another issuer"
 
 
 async def test_a_code_of_another_issuer_is_not_exchanged(world: World) -> None:
@@ -763,8 +786,10 @@ async def test_a_code_of_another_issuer_is_not_exchanged(world: World) -> None:
         async with world.worker() as agent:
             await world.answer(agent)
         async with world.worker(issuer=honest.url) as agent:
-            assert "The connection has ended" in await fails(agent, world.ann)
+            assert OTHER in await fails(agent, world.ann)
         assert other.forms == [] and honest.forms == []
+        async with world.worker() as agent:
+            assert await tokens_of(agent).find(world.ann) in other.valid
 
 
 @pytest.mark.parametrize("named", ["https://[x", "http://127.0.0.1:99999999/x", "\x7f", "https://\u2100/"])

@@ -363,12 +363,13 @@ class AnAccount:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.is_connected = False
+        self.why = ""
 
     async def find_link(self, call_id: str, principal: Principal, conversation_id: str) -> ConnectLink | None:
         if self.is_connected:
             return None
         self.asked.append(call_id)
-        return ConnectLink("Example Mail", "https://login.example/authorize?state=secret-of-the-link")
+        return ConnectLink("Example Mail", "https://login.example/authorize?state=secret-of-the-link", self.why)
 
 
 def build_personal(*, requires_approval: bool) -> tuple[Bench, DemoTool, AnAccount]:
@@ -378,12 +379,14 @@ def build_personal(*, requires_approval: bool) -> tuple[Bench, DemoTool, AnAccou
     return Bench(*calls, answer("Done."), tools=[send]), send, account
 
 
-async def test_a_call_waits_ten_minutes_for_an_account() -> None:
+@pytest.mark.parametrize("why", ["", "Your last sign-in there was interrupted."])
+async def test_a_call_waits_ten_minutes_for_an_account(why: str) -> None:
     bench, send, account = build_personal(requires_approval=False)
+    account.why = why
     approval_id = await wait_for_a_person(bench)
     (shown,) = bench.state().turns[0].approvals
     assert shown.connect_url == "https://login.example/authorize?state=secret-of-the-link"
-    assert shown.explanation == "To go on, connect your account at Example Mail."
+    assert shown.explanation == f"To go on, connect your account at Example Mail. {why}".strip()
     left = datetime.fromisoformat(shown.expires_at) - bench.clock.now()
     assert abs(left.total_seconds() - REQUEST_S) < 5
 

@@ -1,7 +1,7 @@
 """People's own accounts at MCP servers: which are connected, and the links with which they connect one."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -27,11 +27,12 @@ class ServerKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
-    """What a worker encrypted; None while one exchanges the code of a new connection. `version` grows with each
-    renewal; one of a deleted connection does not return."""
+    """What a worker encrypted; None while one exchanges the code of a new connection, or if it stopped before it had
+    the tokens (`is_interrupted`). `version` grows with each renewal; one of a deleted connection does not return."""
 
     sealed: bytes | None
     version: int
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,19 @@ class TokenStore(Protocol):
         one has an answer that no call has claimed."""
         ...
 
-    async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:
-        """The latest code, if it is younger than REQUEST_S, for one caller only. All codes are deleted, and a
-        connection without tokens keeps the place for so long."""
+    async def claim_answer(
+        self,
+        principal: Principal,
+        key: ServerKey,
+        *,
+        accepts: Callable[[bytes], bool],
+        lease_s: float,
+        replaced: int | None = None,
+    ) -> ConnectAnswer | None:
+        """The latest code, if it is younger than REQUEST_S, for one caller only. It is one to a link whose sealed part
+        the caller accepts; the codes to those are deleted, others stay for workers with another configuration. A
+        connection without tokens keeps the place for so long; `replaced` is the version of a connection whose place it
+        takes."""
         ...
 
 
@@ -131,7 +142,8 @@ class ConnectionBook(Protocol):
         ...
 
     async def delete(self, principal: Principal, key: ServerKey | None = None) -> int:
-        """Delete one connection or all, with the links; returns the number of connections."""
+        """Delete one connection or all, with the answers to links; returns the number of connections. Links without an
+        answer still work: turns wait for them, and people have to confirm there what they connect."""
         ...
 
     async def find_request(self, state: str, key: ServerKey, code: str | None) -> OpenRequest | None:

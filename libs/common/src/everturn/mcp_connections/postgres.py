@@ -1,6 +1,6 @@
 """People's connections in Postgres, under the principal's policy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from everturn.core.identity import Principal
@@ -24,8 +24,8 @@ WITH used AS (
     UPDATE mcp_connection SET used_at = clock_timestamp()
      WHERE bundle_id = $1 AND server = $2 AND used_at < clock_timestamp() - interval '1 hour'
 )
-SELECT sealed, version FROM mcp_connection
- WHERE bundle_id = $1 AND server = $2 AND (connected_at IS NOT NULL OR lease_until > clock_timestamp())
+SELECT sealed, version, connected_at IS NULL AND lease_until <= clock_timestamp() AS is_interrupted
+  FROM mcp_connection WHERE bundle_id = $1 AND server = $2
 """
 _LEASE = """
 UPDATE mcp_connection SET lease_until = clock_timestamp() + $4::interval
@@ -48,10 +48,14 @@ ON CONFLICT (approval_id) DO UPDATE
        issuer = NULL, answered_at = NULL, answer_hash = NULL
  WHERE mcp_request.code IS NULL
 """
+_ANSWERED = """
+SELECT approval_id, sealed FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND code IS NOT NULL
+ ORDER BY answered_at DESC LIMIT $3 FOR UPDATE
+"""
 # The number of the transaction, which grows with each renewal, too, so that no version of a deleted connection returns.
 _CLAIM = """
 WITH answered AS (
-    SELECT * FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND code IS NOT NULL FOR UPDATE
+    SELECT * FROM mcp_request WHERE bundle_id = $1 AND server = $2 AND approval_id = ANY($5)
 ), used AS (
     UPDATE mcp_request r SET code = NULL FROM answered a WHERE r.approval_id = a.approval_id RETURNING a.*
 ), latest AS (
@@ -61,8 +65,10 @@ WITH answered AS (
     SELECT tenant, project, user_id, bundle_id, server, title, clock_timestamp() + $3::interval,
            (pg_current_xact_id()::text::bigint & 1073741823)::integer FROM latest
     ON CONFLICT (tenant, project, user_id, bundle_id, server) DO UPDATE
-       SET title = EXCLUDED.title, version = mcp_connection.version + 1, lease_until = EXCLUDED.lease_until
-     WHERE mcp_connection.connected_at IS NULL AND mcp_connection.lease_until <= clock_timestamp()
+       SET title = EXCLUDED.title, version = mcp_connection.version + 1, lease_until = EXCLUDED.lease_until,
+           sealed = NULL, connected_at = NULL
+     WHERE mcp_connection.version = $6
+        OR (mcp_connection.connected_at IS NULL AND mcp_connection.lease_until <= clock_timestamp())
     RETURNING version
 )
 SELECT latest.sealed, latest.code, latest.issuer, held.version FROM latest, held
@@ -72,7 +78,9 @@ SELECT bundle_id, server, title, connected_at FROM mcp_connection WHERE connecte
  ORDER BY connected_at DESC LIMIT 1000
 """
 _DELETE = "DELETE FROM mcp_connection WHERE $1::text IS NULL OR (bundle_id = $1 AND server = $2)"
-_DELETE_REQUESTS = "DELETE FROM mcp_request WHERE $1::text IS NULL OR (bundle_id = $1 AND server = $2)"
+_DELETE_ANSWERS = """
+DELETE FROM mcp_request WHERE answered_at IS NOT NULL AND ($1::text IS NULL OR (bundle_id = $1 AND server = $2))
+"""
 
 
 class PostgresConnections:
@@ -84,7 +92,7 @@ class PostgresConnections:
     async def load(self, principal: Principal, key: ServerKey) -> StoredTokens | None:
         async with self._database.transaction(principal) as transaction:
             row = await transaction.fetchrow(_LOAD, key.bundle_id, key.server)
-        return None if row is None else StoredTokens(row["sealed"], row["version"])
+        return None if row is None else StoredTokens(row["sealed"], row["version"], row["is_interrupted"])
 
     async def try_lease(self, principal: Principal, key: ServerKey, version: int, *, lease_s: float) -> bool:
         async with self._database.transaction(principal) as transaction:
@@ -119,10 +127,22 @@ class PostgresConnections:
             )
         return done == "INSERT 0 1"
 
-    async def claim_answer(self, principal: Principal, key: ServerKey, *, lease_s: float) -> ConnectAnswer | None:
+    async def claim_answer(
+        self,
+        principal: Principal,
+        key: ServerKey,
+        *,
+        accepts: Callable[[bytes], bool],
+        lease_s: float,
+        replaced: int | None = None,
+    ) -> ConnectAnswer | None:
         times = timedelta(seconds=lease_s), timedelta(seconds=REQUEST_S)
         async with self._database.transaction(principal) as transaction:
-            row = await transaction.fetchrow(_CLAIM, key.bundle_id, key.server, *times)
+            answered = await transaction.fetch(_ANSWERED, key.bundle_id, key.server, MAX_ANSWERED)
+            accepted = [each["approval_id"] for each in answered if accepts(each["sealed"])]
+            if not accepted:
+                return None
+            row = await transaction.fetchrow(_CLAIM, key.bundle_id, key.server, *times, accepted, replaced)
         return None if row is None else ConnectAnswer(row["sealed"], row["code"], row["issuer"], row["version"])
 
     async def load_all(self, principal: Principal) -> Sequence[Connection]:
@@ -133,7 +153,7 @@ class PostgresConnections:
     async def delete(self, principal: Principal, key: ServerKey | None = None) -> int:
         bundle_id, server = (None, None) if key is None else (key.bundle_id, key.server)
         async with self._database.transaction(principal) as transaction:
-            await transaction.execute(_DELETE_REQUESTS, bundle_id, server)
+            await transaction.execute(_DELETE_ANSWERS, bundle_id, server)
             done = await transaction.execute(_DELETE, bundle_id, server)
         return int(done.rpartition(" ")[2])
 

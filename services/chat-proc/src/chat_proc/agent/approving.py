@@ -34,7 +34,7 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
 }
 _STOPPED = "The call was not started because a new message from the user may change the work."
 _DENIED = "The user denied this call, so it was not made. Do not repeat it unless the user asks for it."
-_CONNECT = "To go on, connect your account at {title}."
+_CONNECT = "To go on, connect your account at {title}. {why}"
 _EXPIRED = "The user was asked to approve this call and did not answer in time, so it was not made."
 
 
@@ -189,7 +189,7 @@ class ApprovalGate:
             ran = await run_until(turn.inbox.wait_for_control(), finding)
             if isinstance(ran, Ran) and (link := ran.value) is not None:
                 CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
-                return NeedsApproval(_CONNECT.format(title=link.title), connect_url=link.url)
+                return NeedsApproval(_CONNECT.format(title=link.title, why=link.why).strip(), connect_url=link.url)
         if verdict is None:
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()

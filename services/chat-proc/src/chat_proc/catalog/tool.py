@@ -39,10 +39,12 @@ MAX_NAME_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class ConnectLink:
-    """Where a person connects an account of their own: the name of the service, and an address that works once."""
+    """Where a person connects an account of their own: the name of the service, and an address that works once. `why`
+    is a sentence for them if they have connected one before."""
 
     title: str
     url: str
+    why: str = ""
 
 
 class Connector(Protocol):

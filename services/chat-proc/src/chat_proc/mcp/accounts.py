@@ -62,9 +62,23 @@ LINK_TIMEOUT_S: Final = TOKEN_TIMEOUT_S + 5.0
 NONCE_BYTES: Final = 12
 ENDED: Final = "The connection has ended. Call the tool again to ask the person for a new one."
 _GUEST: Final = "Guests can't connect accounts. The person has to sign in."
+Gap = Literal["missing", "interrupted", "other"]
+"""Why a person has to connect an account: there is none, a worker stopped while it exchanged their code, or the one that
+they connected is for another configuration of the server."""
+_GAPS: Final[Mapping[Gap, str]] = {
+    "missing": "The person has not connected an account at {title}.",
+    "interrupted": "The person signed in at {title}, but a worker stopped before the account was connected.",
+    "other": "The account of the person at {title} was connected for another configuration of this server.",
+}
+_WHYS: Final[Mapping[Gap, str]] = {
+    "missing": "",
+    "interrupted": "Your last sign-in there was interrupted before the account was connected.",
+    "other": "The account that you connected before is for another configuration of this service.",
+}
 
 T = TypeVar("T")
 B = TypeVar("B", bound=BaseModel)
+S = TypeVar("S", bound="Saved | Link")
 
 
 class Client(BaseModel):
@@ -173,12 +187,14 @@ class PersonalTokens:
     ) -> ConnectLink | None:
         """Implements Connector."""
         server = self.server
-        if _is_guest(principal) or await self._store.load(principal, server.key) is not None:
+        stored = await self._store.load(principal, server.key)
+        if _is_guest(principal) or self._find_gap(principal, stored) is None:
             return None
         try:
             async with asyncio.timeout(LINK_TIMEOUT_S):
-                await self._use_earlier_answer(principal)
-                if await self._store.load(principal, server.key) is not None:
+                await self._use_earlier_answer(principal, stored)
+                gap = self._find_gap(principal, await self._store.load(principal, server.key))
+                if gap is None:
                     return None
                 client, endpoint = await self._find_client()
         except (NoToken, TimeoutError) as error:
@@ -206,12 +222,13 @@ class PersonalTokens:
             "resource": client.resource,
             **({"scope": " ".join(server.grant.scopes)} if server.grant.scopes else {}),
         }
-        return ConnectLink(server.grant.title, f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+        url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+        return ConnectLink(server.grant.title, url, _WHYS[gap])
 
-    async def _use_earlier_answer(self, principal: Principal) -> None:
+    async def _use_earlier_answer(self, principal: Principal, stored: StoredTokens | None) -> None:
         """Connect the account for which an answer came after its turn had ended."""
         try:
-            await self._own(self._try_connect(principal))
+            await self._own(self._try_connect(principal, stored))
         except NoToken as error:
             _log.info(
                 "An earlier answer of an authorization server could not be used",
@@ -235,35 +252,48 @@ class PersonalTokens:
     async def _try_find(self, principal: Principal, rejected: str | None) -> str | None:
         """None while another worker requests tokens, and if the connection was changed or deleted meanwhile."""
         stored = await self._store.load(principal, self.server.key)
-        if stored is None:
-            token = await self._own(self._try_connect(principal))
-            if token is None and await self._store.load(principal, self.server.key) is None:
-                missing = f"The person has not connected an account at {self.server.grant.title}."
-                how = " Call the tool directly, not from a program, to ask them."
-                raise NoToken(_GUEST if _is_guest(principal) else f"{missing}{self._problem or how}")
+        if self._find_gap(principal, stored) is not None:
+            token = await self._own(self._try_connect(principal, stored))
+            gap = self._find_gap(principal, await self._store.load(principal, self.server.key))
+            if token is None and gap is not None:
+                raise NoToken(_GUEST if _is_guest(principal) else self._explain(gap))
             return token
-        if stored.sealed is None:
+        saved = self._try_open(Saved, principal, stored.sealed if stored else None)
+        if stored is None or saved is None:
             return None
-        try:
-            saved = self._sealer.open(Saved, stored.sealed, self._place(principal))
-            self._check_issuer(saved.client)
-            now_s = time.time()
-            is_usable = saved.access_token != rejected and now_s < saved.expires_at
-            if is_usable and (now_s < saved.renew_at or saved.refresh_token is None):
-                return saved.access_token
-            if saved.refresh_token is None:
-                raise NoToken(ENDED)
-        except NoToken:
+        now_s = time.time()
+        is_usable = saved.access_token != rejected and now_s < saved.expires_at
+        if is_usable and (now_s < saved.renew_at or saved.refresh_token is None):
+            return saved.access_token
+        if saved.refresh_token is None:
             await self._store.delete_version(principal, self.server.key, stored.version)
-            raise
+            raise NoToken(ENDED)
         usable = saved.access_token if is_usable else None
         return await self._own(self._try_renew(principal, stored, saved, usable))
 
-    def _check_issuer(self, client: Client) -> None:
-        """Raise NoToken if another authorization server is configured now than the one of this client."""
+    def _find_gap(self, principal: Principal, stored: StoredTokens | None) -> Gap | None:
+        """None if there are tokens that can be used, or a worker requests the first ones."""
+        if stored is None:
+            return "missing"
+        if stored.is_interrupted:
+            return "interrupted"
+        is_open = stored.sealed is None or self._try_open(Saved, principal, stored.sealed) is not None
+        return None if is_open else "other"
+
+    def _explain(self, gap: Gap) -> str:
+        how = " Call the tool directly, not from a program, to ask them to connect one."
+        return f"{_GAPS[gap].format(title=self.server.grant.title)}{self._problem or how}"
+
+    def _try_open(self, kind: type[S], principal: Principal, sealed: bytes | None) -> S | None:
+        """What a worker sealed for this person and server; None if it had another configuration. Both are in use while
+        a change is rolled out, so that is left to workers like it."""
+        try:
+            found = None if sealed is None else self._sealer.open(kind, sealed, self._place(principal))
+        except NoToken:
+            return None
         issuer = self.server.grant.issuer
-        if issuer is not None and not match_issuers(issuer, client.issuer):
-            raise NoToken(ENDED)
+        is_ours = found is not None and (issuer is None or match_issuers(issuer, found.client.issuer))
+        return found if is_ours else None
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work that goes on if the caller is cancelled: the authorization server answers only once."""
@@ -277,16 +307,28 @@ class PersonalTokens:
         if not task.cancelled():
             task.exception()  # the caller may have been cancelled
 
-    async def _try_connect(self, principal: Principal) -> str | None:
-        """Exchange the code that the person's browser has brought for tokens; None without one."""
-        server = self.server
-        answer = await self._store.claim_answer(principal, server.key, lease_s=LEASE_S)
+    async def _try_connect(self, principal: Principal, stored: StoredTokens | None) -> str | None:
+        """Exchange the code that the person's browser has brought for tokens, which replace `stored`; None without a
+        code. Raises NoToken also if there is one to a link of a worker with another configuration."""
+        server, others = self.server, list[bytes]()
+
+        def accepts(sealed: bytes) -> bool:
+            is_ours = self._try_open(Link, principal, sealed) is not None
+            if not is_ours:
+                others.append(sealed)
+            return is_ours
+
+        replaced = stored.version if stored else None
+        answer = await self._store.claim_answer(
+            principal, server.key, accepts=accepts, lease_s=LEASE_S, replaced=replaced
+        )
+        if answer is None and others:
+            raise NoToken(self._explain("other"))
         if answer is None:
             return None
         try:
             link = self._sealer.open(Link, answer.sealed, self._place(principal))
             client = link.client
-            self._check_issuer(client)
             if (answer.issuer is None and client.names_issuer) or answer.issuer not in (None, client.issuer):
                 # RFC 9207: the code of another server must not be sent to this one.
                 raise NoToken("The account was not connected, because another authorization server has answered.")
