@@ -261,7 +261,8 @@ class EverturnClient:
     ) -> AcceptedSignal:
         """Approve or deny a tool call. Turns list requests as `approvals`; those without an answer are `pending`.
 
-        Raises ProblemError: 404 if this conversation has no such approval, 409 if it was already settled differently.
+        Raises ProblemError: 404 if this conversation has no such approval, 409 if it was already settled differently,
+        or is approved although it asks to connect an account at its `connect_url`.
         """
         fields = {"kind": kind, "text": reason, "approval_id": approval_id}
         return await self._send_signal(conversation_id, fields, ())

@@ -8,15 +8,18 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from helpers.questions import ask_a_person
+from helpers.sockets import SocketClient
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId
 from everturn.mcp_connections.connections import ConnectRequest, ServerKey, hash_state
 from everturn.mcp_connections.postgres import PostgresConnections
-from everturn.postgres.pool import open_database
+from everturn.postgres.pool import Database, open_database
 from everturn_local.servers.databases import DatabaseUrls
 
 BASE, CALLBACK = "/mcp-connections/default/default", "/mcp-connections/callback/desk/mail"
+CHAT = "/conversations/default/default"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 Refused = Callable[..., dict[str, Any]]
 _numbers = count(1)
@@ -32,11 +35,14 @@ class Links:
     def __init__(self, store: PostgresConnections) -> None:
         self.store = store
 
-    async def make(self, user: str, server: str = "mail", title: str = "Example Mail") -> str:
-        """The secret of a new link."""
+    async def make(
+        self, user: str, server: str = "mail", title: str = "Example Mail", *, asked_by: tuple[str, str] | None = None
+    ) -> str:
+        """The secret of a new link, for this conversation and approval if they exist."""
         number = next(_numbers)
         state, who = f"state-{number}", Principal("default", "default", user)
-        approval, conversation = ApprovalId(f"appr_{number}"), ConversationId(f"conv_{number}")
+        ids = asked_by or (f"conv_{number}", f"appr_{number}")
+        conversation, approval = ConversationId(ids[0]), ApprovalId(ids[1])
         request = ConnectRequest(approval, conversation, hash_state(state), title, b"sealed")
         await self.store.save_request(who, ServerKey("desk", server), request)
         return state
@@ -97,6 +103,41 @@ async def test_a_person_lists_and_deletes_connections(
     refused(await client.delete(f"{BASE}/desk/mail", headers=mine), 404)
     assert (await client.delete(BASE, headers=mine)).json() == {"deleted": 2}
     assert await list_titles(client, "lists") == []
+
+
+async def test_only_an_account_approves_a_call_that_needs_one(
+    client: httpx2.AsyncClient,
+    chat: Any,
+    sockets: Callable[..., SocketClient],
+    worker_database: Database,
+    links: Links,
+    browser: Browser,
+    refused: Refused,
+) -> None:
+    sent = [await chat.send("read my mail") for _ in range(2)]
+    asked = [(each["conversation_id"], await ask_a_person(worker_database, each)) for each in sent]
+    state = await links.make("dev", asked_by=asked[0])
+    yes = {"kind": "approve", "approval_id": asked[0][1]}
+
+    problem = refused(await client.post(f"{CHAT}/{asked[0][0]}/signals", json=yes), 409)
+    assert problem["detail"].endswith("Connect one at its connect_url, or deny it."), problem
+    socket = await sockets().connect()
+    over_socket = await socket.call("chat_signal", {"conversation_id": asked[0][0], **yes})
+    assert (over_socket["status"], over_socket["body"]["detail"]) == (409, problem["detail"])
+    (approval,) = (await chat.state(asked[0][0]))["turns"][0]["approvals"]
+    assert approval["state"] == "pending"
+
+    refused(await client.delete(f"{BASE}/desk/mail"), 404)
+    done = await browser(state=state, code="code")
+    assert (done.status_code, "Signed in" in done.text) == (200, True), "a disconnect ends the link of a waiting turn"
+    (signal,) = (await chat.state(asked[0][0]))["turns"][0]["signals"]
+    assert (signal["kind"], signal["approval_id"]) == ("approve", asked[0][1])
+
+    assert await links.claim("dev") == "code"
+    await links.make("dev", asked_by=asked[1])
+    answer = {"kind": "approve", "approval_id": asked[1][1]}
+    assert (await client.post(f"{CHAT}/{asked[1][0]}/signals", json=answer)).status_code == 202, "there is an account"
+    assert (await client.delete(f"{BASE}/desk/mail")).json() == {"deleted": 1}
 
 
 async def test_the_page_asks_before_it_connects(client: httpx2.AsyncClient, links: Links) -> None:

@@ -93,6 +93,8 @@ async def answer_approval(
             return replace(receipt, signal_id=first, state=SignalState(present), ring=False, replayed=True)
         case "late":
             raise Conflict("This approval has expired.")
+        case "unconnected":
+            raise Conflict("An account answers this question. Connect one at its connect_url, or deny it.")
         case _:
             raise Conflict(f"This approval is already {row['present_state']}.")
 

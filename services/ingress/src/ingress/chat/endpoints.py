@@ -127,7 +127,8 @@ async def post_signal(
 ) -> AcceptedOut:
     """Send a followup, steer, cancel or event to the running turn, or answer an approval that it waits for.
 
-    An idle conversation accepts only events; other signals get a 409, as does an approval already answered differently.
+    An idle conversation accepts only events; other signals get a 409, as do an approval already answered differently
+    and an `approve` for a question with a `connect_url`, which is answered by connecting an account there.
     """
     submission = await read_submission(cast(AdmittedRequest, request), SignalIn, caps)
     return build_accepted(me, await service.accept_signal(me, conversation_id, submission, request.headers))
