@@ -260,7 +260,9 @@ async def accept_callback(*, request: Request, service: Service, bundle_id: Bund
     except ProblemError as problem:
         return _refuse(problem)
     # The tokens are requested by a worker when the agent uses the account, which can still fail.
-    text = f"The agent finishes the connection. {_CLOSE}" if is_signalled else f"Your sign-in is saved, {_NOT_SIGNALLED}"
+    text = (
+        f"The agent finishes the connection. {_CLOSE}" if is_signalled else f"Your sign-in is saved, {_NOT_SIGNALLED}"
+    )
     return _show("Signed in", f"<p>{text}</p>")
 
 

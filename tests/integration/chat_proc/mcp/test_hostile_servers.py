@@ -87,6 +87,10 @@ async def gone_astray(asked: Asked, writer: asyncio.StreamWriter) -> None:
     await writer.drain()
 
 
+async def unparsed(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    await send(writer, 200, json.dumps({**say_error(asked, "Parse error", -32700), "id": None}).encode())
+
+
 async def accepted(asked: Asked, writer: asyncio.StreamWriter) -> None:
     await send(writer, 202, b"")
 
@@ -109,6 +113,7 @@ async def cut(asked: Asked, writer: asyncio.StreamWriter) -> None:
         (gone_astray, False, "Unexpected content type: text/html"),
         (elsewhere, True, "Redirect to http://other.example/steal not followed"),
         (forbidden, True, "The server answered 403. Check its secret."),
+        (unparsed, False, "It could not read a request: Parse error"),
         (accepted, False, "202 Accepted"),
         (cut, False, "lost during the call"),
     ],
@@ -127,6 +132,27 @@ async def test_a_bad_answer_fails_its_call_only(raw: RawServer, answer: Answer, 
         assert memory_mib() - before_mib < 60
         raw.answer = good
         assert (await agent.call("mcp.s.act")).text == "done"
+
+
+async def test_an_error_without_an_id_ends_none_of_several_calls(raw: RawServer) -> None:
+    calls: list[Asked] = []
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        calls.append(asked)
+        await wait_until(lambda: len(calls) == 3)
+        if asked is calls[0]:
+            await unparsed(asked, writer)
+        else:
+            await wait_until(lambda: "could not read a request" in str(logs))
+            await raw.reply(writer, asked, {"content": [{"type": "text", "text": "done"}]})
+
+    async with open_agent(server_at(raw, timeout_s=3)) as agent:
+        raw.answer = answer
+        with structlog.testing.capture_logs() as logs:
+            ended = await asyncio.gather(*(agent.call("mcp.s.act") for _ in range(3)), return_exceptions=True)
+        assert sorted(getattr(each, "text", "lost") for each in ended) == ["done", "done", "lost"]
+        (lost,) = (each for each in ended if isinstance(each, Unavailable))
+        assert "did not answer the call of act in time" in str(lost)
 
 
 async def test_a_slow_server_does_not_delay_other_calls(raw: RawServer) -> None:

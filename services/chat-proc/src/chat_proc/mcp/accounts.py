@@ -63,8 +63,8 @@ NONCE_BYTES: Final = 12
 ENDED: Final = "The connection has ended. Call the tool again to ask the person for a new one."
 _GUEST: Final = "Guests can't connect accounts. The person has to sign in."
 Gap = Literal["missing", "interrupted", "other"]
-"""Why a person has to connect an account: there is none, a worker stopped while it exchanged their code, or the one that
-they connected is for another configuration of the server."""
+"""Why a person has to connect an account: there is none, a worker stopped while it exchanged their code, or the one
+that they connected is for another configuration of the server."""
 _GAPS: Final[Mapping[Gap, str]] = {
     "missing": "The person has not connected an account at {title}.",
     "interrupted": "The person signed in at {title}, but a worker stopped before the account was connected.",

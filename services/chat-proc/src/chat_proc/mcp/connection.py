@@ -9,7 +9,8 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, Final, Protocol, cast
+from dataclasses import replace
+from typing import Any, Final, Protocol, Self, cast
 
 import anyio
 import httpx2
@@ -17,8 +18,11 @@ import structlog
 from mcp.client import Client, ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     REQUEST_TIMEOUT,
     CallToolRequest,
     CallToolRequestParams,
@@ -26,8 +30,12 @@ from mcp_types import (
     EmptyResult,
     Implementation,
     InputRequiredResult,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
     PaginatedRequestParams,
     PingRequest,
+    RequestId,
     Tool,
     ToolListChangedNotification,
 )
@@ -40,6 +48,7 @@ from chat_proc.mcp.http import (
     SESSION_MAYBE_EXPIRED,
     UNREACHABLE,
     UNREADABLE,
+    build_unreadable,
     find_transport_error,
 )
 from chat_proc.mcp.redacted import RedactedStream, describe
@@ -154,6 +163,8 @@ class McpConnection:
         self._wake = asyncio.Event()
         self._closing = self._broken = self._must_list = self._is_explained = False
         self._waiting_calls = self._open_calls = 0
+        self._requests: dict[asyncio.Task[Any] | None, RequestId | None] = {}
+        """The task of each call that waits for its answer, and the id of its request once it was sent."""
         self.listed: tuple[Tool, ...] | None = None
         """The last known tools; None if the server was never reached."""
         self.problem = "The server has not answered yet."
@@ -242,6 +253,8 @@ class McpConnection:
         # Not `session.call_tool`, which checks the result against the server's schema on the event loop: a pattern of
         # that schema could take hours.
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        task = asyncio.current_task()
+        self._requests[task] = None
         try:
             return await session.send_request(request, _RESULT, timeout_s, progress_callback=on_progress)
         except ValidationError as error:
@@ -249,6 +262,25 @@ class McpConnection:
             place = ".".join(map(str, first["loc"][-3:]))
             text = f"The server's result is not one of the protocol: {place}: {first['msg']}"
             raise Unavailable(text[:MAX_MESSAGE_CHARS]) from error
+        finally:
+            self._requests.pop(task, None)
+
+    def _note_request(self, request: JSONRPCRequest) -> None:
+        """The SDK sends a request in the task that waits for its answer."""
+        if (task := asyncio.current_task()) in self._requests:
+            self._requests[task] = request.id
+
+    def _find_request(self, error: JSONRPCError) -> JSONRPCMessage:
+        """Give an error without an id, which is a server's answer to a request that it could not read (JSON-RPC 2.0,
+        section 5), to the one call that waits. Of several, it could be about any."""
+        if error.id is not None or error.error.code not in (PARSE_ERROR, INVALID_REQUEST):
+            return error
+        waiting = [id for id in self._requests.values() if id is not None]
+        _log.warning("An MCP server could not read a request", server=self._alias, calls=len(waiting))
+        if len(waiting) != 1:
+            return error
+        text = f"It could not read a request: {error.error.message}"
+        return JSONRPCError(jsonrpc="2.0", id=waiting[0], error=build_unreadable(text))
 
     def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
         code, message = find_transport_error(error.error), error.error.message[:MAX_MESSAGE_CHARS]
@@ -351,7 +383,7 @@ class McpConnection:
     @asynccontextmanager
     async def _open(self, transport: ServerTransport) -> AsyncGenerator[Any]:
         async with transport.open() as (incoming, outgoing):
-            yield RedactedStream(incoming, self._redactor), outgoing
+            yield _Incoming(incoming, self._redactor, self._find_request), _Outgoing(outgoing, self._note_request)
 
     async def _keep(self, session: ClientSession, transport: ServerTransport) -> None:
         """Return when the connection is over; list the tools again when they may have changed."""
@@ -452,6 +484,42 @@ class McpConnection:
         log = _log.debug if self.problem == self._logged else _log.warning
         self._logged = self.problem
         log("Could not connect to an MCP server", server=self._alias, why=self.problem)
+
+
+class _Incoming(RedactedStream):
+    """The messages of `inner`, its errors as `translate` returns them."""
+
+    def __init__(self, inner: Any, redactor: Redactor, translate: Callable[[JSONRPCError], JSONRPCMessage]) -> None:
+        super().__init__(inner, redactor)
+        self._translate = translate
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await super().receive()
+        if isinstance(item, Exception) or not isinstance(item.message, JSONRPCError):
+            return item
+        return replace(item, message=self._translate(item.message))
+
+
+class _Outgoing:
+    """Sends to `inner`, and calls `note` with each request."""
+
+    def __init__(self, inner: Any, note: Callable[[JSONRPCRequest], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    async def send(self, item: SessionMessage) -> None:
+        if isinstance(item.message, JSONRPCRequest):
+            self._note(item.message)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 def _find_cause(error: BaseException) -> BaseException:

@@ -357,6 +357,11 @@ def find_transport_error(error: ErrorData) -> int | None:
     return UNREADABLE if error.message.startswith(_SDK_UNREADABLE.get(error.code, ())) else None
 
 
+def build_unreadable(message: str) -> ErrorData:
+    """What `find_transport_error` finds to be UNREADABLE."""
+    return ErrorData(code=UNREADABLE, message=message, data=_OURS)
+
+
 def _name(error: Exception) -> str:
     return type(error).__name__
 
