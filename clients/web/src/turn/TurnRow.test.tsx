@@ -102,10 +102,10 @@ test("an account is connected at its address, or the call is denied", async () =
   expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "");
 });
 
-test("an account that was connected is no approval", () => {
+test("a sign-in for an account is no approval", () => {
   show(buildTurn({ approvals: [{ ...APPROVAL, state: "approved", connect_url: "https://login.example/authorize" }] }));
 
-  expect(screen.getByText("has a connected account now", { exact: false })).toBeVisible();
+  expect(screen.getByText("continues after you signed in", { exact: false })).toBeVisible();
   expect(screen.queryByText("was approved", { exact: false })).toBeNull();
 });
 

@@ -33,8 +33,8 @@ export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Elem
 }
 
 function describeOutcome(approval: ApprovalView): string {
-  // A person who connects an account has not approved the call.
-  if (approval.state === "approved" && approval.connect_url) return "has a connected account now";
+  // A person who signs in has not approved the call, and it requests the tokens only then.
+  if (approval.state === "approved" && approval.connect_url) return "continues after you signed in";
   return lookUp<string>(OUTCOMES, approval.state, "is no longer pending");
 }
 
