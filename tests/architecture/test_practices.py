@@ -300,7 +300,7 @@ def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
         ("libs/sdk/src/everturn_sdk/tools.py", "from everturn.core import errors", 1),
         ("libs/sdk/src/everturn_sdk/tools.py", "import chat_proc", 1),
         ("libs/sdk/src/everturn_sdk/tools.py", "import httpx", 1),
-        ("services/chat-proc/src/chat_proc/bundles/host/supervisor.py", "import pydantic", 1),
+        ("services/chat-proc/src/chat_proc/bundles/host/watchdog.py", "import pydantic", 1),
         ("services/chat-proc/src/chat_proc/bundles/host/host.py", "import pydantic", 0),
     ],
 )

@@ -180,7 +180,7 @@ def check_sdk_imports(module: Module) -> Iterator[Violation]:
     name = ".".join(module.package_path).removesuffix(".py")
     if module.package_path[:1] == ("everturn_sdk",):
         allowed = {"everturn_sdk", "pydantic", "pydantic_core"}
-    elif name == "chat_proc.bundles.host.supervisor":
+    elif name == "chat_proc.bundles.host.watchdog":
         allowed = set[str]()
     else:
         return

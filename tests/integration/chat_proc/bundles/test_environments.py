@@ -17,7 +17,7 @@ from helpers.waiting import wait_until
 import everturn_sdk
 from chat_proc.bundles.host import environments as environments_module
 from chat_proc.bundles.host.environments import INSTALL_TIMEOUT_S, BadRequirements, Environments, check_requirements
-from chat_proc.bundles.host.processes import SupervisedProcess
+from chat_proc.bundles.host.processes import WatchedProcess
 from chat_proc.bundles.versions import OPEN_S
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -301,12 +301,12 @@ async def test_reading_the_settings_of_pip_is_part_of_the_time_for_an_installati
     """So that opening a bundle has time for two, of which the first is another worker's."""
     limits: list[float] = []
 
-    class Watched(SupervisedProcess):
+    class Watched(WatchedProcess):
         async def wait(self, limit_s: float) -> bool:
             limits.append(limit_s)
             return await super().wait(limit_s)
 
-    monkeypatch.setattr(environments_module, "SupervisedProcess", Watched)
+    monkeypatch.setattr(environments_module, "WatchedProcess", Watched)
     await install(open_environments(folder, wheels), b"greeting")
 
     assert [limit_s > 0 for limit_s in limits] == [True, True] and limits[1] < limits[0] == INSTALL_TIMEOUT_S

@@ -680,8 +680,8 @@ async def test_folders_beyond_every_depth_are_removed_with_the_bundle(open_host,
 
 async def test_hidden_processes_end_with_the_host(desk):
     pid, _ = (await desk.call("leave_behind")).value
-    await wait_until(lambda: len(find_children_of_supervisor(pid)) == 2)
-    hidden = find_children_of_supervisor(pid)
+    await wait_until(lambda: len(find_children_of_watchdog(pid)) == 2)
+    hidden = find_children_of_watchdog(pid)
 
     await desk.host.close()
 
@@ -693,8 +693,8 @@ async def test_a_killed_worker_leaves_nothing_behind(environments_folder, tmp_pa
         sys.executable, "-c", WORKER, str(environments_folder), str(tmp_path), stdout=subprocess.PIPE
     )
     pid = int(await worker.stdout.readline())
-    await wait_until(lambda: len(find_children_of_supervisor(pid)) == 2)
-    hidden = find_children_of_supervisor(pid)
+    await wait_until(lambda: len(find_children_of_watchdog(pid)) == 2)
+    hidden = find_children_of_watchdog(pid)
 
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
@@ -863,7 +863,7 @@ async def test_a_defect_of_the_worker_fails_one_bundle_only(open_host, monkeypat
 
     monkeypatch.setattr(desk.objects, "save", fail)
     assert "It failed. The log of the worker has the reason." in (await desk.call("store")).text
-    monkeypatch.setattr(host_process, "SupervisedProcess", None)
+    monkeypatch.setattr(host_process, "WatchedProcess", None)
     with pytest.raises(Invalid, match="the log of the worker has the reason"):
         await open_host(STORING)
 
@@ -874,8 +874,8 @@ def count_processes(uid: int) -> int:
     return sum(f"\nUid:\t{uid}\t" in text for text in read_all("status"))
 
 
-def find_children_of_supervisor(pid: int) -> list[int]:
-    """The host and the processes that hide from it: all have its supervisor as their parent."""
+def find_children_of_watchdog(pid: int) -> list[int]:
+    """The host and the processes that hide from it: all have its watchdog as their parent."""
     parents = {int(text.split()[0]): int(text.rpartition(")")[2].split()[1]) for text in read_all("stat")}
     return [each for each, parent in parents.items() if parent == parents[pid]]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from chat_proc.bundles.host import supervisor as supervisors
-from chat_proc.bundles.host.processes import ProcessLimits, SupervisedProcess
+from chat_proc.bundles.host import watchdog as watchdogs
+from chat_proc.bundles.host.processes import ProcessLimits, WatchedProcess
 from chat_proc.bundles.host.section import MIB
 
 pytestmark = pytest.mark.sandbox
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.sandbox
 ROOT = Path(__file__).parents[4]
 BASE_PYTHON = Path(sys.base_prefix).resolve()
 WORKER_UID = 23_600
-SUPERVISOR, ASKED = Path(supervisors.__file__).read_text(), "    if version < 1:\n"
-assert SUPERVISOR.count(ASKED) == 1
+WATCHDOG, ASKED = Path(watchdogs.__file__).read_text(), "    if version < 1:\n"
+assert WATCHDOG.count(ASKED) == 1
 ATTACKS = r'''
 import ctypes, fcntl, json, os, resource, signal, socket, subprocess, stat, struct, sys, tempfile, threading
 from contextlib import suppress
@@ -105,7 +105,7 @@ def start_threads(count):
     return started
 
 @tool(effect="pure")
-def attack(socket_path: str, worker: int, supervisor: int, other: str, secret: str, environments: str) -> dict:
+def attack(socket_path: str, worker: int, watchdog: int, other: str, secret: str, environments: str) -> dict:
     """Tries everything."""
     shared = os.uname().machine == "x86_64"
     ring = ctypes.create_string_buffer(200)
@@ -124,12 +124,12 @@ def attack(socket_path: str, worker: int, supervisor: int, other: str, secret: s
         "memory": lambda: read(f"/proc/{worker}/mem"),
         "descriptors": lambda: os.readlink(f"/proc/{worker}/fd/0"),
         "root": lambda: os.listdir(f"/proc/{worker}/root/"),
-        "supervisor": lambda: read(f"/proc/{supervisor}/environ"),
+        "watchdog": lambda: read(f"/proc/{watchdog}/environ"),
         "trace": lambda: trace(worker),
-        "trace supervisor": lambda: trace(supervisor),
+        "trace watchdog": lambda: trace(watchdog),
         "vm": lambda: read_memory(worker),
         "signal": lambda: os.kill(worker, 0),
-        "signal supervisor": lambda: os.kill(supervisor, 0),
+        "signal watchdog": lambda: os.kill(watchdog, 0),
         "owner of a file": lambda: own_file(worker),
         "owner of a socket": lambda: own_socket(worker),
         "signal group of worker": lambda: os.killpg(os.getpgid(worker), 0),
@@ -152,7 +152,7 @@ def attack(socket_path: str, worker: int, supervisor: int, other: str, secret: s
         "limits": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (9999, 9999)),
         "write proc": lambda: write("/proc/self/oom_score_adj"),
         "limits of worker": lambda: resource.prlimit(worker, resource.RLIMIT_NOFILE, (32, 32)),
-        "limits of supervisor": lambda: resource.prlimit(supervisor, resource.RLIMIT_CPU, (1, 1)),
+        "limits of watchdog": lambda: resource.prlimit(watchdog, resource.RLIMIT_CPU, (1, 1)),
         "processor of worker": lambda: os.sched_setaffinity(worker, {0}),
         "scheduler of worker": lambda: os.sched_setscheduler(worker, os.SCHED_IDLE, os.sched_param(0)),
         "parameter of worker": lambda: os.sched_setparam(worker, os.sched_param(0)),
@@ -199,12 +199,12 @@ def attack(socket_path: str, worker: int, supervisor: int, other: str, secret: s
 
 @tool(effect="pure")
 def where() -> list:
-    """Its home, its supervisor, and its worker."""
+    """Its home, its watchdog, and its worker."""
     with open(os.environ["HOME"] + "/note", "w") as file:
         file.write("private")
-    supervisor = os.getppid()
-    with open(f"/proc/{supervisor}/stat") as file:
-        return [os.environ["HOME"], supervisor, int(file.read().rpartition(")")[2].split()[1])]
+    watchdog = os.getppid()
+    with open(f"/proc/{watchdog}/stat") as file:
+        return [os.environ["HOME"], watchdog, int(file.read().rpartition(")")[2].split()[1])]
 '''
 
 OTHERS = f"""
@@ -234,7 +234,7 @@ from chat_proc.bundles.host.host_process import BundleCode, HostOptions
 from everturn_sdk.protocol import CallContext
 
 attacks, base, uids = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-processes._SUPERVISOR = sys.argv[4]
+processes._WATCHDOG = sys.argv[4]
 files = {"tools_descriptor.py": b'TOOLS_SPECS = [{"ref": "tools.py", "alias": "t"}]', "tools.py": attacks.read_bytes()}
 
 def open_socket(kind, address):
@@ -265,9 +265,9 @@ async def main():
         open_bundle_host(BundleCode("desk", "2" * 64, files), options) as desk,
     ):
         home = (await call(other, "where"))[0]
-        _, supervisor, _ = await call(desk, "where")
+        _, watchdog, _ = await call(desk, "where")
         print(json.dumps(await call(
-            desk, "attack", socket_path=path, worker=os.getpid(), supervisor=supervisor, secret=str(secret),
+            desk, "attack", socket_path=path, worker=os.getpid(), watchdog=watchdog, secret=str(secret),
             other=home.removesuffix("/home"), environments=str(base / "environments"),
         )), flush=True)
 
@@ -278,16 +278,16 @@ uvloop.run(main())
 
 async def run_worker(folder: Path, *, as_root: bool, landlock: int = 99) -> dict[str, Any]:
     """What the attacks of a bundle report that a worker of its own runs, on a kernel with no newer Landlock."""
-    base, attacks, supervisor = folder / "base", folder / "attacks.py", folder / "supervisor.py"
+    base, attacks, watchdog = folder / "base", folder / "attacks.py", folder / "watchdog.py"
     base.mkdir()
     attacks.write_text(ATTACKS)
-    supervisor.write_text(SUPERVISOR.replace(ASKED, f"    version = min(version, {landlock})\n{ASKED}"))
+    watchdog.write_text(WATCHDOG.replace(ASKED, f"    version = min(version, {landlock})\n{ASKED}"))
     uid = None if as_root or os.geteuid() != 0 else WORKER_UID
     if uid is not None:
         os.chown(base, uid, uid)
     lines: list[str] = []
-    command = [sys.executable, "-c", WORKER, str(attacks), str(base), str(23_000 if as_root else 0), str(supervisor)]
-    async with SupervisedProcess(
+    command = [sys.executable, "-c", WORKER, str(attacks), str(base), str(23_000 if as_root else 0), str(watchdog)]
+    async with WatchedProcess(
         command,
         folder=base,
         environment={"PATH": os.environ["PATH"]},
@@ -304,7 +304,7 @@ async def run_worker(folder: Path, *, as_root: bool, landlock: int = 99) -> dict
 async def test_the_last_lines_of_a_flood_are_passed_on(tmp_path: Path, flood: int, end: str) -> None:
     code = f"for n in range({flood}): print('line', n)\nprint('Traceback'); print('a reason', end={end!r})"
     lines: list[str] = []
-    async with SupervisedProcess(
+    async with WatchedProcess(
         [sys.executable, "-c", code],
         folder=tmp_path,
         environment={"PATH": os.environ["PATH"]},

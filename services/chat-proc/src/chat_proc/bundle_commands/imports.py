@@ -12,7 +12,7 @@ from typing import Final
 
 from chat_proc.bundles.bundle import Bundle
 from chat_proc.bundles.host.environments import REQUIREMENTS, SDK_MODULES
-from chat_proc.bundles.host.host import BundleCode
+from chat_proc.bundles.host.host_process import BundleCode
 from chat_proc.bundles.manifest import Problem
 
 NOT_FOUND: Final = "Name its package in requirements.txt, or correct the name"

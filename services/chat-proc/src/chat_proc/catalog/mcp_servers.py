@@ -155,7 +155,7 @@ Grant = Annotated[ClientCredentials | PersonalGrant, Field(discriminator="grant"
 def _check_approval(value: object) -> object:
     if not isinstance(value, bool | list | tuple):
         raise ValueError('It must be true or false, without quotes, or a list of tools such as ["send"]')
-    return value
+    return cast("object", value)
 
 
 class McpServer(BaseModel):

@@ -23,9 +23,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from chat_proc.bundles.host.environments import REQUIREMENTS, Environments, find_shared_folders
-from chat_proc.bundles.host.processes import ProcessLimits, SupervisedProcess, claim_uid
+from chat_proc.bundles.host.processes import ProcessLimits, WatchedProcess, claim_uid
 from chat_proc.bundles.host.section import MIB
-from chat_proc.bundles.host.supervisor import remove_tree
+from chat_proc.bundles.host.watchdog import remove_tree
 from chat_proc.mcp.pacing import MAX_MESSAGE_BYTES, Pace, TooLarge, check_message
 from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Unavailable
@@ -90,7 +90,7 @@ class StdioProcess:
         self._first = self._last = ""
         self._folder = ""
         self._why = ""
-        self._process: KeptProcess | None = None
+        self._process: WatchedProcess | None = None
         self.ended = asyncio.Event()
 
     @asynccontextmanager
@@ -133,7 +133,7 @@ class StdioProcess:
 
     async def _build_process(
         self, root: Path, uid: int | None, theirs: socket.socket, used: AsyncExitStack
-    ) -> SupervisedProcess:
+    ) -> WatchedProcess:
         code, home, command = root / "bundle", root / "home", self._command
         self._folder = f"{code}/"
         program, needed = await self._find_program(code, used)
@@ -146,7 +146,7 @@ class StdioProcess:
             **command.environment,
         }
         confined = command.files is not None
-        return SupervisedProcess(
+        return WatchedProcess(
             [str(program), *command.args],
             folder=code,
             environment=environment,

@@ -25,9 +25,9 @@ from urllib.parse import unquote
 
 import structlog
 
-from chat_proc.bundles.host.processes import ProcessLimits, SupervisedProcess, claim_uid
+from chat_proc.bundles.host.processes import ProcessLimits, WatchedProcess, claim_uid
 from chat_proc.bundles.host.section import MIB
-from chat_proc.bundles.host.supervisor import TOO_LARGE, fits, remove_tree
+from chat_proc.bundles.host.watchdog import TOO_LARGE, fits, remove_tree
 from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
@@ -195,7 +195,7 @@ class Environments:
         # Its own variables last: it writes no log, and reads no files with settings, which other users may not read.
         own = {"PIP_CONFIG_FILE": os.devnull, "PIP_LOG": "", **_build_variables(environment)}
         needed = await asyncio.to_thread(_find_needed, environment, settings)
-        process = SupervisedProcess(
+        process = WatchedProcess(
             [*_build_pip(environment), "install", *options.split(), "--progress-bar", "off", "-r", str(listed)],
             folder=environment,
             environment={**settings, **own},
@@ -226,7 +226,7 @@ class Environments:
     async def _read_settings(self, environment: Path) -> Mapping[str, str]:
         """The variables for pip, with what its configuration files say, for a pip that can't read them."""
         lines: list[str] = []
-        process = SupervisedProcess(
+        process = WatchedProcess(
             [*_build_pip(environment), "config", "list"],
             folder=environment,
             environment={**self._pip_settings, **_build_variables(environment)},

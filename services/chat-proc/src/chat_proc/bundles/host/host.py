@@ -29,7 +29,7 @@ from chat_proc.bundles.host.host_process import (
 )
 from chat_proc.bundles.host.processes import ProcessLimits, claim_uid
 from chat_proc.bundles.host.section import MIB
-from chat_proc.bundles.host.supervisor import remove_tree
+from chat_proc.bundles.host.watchdog import remove_tree
 from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor

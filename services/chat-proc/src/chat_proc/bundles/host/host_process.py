@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from chat_proc.bundles.host.environments import Environments, find_shared_folders
-from chat_proc.bundles.host.processes import LineBudget, ProcessLimits, SupervisedProcess
+from chat_proc.bundles.host.processes import LineBudget, ProcessLimits, WatchedProcess
 from chat_proc.bundles.host.section import MIB, HostSection
-from chat_proc.bundles.host.supervisor import TOO_LARGE, remove_tree
+from chat_proc.bundles.host.watchdog import TOO_LARGE, remove_tree
 from everturn.core.cancellation import answered_within, end_tasks
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.logging import Redactor
@@ -262,7 +262,7 @@ class HostProcess:
         shared = find_shared_folders(python)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        kept = SupervisedProcess(
+        kept = WatchedProcess(
             [str(python), "-P", "-m", _MODULE, str(theirs.fileno())],
             folder=home,
             environment=environment,

@@ -44,9 +44,9 @@ _READ_PAUSE_S: Final = 0.005
 meanwhile, which delays that process only."""
 _NO_BUFFER: Final = 1
 """Bytes of the reader's limit: what is not read yet stays in the pipe, and costs nothing."""
-_SUPERVISOR: Final = str(Path(__file__).with_name("supervisor.py"))
+_WATCHDOG: Final = str(Path(__file__).with_name("watchdog.py"))
 _END_WITHIN_S: Final = 8.0
-"""The supervisor has 5 s to kill everything that it finds."""
+"""The watchdog has 5 s to kill everything that it finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class LineBudget:
         return dropped
 
 
-class SupervisedProcess:
+class WatchedProcess:
     """A process that is started on entry, and killed on exit with everything that it has started. `on_line` gets the
     lines of its output, without the secrets of `redactor`. `descriptor` is a socket or pipe that it inherits; one that
     `speaks` has it as its input and output, and `on_line` gets its error output. A process of another user can reach
@@ -139,14 +139,14 @@ class SupervisedProcess:
         self._ended = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "SupervisedProcess":
+    async def __aenter__(self) -> "WatchedProcess":
         """Raises OSError if it can't be started."""
         process = await wait_for_start(
             asyncio.create_subprocess_exec(
                 sys.executable,
                 "-I",
                 "-S",
-                _SUPERVISOR,
+                _WATCHDOG,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -178,7 +178,7 @@ class SupervisedProcess:
                 CheckedWriter(process.stdin).write(b"end\n")
             process.stdin.close()
         try:
-            # The supervisor kills everything when its input ends.
+            # The watchdog kills everything when its input ends.
             await asyncio.wait({waiting}, timeout=_END_WITHIN_S)
             # What it printed last is in the pipe, unless another process holds that.
             await asyncio.wait(self._readers, timeout=END_WITHIN_S)

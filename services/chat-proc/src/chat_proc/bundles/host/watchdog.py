@@ -1,9 +1,9 @@
-"""The parent of a host process, which leaves nothing behind: `python -I -S supervisor.py`, with its plan as the first
+"""The parent of a host process, which leaves nothing behind: `python -I -S watchdog.py`, with its plan as the first
 line of its input.
 
 It starts the command of the plan with limits, and ends with its exit status. It kills everything that the command has
 started, also in other sessions, when the command ends, takes too much disk space, or when its own input ends. The
-worker ends it with a line; a worker that was killed does not, and then the supervisor removes its files too. Standard
+worker ends it with a line; a worker that was killed does not, and then the watchdog removes its files too. Standard
 library only, because it runs without site-packages.
 """
 
@@ -91,10 +91,10 @@ def main(plan: Mapping[str, Any]) -> int:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    supervisor = os.getpid()
+    watchdog = os.getpid()
     started = os.fork()
     if started == 0:
-        _run(libc, plan, supervisor)
+        _run(libc, plan, watchdog)
     with suppress(OSError):
         os.close(given)
     status = None
@@ -108,7 +108,7 @@ def main(plan: Mapping[str, Any]) -> int:
         if status is None and plan["home"] and time.monotonic() - measured_s >= _MEASURE_EVERY_S:
             status = None if fits(plan["home"], plan["disk_bytes"], plan["uid"]) else TOO_LARGE
             measured_s = time.monotonic()
-    _kill_all(supervisor)
+    _kill_all(watchdog)
     if plan["uid"] is not None:
         _remove_shared(plan["uid"])
     if 0 in ready and not os.read(0, 1):
@@ -120,7 +120,7 @@ def main(plan: Mapping[str, Any]) -> int:
 def remove_tree(folder: str) -> None:
     """Remove a folder whatever an author's code has left in it: names nested beyond every limit of Python, and folders
     that nobody can list."""
-    # The supervisor seldom needs it, and starts sooner without it.
+    # The watchdog seldom needs it, and starts sooner without it.
     import subprocess  # noqa: PLC0415 - see above
 
     commands = (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"])
@@ -194,7 +194,7 @@ def _shares_memory(uid: int | None) -> bool:
     return uid is not None or about.f_blocks * about.f_frsize <= _SMALL_SHARED_BYTES
 
 
-def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], supervisor: int) -> NoReturn:
+def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], watchdog: int) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -224,7 +224,7 @@ def _run(libc: ctypes.CDLL, plan: Mapping[str, Any], supervisor: int) -> NoRetur
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         # After the change of user, which would clear it.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() == supervisor:
+        if os.getppid() == watchdog:
             if plan["descriptor"] >= 0:
                 os.set_inheritable(plan["descriptor"], True)
             if plan["speaks"]:
@@ -335,7 +335,7 @@ def _refuse_calls(libc: ctypes.CDLL, *, limits_signals: bool) -> None:
 
 def _build_signal_rules(by_file: int, by_number: Sequence[int]) -> list[tuple[int, int, int, int]]:
     """Instructions that refuse signals to processes with lower numbers than this one's, to their groups, to its own
-    group and to all: to what has started before it, such as its supervisor and the worker."""
+    group and to all: to what has started before it, such as its watchdog and the worker."""
     own = os.getpid()
     code = [(_EQUAL, 0, 1, by_file), _NOT_PERMITTED]
     for number in by_number:
@@ -376,10 +376,10 @@ def _reap(started: int) -> int | None:
             status = os.waitstatus_to_exitcode(raw)
 
 
-def _kill_all(supervisor: int) -> None:
+def _kill_all(watchdog: int) -> None:
     """Kill all descendants, again and again while they start others."""
     until_s = time.monotonic() + _KILL_WITHIN_S
-    while time.monotonic() < until_s and (found := _find_descendants(supervisor)):
+    while time.monotonic() < until_s and (found := _find_descendants(watchdog)):
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -387,15 +387,15 @@ def _kill_all(supervisor: int) -> None:
         _reap(0)
 
 
-def _find_descendants(supervisor: int) -> list[int]:
+def _find_descendants(watchdog: int) -> list[int]:
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
             parents[int(name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {supervisor}
+    found = {watchdog}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
-    return sorted(found - {supervisor})
+    return sorted(found - {watchdog})
 
 
 def _count_threads() -> int:
