@@ -127,19 +127,19 @@ async def test_turns_keep_their_version_and_nothing_is_left(harness: Harness, au
 
     pids = [harness.platform.pid(author.worker) for author in authors]
     await wait_until(lambda: [len(author.list_folders()) for author in authors] == [1, 1])
-    await wait_until(lambda: [count_supervisors(pid) for pid in pids] == [1, 1])
+    await wait_until(lambda: [count_watchdogs(pid) for pid in pids] == [1, 1])
     # The workers of a machine share it.
     assert len(list(harness.platform.home.bundle_environments.glob("*/installed"))) == 1
     # Those of processes that have ended are closed. The encoder of memory search has two, and starts with a message.
     await wait_until(lambda: all(count_unix_sockets(pid) <= before + 2 for pid in pids))
 
 
-def count_supervisors(worker: int | None) -> int:
+def count_watchdogs(worker: int | None) -> int:
     found = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            found += parent == worker and b"supervisor.py" in (folder / "cmdline").read_bytes()
+            found += parent == worker and b"watchdog.py" in (folder / "cmdline").read_bytes()
         except OSError:
             continue
     return found
