@@ -1,8 +1,8 @@
 -- Saves a person's answer, p_state, which the signal p_signal carries. The first answer counts, and wakes the turn that
 -- waits for it. Returns the turn and the verdict: `answered`, `repeated` (answered_by gave the same answer before),
 -- `settled` (something else happened first, see present_state), `late` (the deadline has passed, though
--- expire_approvals has not run yet) or `unconnected` (the question asks for an account, and there is none). Returns no
--- row if the principal of the transaction has no such approval in this conversation.
+-- expire_approvals has not run yet) or `unconnected` (the question asks for an account, and none was connected since).
+-- Returns no row if the principal of the transaction has no such approval in this conversation.
 CREATE OR REPLACE FUNCTION answer_approval(p_conversation text, p_approval text, p_state text, p_signal text)
 RETURNS TABLE (turn_id text, lane text, verdict text, present_state text, answered_by text, woken boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -38,7 +38,7 @@ BEGIN
     ELSIF p_state = 'approved' AND EXISTS (
         SELECT FROM mcp_request r LEFT JOIN mcp_connection c USING (tenant, project, user_id, bundle_id, server)
          WHERE r.approval_id = p_approval AND r.answered_at IS NULL AND r.expires_at > clock_timestamp()
-           AND c.connected_at IS NULL) THEN
+           AND (c.connected_at IS NULL OR c.connected_at < v_approval.requested_at)) THEN
         verdict := 'unconnected';
     ELSE
         UPDATE approval a SET state = p_state, signal_id = p_signal, settled_at = clock_timestamp()

@@ -137,6 +137,12 @@ async def test_only_an_account_approves_a_call_that_needs_one(
     await links.make("dev", asked_by=asked[1])
     answer = {"kind": "approve", "approval_id": asked[1][1]}
     assert (await client.post(f"{CHAT}/{asked[1][0]}/signals", json=answer)).status_code == 202, "there is an account"
+    message = await chat.send("read my mail")
+    asked.append((message["conversation_id"], await ask_a_person(worker_database, message)))
+    await links.make("dev", asked_by=asked[2])
+    answer = {"kind": "approve", "approval_id": asked[2][1]}
+    late = refused(await client.post(f"{CHAT}/{asked[2][0]}/signals", json=answer), 409)
+    assert late["detail"] == problem["detail"], "the question asks for another account than the one before it"
     assert (await client.delete(f"{BASE}/desk/mail")).json() == {"deleted": 1}
 
 

@@ -24,6 +24,14 @@ def test_what_an_author_has_to_correct_is_shown():
     assert "a.toml, line 2: No reply." in render_entries("w", [line])[0]
 
 
+def test_what_a_program_writes_controls_no_terminal():
+    line = entry("info", "Output of an MCP server", server="list", text="\x1b[2Jx\rw: Loaded a bundle: desk")
+    [shown] = render_entries("w", [line])
+    assert shown.isprintable() and "\\x1b[2J" in shown
+    [failed] = render_entries("w", [entry("error", "turn_failed", error="\x1b]0;x\x07")])
+    assert failed.isprintable()
+
+
 def test_other_entries_than_errors_are_not_shown_and_errors_in_short():
     lines = [entry("info", "started"), "no json", "{broken", entry("error", "x" * 1_500), entry("critical", "gone")]
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from everturn.timeline.inert import escape_line
+
 MAX_LOG_BYTES = 10 * 1024 * 1024
 MAX_READ_BYTES = 256 * 1024
 ERROR_LEVELS = frozenset({"error", "critical"})
@@ -76,7 +78,8 @@ def render_entries(name: str, lines: Sequence[str], max_lines: int = 3) -> list[
 
 
 def _try_render(line: str) -> str | None:
-    """What to show of a line; None if it is no JSON entry or nothing that the terminal shows."""
+    """What to show of a line; None if it is no JSON entry or nothing that the terminal shows. Control characters are
+    escaped: programs of other authors could clear the screen, or imitate another line."""
     if not line.startswith("{"):
         return None
     try:
@@ -85,7 +88,7 @@ def _try_render(line: str) -> str | None:
         return None
     event = str(entry.get("event", "error"))
     if event in SHOWN_EVENTS:
-        return ": ".join((event, *(str(entry.get(key)) for key in SHOWN_EVENTS[event])))[:MAX_SHOWN_CHARS]
+        return escape_line(": ".join((event, *(str(entry.get(key)) for key in SHOWN_EVENTS[event]))))[:MAX_SHOWN_CHARS]
     if str(entry.get("level", "")).lower() not in ERROR_LEVELS:
         return None
     subject = entry.get("tool_id") or entry.get("bundle_id")
@@ -93,6 +96,6 @@ def _try_render(line: str) -> str | None:
     raised, error = (str(entry.get(key) or "").strip().splitlines() for key in ("exception", "error"))
     # The last line of a traceback is the exception; an error begins with a sentence, and output of a program follows.
     cause = "".join(raised[-1:] or error[:1])
-    shown = (about + (f" ({cause})" if cause else ""))[:MAX_SHOWN_CHARS]
-    output = "".join(f"\n    {text}" for text in ([] if raised else error[1:])[-MAX_OUTPUT_LINES:])
+    shown = escape_line(about + (f" ({cause})" if cause else ""))[:MAX_SHOWN_CHARS]
+    output = "".join(f"\n    {escape_line(text)}" for text in ([] if raised else error[1:])[-MAX_OUTPUT_LINES:])
     return shown + output[:MAX_OUTPUT_CHARS]

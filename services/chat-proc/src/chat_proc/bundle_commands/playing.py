@@ -28,6 +28,7 @@ from everturn.files.model import Upload, upload_key
 from everturn.files.objects import Objects
 from everturn.models.port import ModelRequest, TextPart
 from everturn.timeline.blocks import ApprovalRequestBody, Block
+from everturn.timeline.inert import escape_line
 from everturn.timeline.turns import SignalKind, TurnStatus
 from everturn.turns.inbox import Inbox, IncomingMessage, IncomingSignal
 from everturn.turns.model import Approval, ApprovalState, Claim
@@ -248,4 +249,4 @@ def read_prompt(request: ModelRequest) -> str:
 def render_output(lines: Sequence[EventDict]) -> tuple[str, ...]:
     """What an author needs of the log: what the bundle has printed, and why its process or its workflow failed."""
     shown = [str(line.get("text") or f"{line['event']}: {line['why']}") for line in lines if line["event"] in _SHOWN]
-    return tuple(shown[-MAX_LOG_LINES:])
+    return tuple(escape_line(text) for text in shown[-MAX_LOG_LINES:])

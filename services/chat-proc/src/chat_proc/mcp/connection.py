@@ -161,7 +161,7 @@ class McpConnection:
         self._attempted = asyncio.Event()
         self._logged = ""
         self._wake = asyncio.Event()
-        self._closing = self._broken = self._must_list = self._is_explained = False
+        self._closing = self._broken = self._must_list = self._is_explained = self._has_logged_unread = False
         self._waiting_calls = self._open_calls = 0
         self._requests: dict[asyncio.Task[Any] | None, RequestId | None] = {}
         """The task of each call that waits for its answer, and the id of its request once it was sent."""
@@ -276,7 +276,9 @@ class McpConnection:
         if error.id is not None or error.error.code not in (PARSE_ERROR, INVALID_REQUEST):
             return error
         waiting = [id for id in self._requests.values() if id is not None]
-        _log.warning("An MCP server could not read a request", server=self._alias, calls=len(waiting))
+        if not self._has_logged_unread:
+            self._has_logged_unread = True
+            _log.warning("An MCP server could not read a request", server=self._alias, calls=len(waiting))
         if len(waiting) != 1:
             return error
         text = f"It could not read a request: {error.error.message}"
@@ -344,7 +346,7 @@ class McpConnection:
     async def _serve(self) -> None:
         """One connection, from its beginning to its end."""
         transport = self._transport = self._build_transport()
-        self._broken = self._must_list = self._is_explained = False
+        self._broken = self._must_list = self._is_explained = self._has_logged_unread = False
         client = Client(
             self._open(transport),
             read_timeout_seconds=self._start_timeout_s,
