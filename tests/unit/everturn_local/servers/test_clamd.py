@@ -53,7 +53,7 @@ def test_no_antivirus_is_started_if_the_operator_chose_one(here: dict[str, str],
 
 
 def test_the_clamd_of_the_containers_scans_as_the_embedded_one():
-    lines = Path("deploy/docker/clamd.conf").read_text().splitlines()
+    lines = Path("deploy/clamav/clamd.conf").read_text().splitlines()
     configured = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
 
     assert {name: configured.get(name) for name in SCAN_OPTIONS} == SCAN_OPTIONS

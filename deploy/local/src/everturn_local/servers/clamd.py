@@ -36,7 +36,7 @@ SCAN_OPTIONS = {
     "MaxScanSize": "400M",
     "MaxFileSize": "120M",
 }
-"""The same as in `deploy/docker/clamd.conf`; `docs/how-to/scan-uploads.md` says why."""
+"""The same as in `deploy/clamav/clamd.conf`; `docs/how-to/scan-uploads.md` says why."""
 OPTIONS = {"Foreground": "yes", "LocalSocketMode": "600"} | SCAN_OPTIONS
 MEMORY_BYTES = 4 * 2**30
 """Limit of the address space, the same as the memory of the container in `deploy/docker-compose.yml`: freshclam's
