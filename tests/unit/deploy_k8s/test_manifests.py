@@ -1,16 +1,25 @@
 """The manifests of deploy/k8s: what is applied follows the published schemas of Kubernetes, names settings that exist
 and pages that are served, and lets nothing be privileged."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import kustomize
 import pytest
 import yaml
 from documents.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
+from kustomize import Document, load, load_env_file, name_of
 from pydantic import BaseModel
 
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
@@ -18,38 +27,50 @@ from ingress.health import router
 from ingress.settings import IngressSettings, MigrationSettings, SharedConfig
 from ingress.settings import load_config as load_shared_config
 
-K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
+REPOSITORY = Path(__file__).resolve().parents[3]
+K8S = REPOSITORY / "deploy" / "k8s"
 BASE = K8S / "base"
-GUIDE = K8S.parents[1] / "docs" / "how-to" / "run-on-kubernetes.md"
-MIGRATIONS = K8S.parents[1] / "migrations" / "env.py"
-OVERLAYS = (BASE, K8S / "broker")
-VERSIONS = ("1.25", kubernetes_validate.latest_version())
-"""Of Kubernetes: the oldest that the guide names, and the latest whose schemas the checker has."""
-WORKER_PAGES = {"/livez", "/readyz"}
-MERGE_KEYS = {"containers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
-"""Lists that a patch adds to, by what names an entry; as in Kubernetes, it replaces every other list."""
-KNOWN_FIELDS = {"apiVersion", "kind", "namespace", "resources", "configMapGenerator", "labels", "patches"}
+BROKER = K8S / "components" / "broker"
+GUIDE = REPOSITORY / "docs" / "how-to" / "run-on-kubernetes.md"
+OPERATE = REPOSITORY / "docs" / "operate.md"
+MIGRATIONS = REPOSITORY / "migrations" / "env.py"
+RULES = REPOSITORY / "deploy" / "prometheus" / "everturn.rules.yml"
+RULE_MANIFEST = K8S / "components" / "monitoring" / "rules.yaml"
+OVERLAYS = tuple(sorted((K8S / "overlays").iterdir()))
+BUILT = {
+    **{folder.name: kustomize.build(folder) for folder in OVERLAYS},
+    "broker": kustomize.build(K8S / "overlays" / "production", components=[BROKER]),
+}
+VERSIONS = ("1.25", "1.35", kubernetes_validate.latest_version())
+"""Of Kubernetes: the oldest that the validator has, the oldest that is supported, and the newest."""
+WORKER_PAGES = {"/livez", "/readyz", "/metrics"}
+SERVICES = {"everturn-ingress": IngressSettings, "everturn-worker": WorkerSettings}
+NOT_KUBERNETES = {"Cluster", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
+"""Kinds of other projects, whose schemas the validator does not have."""
+OPERATOR_SECRETS = {"everturn-broker-client"}
+"""Made by a command of the guide."""
+CNPG_LABELS = {"cnpg.io/cluster": "everturn-postgres"}
+"""Of the pods that the operator of Postgres makes."""
+FOREIGN_LABELS = ("everturn.io/may-call-ingress", "everturn.io/scrapes", "k8s-app", "app.kubernetes.io/name")
+"""Of pods in other namespaces."""
 
 
-def load_documents(place: Path) -> list[dict[str, Any]]:
-    """Of a file, or of all files of a folder but its kustomization."""
-    files = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
-    files = [file for file in files if file.name != "kustomization.yaml"]
-    return [document for file in files for document in yaml.safe_load_all(file.read_text())]
-
-
-DOCUMENTS = load_documents(BASE)
-
-
-def find(kind: str) -> dict[str, dict[str, Any]]:
+def find(kind: str, built: str = "production") -> dict[str, Document]:
     """Those of one kind by their names."""
-    return {each["metadata"]["name"]: each for each in DOCUMENTS if each["kind"] == kind}
+    return {each["metadata"]["name"]: each for each in BUILT[built] if each["kind"] == kind}
 
 
-def find_pods() -> Iterator[tuple[str, dict[str, Any]]]:
-    for each in DOCUMENTS:
-        if each["kind"] in ("Deployment", "Job"):
-            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+def is_workload(document: Document) -> bool:
+    return document["kind"] in ("Deployment", "StatefulSet", "Job")
+
+
+def find_workloads(*names: str) -> Iterator[tuple[str, Document]]:
+    for name in names or BUILT:
+        for each in filter(is_workload, BUILT[name]):
+            yield f"{name}/{each['metadata']['name']}", each
+
+
+WORKLOADS = dict(find_workloads())
 
 
 def list_names(*classes: type[BaseModel]) -> set[str]:
@@ -58,58 +79,39 @@ def list_names(*classes: type[BaseModel]) -> set[str]:
     return own | {variable.name for variable in LIBRARY_VARIABLES}
 
 
-def load_env_file(file: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in file.read_text().splitlines())
+def load_settings(built: str) -> dict[str, str]:
+    return find("ConfigMap", built)["everturn-settings"]["data"]
 
 
-def build_overlay(folder: Path) -> list[dict[str, Any]]:
-    """What `kubectl apply -k` would send, but for the labels that it adds and the hashes behind names of ConfigMaps."""
-    overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    assert overlay.keys() <= KNOWN_FIELDS
-    built: list[dict[str, Any]] = []
-    for resource in overlay["resources"]:
-        target = folder / resource
-        built += build_overlay(target) if target.is_dir() else yaml.safe_load_all(target.read_text())
-    for generator in overlay["configMapGenerator"]:
-        data = {name: (folder / name).read_text() for name in generator.get("files", [])}
-        for name in generator.get("envs", []):
-            data |= load_env_file(folder / name)
-        built.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": generator["name"]}, "data": data})
-    for patch in overlay.get("patches", []):
-        change = yaml.safe_load((folder / patch["path"]).read_text())
-        [place] = [place for place, each in enumerate(built) if name_of(each) == name_of(change)]
-        built[place] = merge(built[place], change)
-    for each in built:
-        if each["kind"] != "Namespace":
-            each["metadata"]["namespace"] = overlay["namespace"]
-    return built
+def load_secrets() -> dict[str, dict[str, str]]:
+    return {each["metadata"]["name"]: each["stringData"] for each in load(K8S / "secrets.example.yaml")}
 
 
-def name_of(document: dict[str, Any]) -> tuple[str, str]:
-    return document["kind"], document["metadata"]["name"]
+@cache
+def print_secrets(**environment: str) -> dict[str, Document]:
+    """What the command prints, by name."""
+    run = subprocess.run(
+        [sys.executable, "-I", K8S / "print_secrets.py"],
+        env={"PATH": os.environ["PATH"], **environment},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    return {each["metadata"]["name"]: each for each in json.loads(run.stdout)["items"]}
 
 
-def merge(base: Any, change: Any, field: str = "") -> Any:
-    """A strategic merge patch without its directives."""
-    if isinstance(base, dict) and isinstance(change, dict):
-        return base | {key: merge(base[key], value, key) if key in base else value for key, value in change.items()}
-    if isinstance(change, list) and (key := MERGE_KEYS.get(field)):
-        by_key = {each[key]: each for each in base}
-        return list((by_key | {each[key]: merge(by_key.get(each[key], {}), each) for each in change}).values())
-    return change
-
-
-def validate(document: dict[str, Any], version: str) -> None:
+def validate(document: Document, version: str) -> None:
     """Strict: a field that the schema doesn't know is an error."""
     kubernetes_validate.validate(document, version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
-def test_manifests_match_the_published_schemas(folder: Path, version: str):
-    documents = build_overlay(folder) + load_documents(BASE / "secret.example.yaml")
+@pytest.mark.parametrize("built", BUILT)
+def test_manifests_match_the_published_schemas(built: str, version: str):
+    documents = [each for each in BUILT[built] if each["kind"] not in NOT_KUBERNETES]
+    documents += [*load(K8S / "secrets.example.yaml"), *print_secrets().values()]
 
-    assert len(documents) >= 12
+    assert len(documents) >= 20
     for document in documents:
         validate(document, version)
 
@@ -134,57 +136,112 @@ def test_a_manifest_with_a_wrong_field_does_not_pass(path: tuple[str | int, ...]
         validate(document, VERSIONS[-1])
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
-def test_pods_use_only_documented_config_maps_and_secrets(folder: Path):
-    documents = build_overlay(folder)
-    made = {each["metadata"]["name"] for each in documents if each["kind"] == "ConfigMap"}
-    made |= {each["metadata"]["name"] for each in load_documents(BASE / "secret.example.yaml")}
-    made |= {"everturn-broker-client"} if folder.name == "broker" else set()
-    pods = [each["spec"]["template"]["spec"] for each in documents if each["kind"] in ("Deployment", "Job")]
-    settings = [source["configMapRef"]["name"] for pod in pods for source in pod["containers"][0].get("envFrom", [])]
-    settings += [volume["configMap"]["name"] for pod in pods for volume in pod["volumes"] if "configMap" in volume]
-    secrets = [volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume]
+def test_kubectl_builds_the_same_documents(folder: Path):
+    run = subprocess.run(["kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    names = {each["metadata"]["name"] for each in BUILT[folder.name] if each["kind"] == "ConfigMap"}
+    text = re.sub(rf"\b({'|'.join(names)})-[0-9a-z]{{10}}\b", r"\1", run.stdout)
 
-    assert {*settings, *secrets} == made
-    assert "everturn-broker-client" in GUIDE.read_text()
+    def list_sorted(documents: list[Document]) -> list[tuple[tuple[str, str], Document]]:
+        return sorted(((name_of(each), each) for each in documents), key=lambda pair: pair[0])
+
+    assert list_sorted(list(yaml.safe_load_all(text))) == list_sorted(BUILT[folder.name])
 
 
-def test_a_broker_adds_its_settings_and_certificates_to_the_workers_only():
-    base, brokered = ({name_of(each): each for each in build_overlay(folder)} for folder in OVERLAYS)
+@pytest.mark.parametrize("built", BUILT)
+def test_pods_use_only_config_maps_and_secrets_that_exist(built: str):
+    made = find("ConfigMap", built).keys() | load_secrets().keys() | print_secrets().keys()
+    pods = [each["spec"]["template"]["spec"] for _, each in find_workloads(built)]
+    sources = [source for pod in pods for each in pod["containers"] for source in each.get("envFrom", [])]
+    used = {source["configMapRef"]["name"] for source in sources}
+    used |= {volume["configMap"]["name"] for pod in pods for volume in pod["volumes"] if "configMap" in volume}
+    used |= {volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume}
+
+    assert used - made <= OPERATOR_SECRETS
+    assert find("ConfigMap", built).keys() - used <= {"everturn-dashboard"}
+    assert all(name in GUIDE.read_text() for name in OPERATOR_SECRETS)
+
+
+def test_a_broker_adds_its_settings_certificates_and_port_to_the_workers_only():
+    before, brokered = ({name_of(each): each for each in BUILT[name]} for name in ("production", "broker"))
     worker = ("Deployment", "everturn-worker")
     [container] = brokered[worker]["spec"]["template"]["spec"]["containers"]
+    settings = load_env_file(BROKER / "broker.env")
+    policy = brokered["NetworkPolicy", "everturn-broker"]["spec"]
 
-    assert {name for name in brokered if brokered[name] != base.get(name)} == {worker, ("ConfigMap", "everturn-broker")}
+    assert {name for name in brokered if brokered[name] != before.get(name)} == {
+        worker,
+        ("ConfigMap", "everturn-broker"),
+        ("NetworkPolicy", "everturn-broker"),
+    }
     assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [
         "everturn-settings",
         "everturn-broker",
     ]
     assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/run/broker", "/run/secrets/everturn"}
     assert container["image"] and container["readinessProbe"]
+    assert load_settings("production")["EXECUTION_MODE"] == "off"
+    assert settings.keys() <= list_names(WorkerSettings)
+    assert settings["BROKER_URL"].startswith("tls://")
+    assert settings["BROKER_URL"].endswith(f":{policy['egress'][0]['ports'][0]['port']}")
 
 
-@pytest.mark.parametrize(("name", "pod"), list(find_pods()), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_pod_is_as_the_restricted_standard_wants_it(name: str, pod: dict[str, Any]):
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_pod_is_as_the_restricted_standard_wants_it(workload: str):
+    pod = WORKLOADS[workload]["spec"]["template"]["spec"]
+
     assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["runAsUser"] == 10001
+    assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
     for container in pod["containers"]:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+        assert container["resources"]["limits"].keys() == container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert not any("hostPort" in port for port in container.get("ports", []))
     for volume in pod["volumes"]:
         assert volume.keys() - {"name"} <= {"secret", "configMap", "emptyDir"}
         assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"]
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [("everturn-ingress", IngressSettings), ("everturn-worker", WorkerSettings)]
-)
+@pytest.mark.parametrize("built", BUILT)
+def test_the_namespace_enforces_the_restricted_standard(built: str):
+    [namespace] = find("Namespace", built).values()
+
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert {each["metadata"].get("namespace") for each in BUILT[built] if each is not namespace} == {
+        namespace["metadata"]["name"]
+    }
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_image_that_is_applied_has_a_version(workload: str):
+    for container in WORKLOADS[workload]["spec"]["template"]["spec"]["containers"]:
+        assert re.search(r":[\w.-]+$|@sha256:[0-9a-f]{64}$", container["image"])
+        assert not container["image"].endswith(":latest")
+
+
+@pytest.mark.parametrize("workload", [each for each in WORKLOADS if WORKLOADS[each]["kind"] != "Job"])
+def test_every_server_has_probes_on_ports_and_pages_that_exist(workload: str):
+    name = workload.partition("/")[2]
+    (container,) = WORKLOADS[workload]["spec"]["template"]["spec"]["containers"]
+    probes = {probe: container[f"{probe}Probe"] for probe in ("startup", "liveness", "readiness")}
+    asked = [probe[kind] for probe in probes.values() for kind in ("httpGet", "tcpSocket") if kind in probe]
+    ingress_pages = {str(getattr(route, "path", "")) for route in router.routes}
+
+    assert {each["port"] for each in asked} <= {port["name"] for port in container["ports"]}
+    if name in SERVICES:
+        assert {each["path"] for each in asked} <= (ingress_pages if name == "everturn-ingress" else WORKER_PAGES)
+        assert probes["readiness"]["httpGet"]["path"] == "/readyz"
+        assert probes["liveness"]["httpGet"]["path"] != "/readyz"
+
+
+@pytest.mark.parametrize(("name", "settings"), SERVICES.items())
 def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: str, settings: type[BaseModel]):
     pod = find("Deployment")[name]["spec"]["template"]["spec"]
     variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
@@ -197,126 +254,271 @@ def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: st
     assert variables.keys() <= list_names(settings)
 
 
-def test_the_migration_job_gets_every_variable_that_the_migrations_read(monkeypatch: pytest.MonkeyPatch):
-    [container] = find("Job")["everturn-migrate"]["spec"]["template"]["spec"]["containers"]
-    files = find("Secret")["everturn-operator"]["stringData"]
+def test_a_worker_listens_on_the_port_that_its_probes_and_services_use():
+    [container] = find("Deployment")["everturn-worker"]["spec"]["template"]["spec"]["containers"]
+    listen = {each["name"]: each["value"] for each in container["env"]}["METRICS_LISTEN"]
+
+    assert container["ports"] == [{"name": "health", "containerPort": int(listen.rpartition(":")[2])}]
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_the_migration_job_gets_every_variable_that_the_migrations_read(built: str, monkeypatch: pytest.MonkeyPatch):
+    [container] = find("Job", built)["everturn-migrate"]["spec"]["template"]["spec"]["containers"]
+    files = load_secrets()["everturn-operator"]
     given = {each["name"] for each in container.get("env", [])} | files.keys()
     read = set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', MIGRATIONS.read_text()))
 
     assert read >= {"DATABASE_OWNER_URL", "RETENTION_DAYS"}
     assert read - given <= list_names(WorkerSettings)
     assert {"configMapRef": {"name": "everturn-settings"}} in container["envFrom"]
-    for name, value in (load_env_file(BASE / "settings.env") | files).items():
+    for name, value in (load_settings(built) | files).items():
         monkeypatch.setenv(name, value)
     assert MigrationSettings()  # type: ignore[call-arg] the environment gives the arguments
 
 
-def test_only_the_autoscaler_sets_how_many_pods_it_scales():
-    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in find("HorizontalPodAutoscaler").values()}
+@pytest.mark.parametrize("built", BUILT)
+def test_deployments_of_services_can_be_applied_after_the_migration(built: str):
+    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in find("Deployment", built).values()}
 
-    assert scaled
-    assert not [name for name in scaled if "replicas" in find("Deployment")[name]["spec"]]
+    assert labels.keys() == SERVICES.keys()
+    assert {each["everturn.io/needs"] for each in labels.values()} == {"migration"}
+    assert not [
+        name_of(each)
+        for each in BUILT[built]
+        if each["kind"] != "Deployment" and "everturn.io/needs" in each["metadata"].get("labels", {})
+    ]
+    assert "kubectl apply -k deploy/k8s/overlays/production -l 'everturn.io/needs!=migration'" in GUIDE.read_text()
 
 
-@pytest.mark.parametrize("name", ["everturn-ingress", "everturn-worker"])
-def test_probes_ask_for_pages_that_are_served(name: str):
-    (container,) = find("Deployment")[name]["spec"]["template"]["spec"]["containers"]
-    served = (
-        {str(getattr(route, "path", "")) for route in router.routes} if name == "everturn-ingress" else WORKER_PAGES
+@pytest.mark.parametrize("built", BUILT)
+def test_only_one_autoscaler_sets_how_many_pods_a_deployment_has(built: str):
+    scalers = [*find("HorizontalPodAutoscaler", built).values(), *find("ScaledObject", built).values()]
+    scaled = [each["spec"]["scaleTargetRef"]["name"] for each in scalers]
+    deployments = find("Deployment", built)
+
+    assert len(scaled) == len(set(scaled))
+    assert {name for name in deployments if "replicas" not in deployments[name]["spec"]} == set(scaled)
+
+
+def test_ingresses_scale_before_they_reject_streams():
+    triggers = find("ScaledObject")["everturn-ingress"]["spec"]["triggers"]
+    [streams] = [each for each in triggers if "ingress_streams" in each["metadata"].get("query", "")]
+
+    assert int(streams["metadata"]["threshold"]) < IngressSettings.model_fields["connections_max"].default / 2
+    assert {each["type"] for each in triggers} == {"cpu", "prometheus"}
+
+
+def test_the_alert_rules_are_those_of_prometheus():
+    rules = "".join(f"  {line}" for line in RULES.read_text().splitlines(keepends=True) if not line.startswith("#"))
+    text = (
+        f"# Written from deploy/prometheus/{RULES.name} by UPDATE_GOLDEN=1 make test TESTS=tests/unit/deploy_k8s\n"
+        "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n"
+        f"metadata:\n  name: everturn\n  namespace: everturn\nspec:\n{rules}"
     )
-    ports = {port["name"] for port in container["ports"]}
-    asked = [container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")]
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        RULE_MANIFEST.write_text(text)
 
-    assert {probe["path"] for probe in asked} <= served
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert container["livenessProbe"]["httpGet"]["path"] != "/readyz"
-    assert {probe["port"] for probe in asked} <= ports
+    assert RULE_MANIFEST.read_text() == text, "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/unit/deploy_k8s"
 
 
-def test_the_settings_and_secrets_that_are_named_exist():
-    shared = load_env_file(BASE / "settings.env")
-    secrets = find("Secret")
+def test_prometheus_finds_the_metrics_of_every_service_under_the_job_that_the_alerts_expect():
+    services = find("Service")
+    for name, monitor in find("ServiceMonitor").items():
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        [service] = [each for each in services.values() if wanted <= each["metadata"].get("labels", {}).items()]
+        [endpoint] = monitor["spec"]["endpoints"]
 
-    assert shared.keys() <= list_names(IngressSettings, WorkerSettings)
-    assert secrets["everturn-ingress"]["stringData"].keys() <= list_names(IngressSettings)
-    assert secrets["everturn-worker"]["stringData"].keys() <= list_names(WorkerSettings)
-    assert secrets["everturn-operator"]["stringData"].keys() <= list_names(MigrationSettings)
-    used = {volume["secret"]["secretName"] for _, pod in find_pods() for volume in pod["volumes"] if "secret" in volume}
-    assert used == secrets.keys()
+        # Without `jobLabel`, the job is named after the Service.
+        assert service["metadata"]["name"] == name
+        assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+        assert endpoint["path"] == "/metrics"
+    assert find("ServiceMonitor").keys() == SERVICES.keys()
 
 
-def test_ingress_and_worker_get_the_configuration_that_their_setting_names():
-    generators = yaml.safe_load((BASE / "kustomization.yaml").read_text())["configMapGenerator"]
-    files = {each["name"]: each["files"] for each in generators if "files" in each}
-    path = Path(load_env_file(BASE / "settings.env")["EVERTURN_CONFIG"])
+@pytest.mark.parametrize("built", BUILT)
+def test_the_settings_and_secrets_that_are_named_exist(built: str):
+    settings, secrets = load_settings(built), load_secrets()
 
-    for name in ("everturn-ingress", "everturn-worker"):
-        pod = find("Deployment")[name]["spec"]["template"]["spec"]
+    assert settings.keys() <= list_names(IngressSettings, WorkerSettings)
+    assert secrets["everturn-ingress"].keys() <= list_names(IngressSettings)
+    assert secrets["everturn-worker"].keys() <= list_names(WorkerSettings)
+    assert secrets["everturn-operator"].keys() <= list_names(MigrationSettings)
+
+
+def test_printed_secrets_fit_the_overlay_for_trials():
+    keys = {"ANTHROPIC_API_KEY": "key-1", "AWS_ACCESS_KEY_ID": "key-2", "PATH_TO": "no"}
+    printed = {name: each["stringData"] for name, each in print_secrets(**keys).items()}
+    again = {name: each["stringData"] for name, each in print_secrets().items()}
+    services, [cluster] = find("Service", "small"), find("Cluster", "small").values()
+    operator = printed["everturn-operator"]
+    hosts = set(re.findall(r"@([\w-]+):", " ".join(chain.from_iterable(each.values() for each in printed.values()))))
+
+    assert hosts == {"everturn-valkey", f"{cluster['metadata']['name']}-rw"}
+    assert hosts & services.keys() == {"everturn-valkey"}
+    assert cluster["spec"]["superuserSecret"]["name"] in printed
+    assert printed["everturn-ingress"].keys() <= list_names(IngressSettings)
+    assert printed["everturn-worker"].keys() <= list_names(WorkerSettings)
+    assert printed["everturn-worker"]["ANTHROPIC_API_KEY"] == "key-1"
+    assert "ANTHROPIC_API_KEY" not in printed["everturn-ingress"]
+    assert printed["everturn-ingress"]["AWS_ACCESS_KEY_ID"] == "key-2"
+    assert operator["DATABASE_INGRESS_URL"] == printed["everturn-ingress"]["DATABASE_URL"]
+    assert operator["DATABASE_WORKER_URL"] == printed["everturn-worker"]["DATABASE_URL"]
+    assert printed["everturn-postgres-superuser"]["password"] in operator["DATABASE_ADMIN_URL"]
+    assert "user everturn_worker reset on #" in printed["everturn-valkey"]["valkey.conf"]
+    assert not {value for each in again.values() for value in each.values()} & {
+        value for each in printed.values() for value in each.values() if value != "postgres"
+    }
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_ingress_and_worker_get_the_configuration_that_their_setting_names(built: str, tmp_path: Path):
+    path = Path(load_settings(built)["EVERTURN_CONFIG"])
+
+    for name in SERVICES:
+        pod = find("Deployment", built)[name]["spec"]["template"]["spec"]
         (mounted,) = [each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == str(path.parent)]
         (volume,) = [each for each in pod["volumes"] if each["name"] == mounted["name"]]
+        config = tmp_path / name
+        config.write_text(find("ConfigMap", built)[volume["configMap"]["name"]]["data"][path.name])
         assert mounted["readOnly"] is True
-        assert path.name in files[volume["configMap"]["name"]]
-    assert load_config(BASE / path.name) == OperatorConfig()
-    assert load_shared_config(BASE / path.name) == SharedConfig()
+        assert load_config(config) == OperatorConfig()
+        assert load_shared_config(config) == SharedConfig()
 
 
 def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_folder():
-    pod = deepcopy(find("Deployment")["everturn-worker"])
-    spec = pod["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
+    deployment = deepcopy(find("Deployment")["everturn-worker"])
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     folder = {each["name"]: each.get("value") for each in container["env"]}["BUNDLES_DIR"]
-    (mounted,) = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
-    generator, volume = [
-        yaml.safe_load(block)
-        for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-        if "support" in block
-    ]
+    [mounted] = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
+    blocks = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)]
+    [generator] = [each for each in blocks if "everturn-bundle-support" in str(each) and "configMapGenerator" in each]
+    [patch] = [each for each in blocks if "everturn-bundle-support" in str(each) and "spec" in each]
+    patched = kustomize.merge(deployment, patch)
+    [own] = [each for each in patched["spec"]["template"]["spec"]["volumes"] if each["name"] == mounted["name"]]
 
     assert mounted["readOnly"] is True
-    (own,) = [each for each in spec["volumes"] if each["name"] == mounted["name"]]
-    assert own["emptyDir"]
-    own.clear()
-    own.update(volume[0])
+    assert name_of(patch) == name_of(deployment)
+    assert own.keys() == {"name", "projected"}
     for version in VERSIONS:
-        validate(pod, version)
-    (made,), (source,) = generator["configMapGenerator"], own["projected"]["sources"]
+        validate(patched, version)
+    [made], [source] = generator["configMapGenerator"], own["projected"]["sources"]
     assert source["configMap"]["name"] == made["name"]
     assert made["options"] == {"disableNameSuffixHash": True}
     assert [each["key"] for each in source["configMap"]["items"]] == [Path(file).name for file in made["files"]]
     assert {Path(each["path"]).parent for each in source["configMap"]["items"]} == {Path("support")}
 
 
-def test_an_ingress_starts_with_these_settings(monkeypatch: pytest.MonkeyPatch):
-    secret = find("Secret")["everturn-ingress"]["stringData"] | {"SIGNING_SECRET": "0123456789abcdef" * 4}
-    for name, value in (load_env_file(BASE / "settings.env") | secret).items():
+@pytest.mark.parametrize("built", ["small", "production"])
+def test_an_ingress_starts_with_these_settings(built: str, monkeypatch: pytest.MonkeyPatch):
+    filled = load_secrets()["everturn-ingress"] | {"SIGNING_SECRET": "0123456789abcdef" * 4}
+    secret = print_secrets()["everturn-ingress"]["stringData"] if built == "small" else filled
+    for name, value in (load_settings(built) | secret).items():
         monkeypatch.setenv(name, value)
 
     assert IngressSettings().mode == "production"  # type: ignore[call-arg] the environment gives the arguments
 
 
-def test_no_code_runs_without_a_broker_and_with_one_only_over_tls():
-    base, brokered = load_env_file(BASE / "settings.env"), load_env_file(K8S / "broker" / "broker.env")
+def list_policy_sides(built: str) -> Iterator[tuple[Document, str, Document]]:
+    """Each rule of each policy with the direction."""
+    for policy in find("NetworkPolicy", built).values():
+        for direction in ("ingress", "egress"):
+            for rule in policy["spec"].get(direction, []):
+                yield policy, direction, rule
 
-    assert base["EXECUTION_MODE"] == "off"
-    assert brokered["BROKER_URL"].startswith("tls://")
-    assert brokered.keys() <= list_names(WorkerSettings)
+
+def list_pod_labels(built: str) -> list[dict[str, str]]:
+    return [each["spec"]["template"]["metadata"]["labels"] for _, each in find_workloads(built)] + [CNPG_LABELS]
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_every_pod_selector_matches_a_pod(built: str):
+    labels = list_pod_labels(built)
+    selectors = [each["spec"]["selector"] for each in find("Service", built).values()]
+    selectors += [each["spec"]["selector"]["matchLabels"] for each in find("PodDisruptionBudget", built).values()]
+    selectors += [each["spec"]["podSelector"].get("matchLabels", {}) for each in find("NetworkPolicy", built).values()]
+    peers = [peer for _, _, rule in list_policy_sides(built) for peer in (*rule.get("from", []), *rule.get("to", []))]
+    selectors += [peer["podSelector"]["matchLabels"] for peer in peers if peer.keys() == {"podSelector"}]
+    foreign = [peer["podSelector"]["matchLabels"] for peer in peers if "namespaceSelector" in peer]
+
+    assert len(selectors) >= 8
+    for selector in selectors:
+        assert any(selector.items() <= label.items() for label in labels), selector
+    assert {key for selector in foreign for key in selector} <= set(FOREIGN_LABELS)
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_nothing_connects_unless_a_policy_names_it(built: str):
+    policies = find("NetworkPolicy", built)
+
+    assert policies["everturn-closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    for policy, direction, rule in list_policy_sides(built):
+        assert direction.capitalize() in policy["spec"]["policyTypes"]
+        assert rule["ports"], "a rule without ports allows all of them"
+        assert direction == "egress" or rule["from"], "a rule without sources allows all of them"
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_policies_open_only_ports_on_which_a_container_listens(built: str):
+    for policy, direction, rule in list_policy_sides(built):
+        selector = policy["spec"]["podSelector"].get("matchLabels", {})
+        if direction == "egress" or selector == CNPG_LABELS:
+            continue
+        [pod] = [
+            each["spec"]["template"]
+            for _, each in find_workloads(built)
+            if selector.items() <= each["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        listening = {port["name"] for container in pod["spec"]["containers"] for port in container["ports"]}
+        assert {port["port"] for port in rule["ports"]} <= listening
+
+
+def load_connections() -> set[tuple[str, int]]:
+    """Who connects to which port, as the operator's page says."""
+    table = OPERATE.read_text().partition("| from | to | port |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines()[2:]]
+    return {
+        (name.strip(), int(port))
+        for sources, _, ports in rows
+        for name in sources.split(",")
+        for port in ports.split(",")
+    }
+
+
+@pytest.mark.parametrize("built", BUILT)
+def test_pods_connect_only_to_ports_that_the_operators_page_names(built: str):
+    known = load_connections()
+    opened = {
+        (policy["spec"]["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/name", "all"), port["port"])
+        for policy, direction, rule in list_policy_sides(built)
+        if direction == "egress" and policy["spec"]["podSelector"].get("matchLabels") != CNPG_LABELS
+        for port in rule["ports"]
+    }
+
+    assert opened
+    assert {(name.removeprefix("everturn-"), port) for name, port in opened} <= known
+
+
+def test_workers_reach_no_private_network():
+    rules = [rule for policy, direction, rule in list_policy_sides("production") if "everturn-worker" in str(policy)]
+    [web] = [rule for rule in rules if {"protocol": "TCP", "port": 443} in rule["ports"]]
+    [four, six] = [peer["ipBlock"] for peer in web["to"]]
+
+    assert set(four["except"]) >= {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+    assert set(six["except"]) >= {"fc00::/7", "fe80::/10"}
+
+
+def test_no_pod_gets_the_socket_of_an_engine():
     assert "docker.sock" not in "".join(file.read_text() for file in K8S.rglob("*.yaml"))
 
 
-def test_every_pod_selector_matches_a_pod():
-    labels = [
-        each["spec"]["template"]["metadata"]["labels"] for each in DOCUMENTS if each["kind"] in ("Deployment", "Job")
-    ]
-    selectors = [find("Service")["everturn-ingress"]["spec"]["selector"]]
-    selectors += [each["spec"]["selector"]["matchLabels"] for each in find("PodDisruptionBudget").values()]
-    selectors += [each["spec"]["podSelector"].get("matchLabels", {}) for each in find("NetworkPolicy").values()]
-
-    assert len(selectors) == 6
-    for selector in selectors:
-        assert any(selector.items() <= label.items() for label in labels), selector
-
-
 def test_every_file_is_part_of_what_is_applied():
-    listed = set(yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"])
+    used = {K8S / "secrets.example.yaml"}
+    for file in K8S.rglob("kustomization.yaml"):
+        [content] = load(file)
+        named = [*content.get("resources", []), *(each["path"] for each in content.get("patches", []))]
+        generators = content.get("configMapGenerator", [])
+        named += chain.from_iterable([*each.get("files", []), *each.get("envs", [])] for each in generators)
+        used |= {file, *(file.parent / name for name in named)}
 
-    assert {file.name for file in BASE.glob("*.yaml")} == listed | {"kustomization.yaml", "secret.example.yaml"}
+    files = {file for file in K8S.rglob("*") if file.suffix in (".yaml", ".env", ".toml")}
+    assert files == {file for file in used if file.is_file()}
