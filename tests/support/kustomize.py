@@ -20,9 +20,10 @@ DELETE = {"$patch": "delete"}
 
 
 def build(folder: Path, *, components: Sequence[Path] = ()) -> list[Document]:
-    """The documents of a folder with a kustomization, and of more components that its file does not name."""
+    """The documents of a folder with a kustomization, as one that includes it together with `components` has them."""
     built: list[Document] = []
-    _add(folder, built, components)
+    for each in (folder, *components):
+        _add(each.resolve(), built)
     return built
 
 
@@ -49,7 +50,7 @@ def merge(base: Any, change: Any, field: str = "") -> Any:
     return change
 
 
-def _add(folder: Path, built: list[Document], components: Sequence[Path] = ()) -> None:
+def _add(folder: Path, built: list[Document]) -> None:
     """In the order of kustomize: resources, components, generators, and then what changes all of them."""
     [file] = load(folder / "kustomization.yaml")
     if unknown := file.keys() - KNOWN_FIELDS:
@@ -61,8 +62,8 @@ def _add(folder: Path, built: list[Document], components: Sequence[Path] = ()) -
     documents = built if file["kind"] == "Component" else own
     if documents is built:
         built += own
-    for component in (*(folder / name for name in file.get("components", [])), *components):
-        _add(component.resolve(), documents)
+    for name in file.get("components", []):
+        _add((folder / name).resolve(), documents)
     for generator in file.get("configMapGenerator", []):
         _generate(folder, generator, documents)
     for change in (change for patch in file.get("patches", []) for change in load(folder / patch["path"])):

@@ -18,6 +18,7 @@ import kubernetes_validate
 import kustomize
 import pytest
 import yaml
+from documents.chart import build_chart
 from documents.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
 from kustomize import Document, load, load_env_file, name_of
 from pydantic import BaseModel
@@ -31,6 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 K8S = REPOSITORY / "deploy" / "k8s"
 BASE = K8S / "base"
 BROKER = K8S / "components" / "broker"
+CHART = REPOSITORY / "deploy" / "helm" / "everturn"
 GUIDE = REPOSITORY / "docs" / "how-to" / "run-on-kubernetes.md"
 OPERATE = REPOSITORY / "docs" / "operate.md"
 MIGRATIONS = REPOSITORY / "migrations" / "env.py"
@@ -416,6 +418,53 @@ def test_an_ingress_starts_with_these_settings(built: str, monkeypatch: pytest.M
         monkeypatch.setenv(name, value)
 
     assert IngressSettings().mode == "production"  # type: ignore[call-arg] the environment gives the arguments
+
+
+def test_the_chart_is_written_from_the_manifests():
+    files = build_chart(K8S)
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        for path, text in files.items():
+            (CHART / path).parent.mkdir(parents=True, exist_ok=True)
+            (CHART / path).write_text(text)
+
+    assert {file.relative_to(CHART).as_posix() for file in CHART.rglob("*") if file.is_file()} == files.keys()
+    for path, text in files.items():
+        assert (CHART / path).read_text() == text, (
+            "rewrite it with UPDATE_GOLDEN=1 make test TESTS=tests/unit/deploy_k8s"
+        )
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+@pytest.mark.parametrize("built", ["production", "broker"])
+def test_helm_builds_the_same_documents_as_the_overlay(built: str, tmp_path: Path):
+    values = {name: {"enabled": True} for name in ("keda", "monitoring", *(["broker"] if built == "broker" else []))}
+    values |= {"config": find("ConfigMap", built)["everturn-config"]["data"]["everturn.toml"]}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    command = ["helm", "template", "any", CHART, "--namespace", "everturn", "--values", tmp_path / "values.yaml"]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    documents = {name_of(each): each for each in yaml.safe_load_all(run.stdout) if each}
+    early = documents.pop(("ConfigMap", "everturn-migrate-settings"))
+
+    assert early["data"] == documents["ConfigMap", "everturn-settings"]["data"]
+    for each in documents.values():
+        each["metadata"] |= {"namespace": "everturn"}
+    for name in SERVICES:
+        template = documents["Deployment", name]["spec"]["template"]
+        assert template["metadata"].pop("annotations").keys() == {"checksum/settings"}
+    job = documents["Job", "everturn-migrate"]
+    assert job["metadata"].pop("annotations")["helm.sh/hook"] == "pre-install,pre-upgrade"
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    container["envFrom"] = [{"configMapRef": {"name": "everturn-settings"}}]
+    assert documents == {name_of(each): each for each in BUILT[built] if each["kind"] != "Namespace"}
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+def test_helm_rejects_a_setting_that_it_would_write_in_another_way():
+    command = ["helm", "template", "any", CHART, "--set", "settings.BODIES_MAX_BYTES=512000000"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert run.returncode != 0
+    assert "settings.BODIES_MAX_BYTES must be a text: put its value in quotes." in run.stderr
 
 
 def list_policy_sides(built: str) -> Iterator[tuple[Document, str, Document]]:

@@ -1,0 +1,231 @@
+"""The Helm chart in deploy/helm, written from what deploy/k8s builds.
+
+Documents get marks in places where the chart has a value or a condition; the dumped text then gets Helm's expressions
+in the place of the marks.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+import kustomize
+import yaml
+from kustomize import Document, name_of
+
+HEADER: Final = "# Written from deploy/k8s by UPDATE_GOLDEN=1 make test TESTS=tests/unit/deploy_k8s\n"
+OPTIONAL: Final = ("clamd", "keda", "monitoring")
+"""Components that add documents; `keda` also changes two of the base. `broker` is handled by itself."""
+INGRESS, WORKER = ("Deployment", "everturn-ingress"), ("Deployment", "everturn-worker")
+MIGRATE, SCALER = ("Job", "everturn-migrate"), ("HorizontalPodAutoscaler", "everturn-ingress")
+SETTINGS: Final = ("ConfigMap", "everturn-settings")
+CONFIG: Final = ("ConfigMap", "everturn-config")
+HOOK: Final = {"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-delete-policy": "before-hook-creation"}
+CLAMD_URL: Final = "CLAMD_URL"
+SETTING_LINES: Final = """\
+  {{{{- range $name, $value := .Values.settings }}}}
+  {{{{- if not (kindIs "string" $value) }}}}
+  {{{{- fail (printf "settings.%s must be a text: put its value in quotes." $name) }}}}
+  {{{{- end }}}}
+  {{{{ $name }}}}: {{{{ $value | quote }}}}
+  {{{{- end }}}}
+  {{{{- if .Values.clamd.enabled }}}}
+  CLAMD_URL: {url}
+  {{{{- end }}}}
+"""
+CHECKSUM: Final = "{{ list .Values.settings .Values.config .Values.clamd .Values.broker | toJson | sha256sum }}"
+VALUE_COMMENTS: Final[Mapping[str, str]] = {
+    "image": "Your own images, with a version.",
+    "settings": "docs/configuration.md lists all of them. No secrets: see docs/how-to/run-on-kubernetes.md.",
+    "config": "The text of everturn.toml: docs/how-to/configure.md.",
+    "worker": "`bundles` is the source of the volume in which workers look for bundles.",
+    "clamd": "If it is not enabled, set CLAMD_URL in `settings`.",
+    "keda": "Needs KEDA, and replaces `worker.replicas`, `ingress.minReplicas` and `ingress.maxReplicas`.",
+    "monitoring": "Needs the Prometheus operator.",
+    "broker": "Needs the Secret everturn-broker-client.",
+}
+
+
+def build_chart(k8s: Path) -> dict[str, str]:
+    """The files of the chart, by their paths in it."""
+    base = {name_of(each): each for each in kustomize.build(k8s / "base")}
+    full = {name_of(each): each for each in kustomize.build(k8s / "overlays" / "production")}
+    brokered = {name_of(each): each for each in _build_with(k8s, "broker")}
+    added = {
+        component: [each for each in _build_with(k8s, component) if name_of(each) not in base] for component in OPTIONAL
+    }
+    values = _build_values(base, full, brokered, added)
+    documents = deepcopy(base)
+    del documents["Namespace", "everturn"]
+    _mark_deployments(documents, brokered)
+    settings, config = documents.pop(SETTINGS), documents.pop(CONFIG)
+    for name in settings, config:
+        name.pop("data")
+    settings["data"], config["data"] = "@@settings", {"everturn.toml": "@@value config"}
+    scaler, job = documents.pop(SCALER), documents.pop(MIGRATE)
+    scaler["spec"] |= {"minReplicas": "@@plain ingress.minReplicas", "maxReplicas": "@@plain ingress.maxReplicas"}
+    [migrate] = job["spec"]["template"]["spec"]["containers"]
+    migrate["image"] = "@@value image.ingress"
+    migrate["envFrom"][0]["configMapRef"]["name"] = "everturn-migrate-settings"
+    job["metadata"]["annotations"] = dict(HOOK)
+    early = deepcopy(settings)
+    early["metadata"] |= {"name": "everturn-migrate-settings", "annotations": HOOK | {"helm.sh/hook-weight": "-1"}}
+    url = full[SETTINGS]["data"][CLAMD_URL]
+    templates = {
+        "settings": _render([settings, config], url),
+        "migrate": _render([early, job], url),
+        "services": _render(documents.values(), url),
+        "autoscaler": _render_if("not .Values.keda.enabled", [scaler], url),
+        "broker": _render_if(".Values.broker.enabled", _mark_broker(base, brokered), url),
+        **{name: _render_if(f".Values.{name}.enabled", _mark_added(each), url) for name, each in added.items()},
+    }
+    version = tomllib.loads((k8s.parents[1] / "pyproject.toml").read_text())["project"]["version"]
+    chart = {"apiVersion": "v2", "name": "everturn", "description": "Everturn on Kubernetes", "version": version}
+    return {
+        "Chart.yaml": HEADER + _dump(chart),
+        "values.yaml": HEADER + _dump_values(values),
+        **{f"templates/{name}.yaml": HEADER + text for name, text in templates.items()},
+    }
+
+
+def _build_with(k8s: Path, component: str) -> list[Document]:
+    return kustomize.build(k8s / "base", components=[k8s / "components" / component])
+
+
+def _get_container(document: Document) -> Document:
+    [container] = document["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def _build_values(
+    base: Mapping[tuple[str, str], Document],
+    full: Mapping[tuple[str, str], Document],
+    brokered: Mapping[tuple[str, str], Document],
+    added: Mapping[str, list[Document]],
+) -> Document:
+    scaler = base[SCALER]["spec"]
+    triggers = [trigger for each in added["keda"] for trigger in each["spec"]["triggers"]]
+    addresses = {trigger["metadata"].get("serverAddress") for trigger in triggers} - {None}
+    [bundles] = [each for each in base[WORKER]["spec"]["template"]["spec"]["volumes"] if each["name"] == "bundles"]
+    return {
+        "image": {"ingress": _get_container(full[INGRESS])["image"], "worker": _get_container(full[WORKER])["image"]},
+        "settings": {name: value for name, value in full[SETTINGS]["data"].items() if name != CLAMD_URL},
+        "config": "",
+        "ingress": {
+            "minReplicas": scaler["minReplicas"],
+            "maxReplicas": scaler["maxReplicas"],
+            "resources": _get_container(base[INGRESS])["resources"],
+        },
+        "worker": {
+            "replicas": base[WORKER]["spec"]["replicas"],
+            "resources": _get_container(base[WORKER])["resources"],
+            "bundles": {key: value for key, value in bundles.items() if key != "name"},
+        },
+        "clamd": {"enabled": True},
+        "keda": {"enabled": False, "prometheus": addresses.pop()},
+        "monitoring": {"enabled": False},
+        "broker": {"enabled": False, "settings": brokered["ConfigMap", "everturn-broker"]["data"]},
+    }
+
+
+def _mark_deployments(
+    documents: Mapping[tuple[str, str], Document], brokered: Mapping[tuple[str, str], Document]
+) -> None:
+    for name, key in ((INGRESS, "ingress"), (WORKER, "worker")):
+        template = documents[name]["spec"]["template"]
+        template["metadata"]["annotations"] = {"checksum/settings": "@@checksum"}
+        _get_container(documents[name]).update(image=f"@@value image.{key}", resources=f"@@yaml {key}.resources")
+    worker, other = documents[WORKER], brokered[WORKER]
+    for field in ("envFrom", "volumeMounts"):
+        _mark_items(_get_container(worker)[field], _get_container(other)[field])
+    volumes = worker["spec"]["template"]["spec"]["volumes"]
+    _mark_items(volumes, other["spec"]["template"]["spec"]["volumes"])
+    [bundles] = [each for each in volumes if isinstance(each, dict) and each["name"] == "bundles"]
+    bundles.clear()
+    bundles |= {"name": "bundles", "source": "@@inline worker.bundles"}
+    worker["spec"]["replicas"] = "@@plain unless keda.enabled worker.replicas"
+
+
+def _mark_items(items: list[Any], others: Iterable[Any]) -> None:
+    if extra := [each for each in others if each not in items]:
+        items += ["@@if broker.enabled", *extra, "@@end"]
+
+
+def _mark_broker(
+    base: Mapping[tuple[str, str], Document], brokered: Mapping[tuple[str, str], Document]
+) -> list[Document]:
+    documents = [deepcopy(each) for name, each in brokered.items() if name not in base]
+    [settings] = [each for each in documents if each["kind"] == "ConfigMap"]
+    settings["data"] = "@@yaml broker.settings"
+    return documents
+
+
+def _mark_added(documents: Iterable[Document]) -> list[Document]:
+    marked = deepcopy(list(documents))
+    for trigger in (trigger for each in marked for trigger in each.get("spec", {}).get("triggers", [])):
+        if "serverAddress" in trigger["metadata"]:
+            trigger["metadata"]["serverAddress"] = "@@value keda.prometheus"
+    return marked
+
+
+def _dump(document: Document) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=1_000_000)
+
+
+def _dump_values(values: Document) -> str:
+    """Each key with the comment above it."""
+    parts = (
+        ("# " + VALUE_COMMENTS[key] + "\n" if key in VALUE_COMMENTS else "") + _dump({key: values[key]})
+        for key in values
+    )
+    return "\n".join(parts)
+
+
+def _render_if(condition: str, documents: Iterable[Document], url: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{_render(documents, url)}{{{{- end }}}}\n"
+
+
+def _render(documents: Iterable[Document], url: str) -> str:
+    texts: list[str] = []
+    for each in deepcopy(list(documents)):
+        # Helm installs into the namespace of the release.
+        each["metadata"].pop("namespace", None)
+        texts.append(_fill_in(_dump(each), url))
+    return "---\n".join(texts)
+
+
+def _fill_in(text: str, url: str) -> str:
+    """Helm's expressions in the place of the marks; what looks like one in the text itself stays as it is."""
+    text = text.replace("{{", "{{ `{{` }}")
+    text = text.replace('namespace="everturn"', 'namespace="{{ .Release.Namespace }}"')
+    text = re.sub(r"^data: '?@@settings'?$", "data:\n" + SETTING_LINES.format(url=url).rstrip(), text, flags=re.M)
+    text = re.sub(r"'@@checksum'", CHECKSUM, text)
+    text = re.sub(r"^ *- '@@if ([\w.]+)'$", r"{{- if .Values.\1 }}", text, flags=re.M)
+    text = re.sub(r"^ *- '@@end'$", "{{- end }}", text, flags=re.M)
+    text = re.sub(
+        r"^( *\w+: )'@@plain unless ([\w.]+) ([\w.]+)'$",
+        r"{{- if not .Values.\2 }}\n\1{{ .Values.\3 }}\n{{- end }}",
+        text,
+        flags=re.M,
+    )
+    text = re.sub(r"'@@plain ([\w.]+)'", r"{{ .Values.\1 }}", text)
+    text = re.sub(r"'@@value ([\w.]+)'", r"{{ .Values.\1 | quote }}", text)
+    text = re.sub(
+        r"^( *)((?:- )?[\w]+): '@@yaml ([\w.]+)'$",
+        lambda found: (
+            f"{found[1]}{found[2]}:\n{found[1]}  {{{{- toYaml .Values.{found[3]} | nindent {len(found[1]) + 2} }}}}"
+        ),
+        text,
+        flags=re.M,
+    )
+    text = re.sub(
+        r"^( *)source: '@@inline ([\w.]+)'$",
+        lambda found: f"{found[1]}{{{{- toYaml .Values.{found[2]} | nindent {len(found[1])} }}}}",
+        text,
+        flags=re.M,
+    )
+    if "@@" in text:
+        raise ValueError(f"A mark is left in:\n{text}")
+    return text
