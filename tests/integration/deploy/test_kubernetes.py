@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import jwt
 import kustomize
 import pytest
 from kustomize import Document, name_of
@@ -25,7 +24,7 @@ from everturn_local.servers.redis import load_redis_binary
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 K8S = REPOSITORY / "deploy" / "k8s"
-ENTRYPOINTS = {"migrate": "ingress", "ingress": "ingress", "worker": "chat_proc"}
+ENTRYPOINTS = {"migrate": "ingress", "operator": "ingress", "ingress": "ingress", "worker": "chat_proc"}
 """The modules that the images run, by the container."""
 SETTINGS = {"CLAMD_URL": "tcp://127.0.0.1:9", "EVERTURN_MODEL": "offline"}
 """No antivirus here, and a model that needs no key."""
@@ -82,10 +81,11 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         for volume in (each for each in pod["volumes"] if each["name"] == mounted["name"]):
             files: dict[str, str] = {}
-            if "secret" in volume:
-                files = self.documents["Secret", volume["secret"]["secretName"]]["stringData"]
-            elif "configMap" in volume:
-                files = self.documents["ConfigMap", volume["configMap"]["name"]]["data"]
+            sources = [source["secret"]["name"] for source in volume.get("projected", {}).get("sources", [])]
+            for secret in (*sources, *([volume["secret"]["secretName"]] if "secret" in volume else [])):
+                files |= self.documents["Secret", secret]["stringData"]
+            if "configMap" in volume:
+                files |= self.documents["ConfigMap", volume["configMap"]["name"]]["data"]
             for file, text in files.items():
                 (folder / file).write_text(re.sub(r"@([\w-]+:\d+)/", self._resolve, text))
         return folder
@@ -108,6 +108,16 @@ class Cluster:
         finally:
             process.kill()
             process.wait(LIMIT_S)
+
+    def create_key(self) -> str:
+        """An API key of a person, by a command in the pod for operators."""
+        _, variables, _ = self.build_pod("Deployment", "operator")
+        command = ["keys", "create", "--tenant", "default", "--project", "default", "--user", "ann"]
+        program = [sys.executable, "-I", "-m", ENTRYPOINTS["operator"]]
+        run = subprocess.run(
+            [*program, *command], env=variables, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S
+        )
+        return run.stdout.split()[-1]
 
     def wait_for(self, pod: Pod, kind: str, name: str, port: int) -> bytes:
         """Ask the startup probe and then the readiness probe; returns the answer."""
@@ -150,21 +160,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         postgres.stop()
 
 
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[tuple[EverturnClient, int]]:
-    """A person of the ingress at this port."""
-    settings = cluster.documents["ConfigMap", "everturn-settings"]["data"]
-    secret = cluster.documents["Secret", "everturn-ingress"]["stringData"]["AUTH_SECRET"]
-    claims = {"iss": settings["AUTH_ISSUER"], "aud": settings["AUTH_AUDIENCE"], "sub": "ann", "roles": ["registered"]}
-    claims |= {"tenant": "default", "project": "default", "exp": int(time.time()) + 600}
-    port = load_free_port()
-    async with EverturnClient(f"http://127.0.0.1:{port}", token=jwt.encode(claims, secret, "HS256")) as opened:
-        yield opened, port
-
-
-async def test_the_overlay_for_trials_migrates_answers_and_drains(cluster: Cluster, client: tuple[EverturnClient, int]):
-    person, port = client
-    worker_port = load_free_port()
+async def test_the_overlay_for_trials_migrates_answers_and_drains(cluster: Cluster):
+    port, worker_port = load_free_port(), load_free_port()
 
     with cluster.run("Job", "migrate") as job:
         assert job.process.wait(LIMIT_S) == 0, job.log.read_text()[-3000:]
@@ -175,10 +172,10 @@ async def test_the_overlay_for_trials_migrates_answers_and_drains(cluster: Clust
         worker = run(cluster.run("Deployment", "worker", METRICS_LISTEN=listen))
         cluster.wait_for(worker, "Deployment", "worker", worker_port)
         ready = json.loads(cluster.wait_for(ingress, "Deployment", "ingress", port))
-        accepted = await person.send_message("new", "Hello")
-        followed = [
-            each.turn async for each in person.follow_turn(accepted.conversation_id, accepted.turn_id, limit_s=60)
-        ]
+        async with EverturnClient(f"http://127.0.0.1:{port}", token=cluster.create_key()) as person:
+            accepted = await person.send_message("new", "Hello")
+            events = person.follow_turn(accepted.conversation_id, accepted.turn_id, limit_s=START_LIMIT_S)
+            followed = [each.turn async for each in events]
         codes = worker.stop(), ingress.stop()
 
     assert {name for name, part in ready["parts"].items() if part["ok"]} >= {"postgres", "redis", "objects"}

@@ -19,6 +19,7 @@ HEADER: Final = "# Written from deploy/k8s by UPDATE_GOLDEN=1 make test TESTS=te
 OPTIONAL: Final = ("clamd", "keda", "monitoring")
 """Components that add documents; `keda` also changes two of the base. `broker` is handled by itself."""
 INGRESS, WORKER = ("Deployment", "everturn-ingress"), ("Deployment", "everturn-worker")
+OPERATOR: Final = ("Deployment", "everturn-operator")
 MIGRATE, SCALER = ("Job", "everturn-migrate"), ("HorizontalPodAutoscaler", "everturn-ingress")
 SETTINGS: Final = ("ConfigMap", "everturn-settings")
 CONFIG: Final = ("ConfigMap", "everturn-config")
@@ -66,8 +67,8 @@ def build_chart(k8s: Path) -> dict[str, str]:
     settings["data"], config["data"] = "@@settings", {"everturn.toml": "@@value config"}
     scaler, job = documents.pop(SCALER), documents.pop(MIGRATE)
     scaler["spec"] |= {"minReplicas": "@@plain ingress.minReplicas", "maxReplicas": "@@plain ingress.maxReplicas"}
-    [migrate] = job["spec"]["template"]["spec"]["containers"]
-    migrate["image"] = "@@value image.ingress"
+    migrate = _get_container(job)
+    migrate["image"] = _get_container(documents[OPERATOR])["image"] = "@@value image.ingress"
     migrate["envFrom"][0]["configMapRef"]["name"] = "everturn-migrate-settings"
     job["metadata"]["annotations"] = dict(HOOK)
     early = deepcopy(settings)
