@@ -15,15 +15,14 @@ KNOWN_FIELDS = frozenset(
     {"apiVersion", "kind", "namespace", "resources", "components", "configMapGenerator", "labels", "patches", "images"}
 )
 MERGE_KEYS = {"containers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
-"""Lists that a patch adds to, by what names an entry; as in Kubernetes, it replaces every other list."""
+"""Lists that a patch adds to, at their beginning, by what names an entry; it replaces every other list."""
 DELETE = {"$patch": "delete"}
 
 
 def build(folder: Path, *, components: Sequence[Path] = ()) -> list[Document]:
-    """The documents of a folder with a kustomization, as one that includes it together with `components` has them."""
+    """The documents of a folder with a kustomization, with more components than its file names."""
     built: list[Document] = []
-    for each in (folder, *components):
-        _add(each.resolve(), built)
+    add(folder.resolve(), built, components)
     return built
 
 
@@ -45,13 +44,16 @@ def merge(base: Any, change: Any, field: str = "") -> Any:
         merged = base | {key: merge(base[key], value, key) if key in base else value for key, value in change.items()}
         return {key: value for key, value in merged.items() if value is not None}
     if isinstance(change, list) and (key := MERGE_KEYS.get(field)):
-        by_key = {each[key]: each for each in base}
-        return list((by_key | {each[key]: merge(by_key.get(each[key], {}), each) for each in change}).values())
+        changes = {each[key]: each for each in change}
+        known = [each[key] for each in base]
+        added = [each for each in change if each[key] not in known]
+        return [*added, *(merge(each, changes.get(each[key], {})) for each in base)]
     return change
 
 
-def _add(folder: Path, built: list[Document]) -> None:
-    """In the order of kustomize: resources, components, generators, and then what changes all of them."""
+def add(folder: Path, built: list[Document], components: Sequence[Path] = ()) -> None:
+    """Add what a folder has, in the order of kustomize: resources, components, generators, and then what changes all of
+    them."""
     [file] = load(folder / "kustomization.yaml")
     if unknown := file.keys() - KNOWN_FIELDS:
         raise ValueError(f"{folder} uses {unknown}, which this module does not build.")
@@ -62,8 +64,8 @@ def _add(folder: Path, built: list[Document]) -> None:
     documents = built if file["kind"] == "Component" else own
     if documents is built:
         built += own
-    for name in file.get("components", []):
-        _add((folder / name).resolve(), documents)
+    for component in (*(folder / name for name in file.get("components", [])), *components):
+        add(component.resolve(), documents)
     for generator in file.get("configMapGenerator", []):
         _generate(folder, generator, documents)
     for change in (change for patch in file.get("patches", []) for change in load(folder / patch["path"])):

@@ -6,7 +6,7 @@ in the place of the marks.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -92,7 +92,9 @@ def build_chart(k8s: Path) -> dict[str, str]:
 
 
 def _build_with(k8s: Path, component: str) -> list[Document]:
-    return kustomize.build(k8s / "base", components=[k8s / "components" / component])
+    documents = kustomize.build(k8s / "base")
+    kustomize.add(k8s / "components" / component, documents)
+    return documents
 
 
 def _get_container(document: Document) -> Document:
@@ -149,9 +151,11 @@ def _mark_deployments(
     worker["spec"]["replicas"] = "@@plain unless keda.enabled worker.replicas"
 
 
-def _mark_items(items: list[Any], others: Iterable[Any]) -> None:
+def _mark_items(items: list[Any], others: Sequence[Any]) -> None:
+    """Add what only `others` have, where they have it, for those with a broker."""
     if extra := [each for each in others if each not in items]:
-        items += ["@@if broker.enabled", *extra, "@@end"]
+        place = others.index(extra[0])
+        items[place:place] = ["@@if broker.enabled", *extra, "@@end"]
 
 
 def _mark_broker(
