@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from everturn.execution.framing import encode_frame
 from everturn.execution.messages import Posture, Ready
 from everturn.execution.records import MessageClass, build_message
-from exec_supervisor.broker.engine import ImageMissing, Leftover, PairEvent, PairImages, PairPlan
+from exec_supervisor.broker.engine import EngineTimes, ImageMissing, Leftover, PairEvent, PairImages, PairPlan
 
 MISSING_IMAGE = "everturn/no-such-image:latest"
 POSTURE = Posture("containers", "python", 1001, "user", "none", "cgroup", "cgroup", "tmpfs", "filter")
@@ -78,6 +78,7 @@ class MemoryPairs:
     heard: "asyncio.Queue[bytes]" = field(default_factory=asyncio.Queue[bytes])
     lifelines: "list[asyncio.Task[None]]" = field(default_factory=list["asyncio.Task[None]"])
     events: "asyncio.Queue[PairEvent]" = field(default_factory=asyncio.Queue[PairEvent])
+    times: EngineTimes = field(default_factory=EngineTimes)
 
     async def start(self, plan: PairPlan) -> MemoryLine:
         self._note("start")

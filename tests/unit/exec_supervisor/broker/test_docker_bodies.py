@@ -12,9 +12,6 @@ from everturn.execution.messages import MIB, RunLimits
 from everturn.execution.profiles import ExecutionProfile, load_profiles
 from everturn.execution.records import BadMessage, build_message, parse_message
 from exec_supervisor.broker.docker_bodies import (
-    RUNNER_OPEN_FILES,
-    RUNNER_PROCESSES,
-    SUPERVISOR_MEMORY_BYTES,
     Body,
     build_executor,
     build_supervisor,
@@ -22,6 +19,7 @@ from exec_supervisor.broker.docker_bodies import (
     name_volume,
 )
 from exec_supervisor.broker.engine import PairPlan
+from exec_supervisor.broker.pair_limits import RUNNER_OPEN_FILES, RUNNER_PROCESSES, SUPERVISOR_MEMORY_BYTES
 from exec_supervisor.broker.seccomp_profile import build_profile
 
 PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))

@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 from everturn.execution.framing import encode_frame, encode_raw
 from everturn.execution.messages import Finished
 from everturn.execution.records import build_message
-from exec_supervisor.broker import pair as pair_module
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing, PairEvent, StartFailed
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, EngineTimes, ImageMissing, PairEvent, StartFailed
 from exec_supervisor.broker.pairs import Pairs
 
 FINISHED = Finished("ended", "", 1, None)
@@ -64,8 +63,8 @@ async def test_a_pair_that_cannot_be_started_is_removed(engine, pairs: Pairs, ca
     assert engine.calls.count("remove") == 1
 
 
-async def test_a_pair_that_is_not_ready_in_time_fails_the_start(engine, pairs: Pairs, monkeypatch):
-    monkeypatch.setattr(pair_module, "BOOT_TIMEOUT_S", 0.05)
+async def test_a_pair_that_is_not_ready_in_time_fails_the_start(engine, pairs: Pairs):
+    engine.times = EngineTimes(boot_s=0.05)
     engine.first_words = b""
 
     with pytest.raises(StartFailed, match="not ready in time"):
@@ -115,15 +114,15 @@ async def test_a_pair_that_is_ended_gently_may_end_by_itself_before_it_is_remove
     await engine.happened["end of stdin"].wait()
     before = "remove" in engine.calls
     engine.end(pair.name)
-    async with asyncio.timeout(pair_module.LIFELINE_S / 2):
+    async with asyncio.timeout(engine.times.end_s / 2):
         await ending
 
     assert (before, engine.calls.count("remove")) == (False, 1)
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_a_pair_is_removed_after_its_time_to_end_or_at_once(engine, pairs: Pairs, monkeypatch, force: bool):
-    monkeypatch.setattr(pair_module, "LIFELINE_S", 0.05)
+async def test_a_pair_is_removed_after_its_time_to_end_or_at_once(engine, pairs: Pairs, force: bool):
+    engine.times = EngineTimes(end_s=0.05)
     engine.stubborn = True
     pair = (await pairs.boot("default", "run_1")).pair
 
@@ -145,7 +144,7 @@ async def test_what_could_not_be_removed_is_logged_and_left_to_the_reaper(engine
 
 
 async def test_a_removal_that_takes_too_long_is_left_to_the_reaper(engine, pairs: Pairs, monkeypatch):
-    monkeypatch.setattr(pair_module, "REMOVAL_S", 0.05)
+    engine.times = EngineTimes(removal_s=0.05)
     pair = (await pairs.boot("default", "run_1")).pair
 
     async def remove(_engine, _name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from everturn.execution.broker_messages import PairSummary
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing, PairEvent, StartFailed
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing, NoCapacity, PairEvent, StartFailed
 from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 
@@ -136,6 +136,7 @@ async def test_an_expired_pair_is_ended(engine, pairs: Pairs):
         (UnknownProfile(), "unknown_profile"),
         (UnknownPair(), "unknown_pair"),
         (Busy(), "busy"),
+        (NoCapacity("0/3 nodes are available"), "busy"),
         (EngineDown(), "engine_down"),
         (EngineRefused(), "start_failed"),
         (ImageMissing(), "image_missing"),

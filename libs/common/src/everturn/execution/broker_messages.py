@@ -92,7 +92,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class KillPair:
-    """End both containers now."""
+    """End both halves now."""
 
     kind: ClassVar[str] = "kill_pair"
     pair_id: str

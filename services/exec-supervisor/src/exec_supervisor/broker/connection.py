@@ -23,7 +23,7 @@ from everturn.execution.broker_messages import (
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.broker.engine import EngineDown, EngineRefused, StartFailed
-from exec_supervisor.broker.pair import LIFELINE_S, Pair
+from exec_supervisor.broker.pair import Pair
 from exec_supervisor.broker.pairs import Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 from exec_supervisor.broker.pool import Pool
 
@@ -32,6 +32,9 @@ _log = structlog.stdlib.get_logger()
 SEND_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
 """Seconds for a request to arrive completely. Callers send it at once; a silent one would block a connection."""
+
+LIFELINE_S: Final = 2.0
+"""How long a supervisor whose stdin is closed has to close its line."""
 
 AFTER_EXECUTOR_S: Final = 65.0
 """A supervisor whose executor has ended may still be forwarding its outputs, which can take 60 s."""

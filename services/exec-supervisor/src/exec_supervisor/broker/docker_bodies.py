@@ -8,25 +8,23 @@ import json
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from everturn.execution.messages import GATEWAY_SOCKET, MIB, OUTPUT_DIR, WORKDIR, RunLimits
+from everturn.execution.messages import MIB, OUTPUT_DIR, WORKDIR, RunLimits
 from everturn.execution.profiles import ExecutionProfile
 from exec_supervisor.broker.engine import PairPlan
+from exec_supervisor.broker.pair_limits import (
+    RUNNER_OPEN_FILES,
+    RUNNER_PROCESSES,
+    SOCKET_DIR,
+    SOCKET_GROUP,
+    SUPERVISOR_MEMORY_BYTES,
+    SUPERVISOR_OPEN_FILES,
+    SUPERVISOR_PROCESSES,
+    SUPERVISOR_UID,
+)
 from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 
 Role = Literal["supervisor", "executor"]
 Body = dict[str, object]
-
-SOCKET_DIR: Final = GATEWAY_SOCKET.rpartition("/")[0]
-SUPERVISOR_USER: Final = "1002:1002"
-SOCKET_GROUP: Final = "1001"
-
-SUPERVISOR_MEMORY_BYTES: Final = 256 * MIB
-SUPERVISOR_PROCESSES: Final = 32
-SUPERVISOR_OPEN_FILES: Final = 512
-RUNNER_PROCESSES: Final = 4
-"""The runner and what it needs in addition to the program: its zygote and a reader per stream."""
-
-RUNNER_OPEN_FILES: Final = 64
 
 LABEL_BROKER: Final = "everturn.broker"
 LABEL_PAIR: Final = "everturn.pair"
@@ -51,7 +49,7 @@ def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
     """
     profile, labels = plan.profile, _build_labels(plan, broker_id)
     return {
-        **_common(profile.supervisor_image, SUPERVISOR_USER, labels, "supervisor"),
+        **_common(profile.supervisor_image, f"{SUPERVISOR_UID}:{SUPERVISOR_UID}", labels, "supervisor"),
         "Cmd": ["--executor-uid", str(plan.executor_uid)],
         "OpenStdin": True,
         "StdinOnce": True,
@@ -61,7 +59,7 @@ def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
         "HostConfig": {
             **_confinement(build_profile() if profile.network_mode == "none" else build_profile(INTERNET)),
             "NetworkMode": profile.network_mode,
-            "GroupAdd": [SOCKET_GROUP],
+            "GroupAdd": [str(SOCKET_GROUP)],
             "Memory": SUPERVISOR_MEMORY_BYTES,
             "MemorySwap": SUPERVISOR_MEMORY_BYTES,
             "NanoCpus": 1_000_000_000,

@@ -22,6 +22,7 @@ from exec_supervisor.broker.docker_stdio import AttachedStdio
 from exec_supervisor.broker.engine import (
     EngineDown,
     EngineRefused,
+    EngineTimes,
     Leftover,
     PairEvent,
     PairImages,
@@ -41,6 +42,8 @@ Removed = Mapping[Role, asyncio.Event]
 
 class DockerPairs:
     """A `PairEngine`. The engine removes a container that has ended, so an ended half is a removed container."""
+
+    times = EngineTimes()
 
     def __init__(self, engine: DockerEngine, broker_id: str) -> None:
         self._engine = engine

@@ -13,19 +13,37 @@ from everturn.execution.profiles import ExecutionProfile
 
 
 class EngineDown(Unavailable):
-    """The container engine does not respond."""
+    """The execution engine does not respond."""
 
 
 class EngineRefused(EverturnError):
-    """The container engine rejected the request."""
+    """The execution engine rejected the request."""
 
 
 class ImageMissing(EngineRefused):
-    """The container engine does not have this image."""
+    """The execution engine does not have this image."""
+
+
+class NoCapacity(EngineRefused):
+    """The execution engine has no room for another pair."""
 
 
 class StartFailed(EverturnError):
     """The pair did not boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimes:
+    """How long a pair can take in an engine, in seconds, on a busy machine.
+
+    `boot_s`: from the first call until the supervisor is ready, which itself gives its executor 30 s. `end_s`: for a
+    pair whose line is closed until the engine has reported that it ended by itself. `removal_s`: 0.1 s on an idle
+    machine, and seconds when twenty pairs end at once.
+    """
+
+    boot_s: float = 60.0
+    end_s: float = 2.0
+    removal_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +84,7 @@ class SupervisorLine(Protocol):
         ...
 
     def close_input(self) -> None:
-        """Close its stdin, which ends it; the other direction stays open. Can be repeated."""
+        """Close its stdin, which ends it; what it has already sent can still be read. Can be repeated."""
         ...
 
     def close(self) -> None:
@@ -111,10 +129,13 @@ class PairEngine(Protocol):
     call first completes the request that it has sent, so that a later `remove` finds what it has created.
     """
 
+    @property
+    def times(self) -> EngineTimes: ...
+
     async def start(self, plan: PairPlan) -> SupervisorLine:
         """Create and start both halves concurrently. The line delivers everything that the supervisor sends.
 
-        Raises ImageMissing, StartFailed. `remove` the pair also after a failure.
+        Raises ImageMissing, NoCapacity, StartFailed. `remove` the pair also after a failure.
         """
         ...
 

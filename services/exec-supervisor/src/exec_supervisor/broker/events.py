@@ -64,6 +64,6 @@ class EventWatch:
                         if pair_events := self._pair_events.get(event.pair):
                             pair_events.record(event)
             except (EngineDown, EngineRefused) as error:
-                _log.warning("Lost the event stream of the container engine", detail=str(error))
+                _log.warning("Lost the event stream of the execution engine", detail=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -17,13 +17,7 @@ from exec_supervisor.broker.events import PairEvents
 
 _log = structlog.stdlib.get_logger()
 
-BOOT_TIMEOUT_S: Final = 60.0
-"""The supervisor gives its executor 30 s; creating and starting containers on a busy machine takes additional time."""
-
-LIFELINE_S: Final = 2.0
 LAST_OUTPUT_S: Final = 1.0
-REMOVAL_S: Final = 60.0
-"""Takes 0.1 s on an idle machine, and seconds when twenty pairs end at once on a busy one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class Pair:
     async def boot(self) -> BootedPair:
         """Start the pair and wait until it is ready. Raises EngineDown, EngineRefused, StartFailed; then end it."""
         try:
-            async with asyncio.timeout(BOOT_TIMEOUT_S), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(self._engine.times.boot_s), asyncio.TaskGroup() as group:
                 ending = group.create_task(self._fail_when_executor_ends())
                 self._line = await self._engine.start(self.plan)
                 images = group.create_task(self._engine.load_images(self.name))
@@ -112,7 +106,7 @@ class Pair:
         await self._events.executor_ended.wait()
 
     async def end(self, *, force: bool) -> bool:
-        """Remove everything of the pair. Without `force`, its stdin is closed first, and it has 2 s to end by itself.
+        """Remove everything of the pair. Without `force`, its stdin is closed, and it has `end_s` to end by itself.
 
         False if something could not be removed; the reaper then removes it.
         """
@@ -120,13 +114,13 @@ class Pair:
         if self._line is not None and not force:
             self._line.close_input()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LIFELINE_S):
+                async with asyncio.timeout(self._engine.times.end_s):
                     await self._events.pair_ended.wait()
         try:
-            async with asyncio.timeout(REMOVAL_S):
+            async with asyncio.timeout(self._engine.times.removal_s):
                 problems = await self._engine.remove(self.name)
         except TimeoutError:
-            problems = [f"it took more than {REMOVAL_S:g} s"]
+            problems = [f"it took more than {self._engine.times.removal_s:g} s"]
         finally:
             self._close()
         if problems:

@@ -16,7 +16,7 @@ from everturn.core.loops import guarded
 from everturn.execution.broker_messages import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
 from everturn.execution.messages import LimitName, UidRange
 from everturn.execution.profiles import ExecutionProfile, Profiles
-from exec_supervisor.broker.engine import EngineDown, ImageMissing, PairEngine, PairPlan
+from exec_supervisor.broker.engine import EngineDown, ImageMissing, NoCapacity, PairEngine, PairPlan
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import BootedPair, Pair
@@ -237,8 +237,8 @@ def build_refusal(error: BaseException) -> BrokerRefusal:
             return BrokerRefusal("unknown_profile", str(error))
         case UnknownPair():
             return BrokerRefusal("unknown_pair", str(error))
-        case Busy():
-            return BrokerRefusal("busy", str(error))
+        case Busy() | NoCapacity():
+            return BrokerRefusal("busy", str(error)[:4000])
         case EngineDown():
             return BrokerRefusal("engine_down", str(error))
         case ImageMissing():
