@@ -20,8 +20,9 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/
-COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/framing.py \
-     libs/common/src/everturn/execution/messages.py libs/common/src/everturn/execution/records.py everturn/execution/
+COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
+     libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
+     libs/common/src/everturn/execution/records.py everturn/execution/
 COPY services/exec-supervisor/src/exec_supervisor/__init__.py services/exec-supervisor/src/exec_supervisor/__main__.py \
      services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/pair.py \
      services/exec-supervisor/src/exec_supervisor/system_calls.py exec_supervisor/

@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.confine import check_confinement, find_failures, is_counted
+from executor.confine import build_socket_filter, check_confinement, find_failures, is_counted
 
 CLOSED = """Name:	python
 Uid:	1001	1001	1001	1001
@@ -62,3 +62,9 @@ def test_a_control_group_counts_processes_where_it_has_a_number(tmp_path, texts,
 
 def test_this_test_process_is_not_confined():
     assert "no seccomp filter is loaded" in find_failures()
+
+
+def test_no_filter_is_built_for_a_machine_whose_calls_are_not_known():
+    assert {len(build_socket_filter(machine)) % 8 for machine in ("x86_64", "aarch64")} == {0}
+    with pytest.raises(OSError, match="riscv64"):
+        build_socket_filter("riscv64")

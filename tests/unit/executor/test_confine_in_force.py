@@ -123,3 +123,33 @@ def test_a_program_finds_an_empty_input_and_prints_beside_the_line():
 
     assert done.stdout == frame
     assert done.stderr == b"printed\n''\n"
+
+
+REFUSE_OTHERS = """
+import ctypes, os, socket, subprocess, sys
+from executor.confine import find_failures, refuse_other_sockets
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+refuse_other_sockets()
+
+def open_socket(family, kind=socket.SOCK_STREAM):
+    try:
+        socket.socket(family, kind).close()
+    except OSError as error:
+        return error.errno
+    return 0
+
+print([open_socket(family) for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 40)])
+print([open_socket(family, socket.SOCK_RAW) for family in (16, 17)])
+ours, theirs = socket.socketpair()
+print(ctypes.CDLL(None, use_errno=True).syscall(425, 1, 0), ctypes.get_errno())
+print(subprocess.run([sys.executable, "-I", "-c", "import socket; socket.socket()"], capture_output=True).returncode)
+"""
+
+
+def test_with_the_filter_only_unix_sockets_can_be_opened_here_and_in_children():
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", REFUSE_OTHERS], capture_output=True, text=True, check=False, timeout=20
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["[0, 1, 1, 1]", "[1, 1]", "-1 1", "1"]

@@ -1,5 +1,7 @@
 """The mode `pair`: a supervisor in its own container, which accepts the line of its executor in another container.
 
+Its line to the worker is its standard streams, which the broker has attached, or a connection that it opens itself.
+
 It reports that it is ready for a run when the executor has connected. The engine builds and removes the sandbox: the
 broker that started the pair kills the executor's container when this process is gone. The executor is the first process
 of its container, so all its descendants end with it.
@@ -18,7 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
-from everturn.execution.messages import EXECUTOR_FRAME_BYTES, GATEWAY_SOCKET, LINE_SOCKET, LimitName, Posture, RunLimits
+from everturn.execution.messages import (
+    EXECUTOR_FRAME_BYTES,
+    GATEWAY_SOCKET,
+    LINE_SOCKET,
+    Dial,
+    LimitName,
+    Posture,
+    RunLimits,
+)
+from exec_supervisor.supervisor.dialed_line import BrokerPort, run_on_dialed_line
 from exec_supervisor.supervisor.listeners import load_peer_uid, open_listener
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standard_streams
@@ -41,12 +52,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="exec_supervisor pair", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(LINE_SOCKET).parent, help="where the pair's sockets are")
     parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user of this pair's executor")
+    in_pod = parser.add_argument_group("in a Pod, where the line is a connection to the broker")
+    in_pod.add_argument("--dial", default="", help="host:port of the broker")
+    in_pod.add_argument("--certificate", default="", help="the broker's certificate, as DER in base64")
+    in_pod.add_argument("--pair", default="", help="the pair's name")
+    in_pod.add_argument("--token", default="", help="what admits this pair's supervisor, once")
+    in_pod.add_argument("--seccomp", default="", help="the executor's seccomp profile, for the posture")
     chosen = parser.parse_args(sys.argv[2:])
-    return run_on_standard_streams(partial(_serve, chosen.folder, chosen.executor_uid))
+    if not chosen.dial:
+        posture = build_posture(chosen.executor_uid)
+        return run_on_standard_streams(partial(_serve, chosen.folder, posture, lifeline=LIFELINE))
+    host, _, port = chosen.dial.rpartition(":")
+    return run_on_dialed_line(
+        BrokerPort(host.strip("[]"), int(port), chosen.certificate),
+        Dial(chosen.pair, chosen.token),
+        partial(_serve, chosen.folder, build_pod_posture(chosen.executor_uid, chosen.seccomp)),
+    )
 
 
-async def _serve(folder: Path, executor_uid: int, line: WorkerLine) -> int:
-    return await run_supervisor(line, LIFELINE, partial(open_sandbox, folder, executor_uid, EXECUTOR_UID))
+async def _serve(folder: Path, posture: Posture, line: WorkerLine, lifeline: int) -> int:
+    return await run_supervisor(line, lifeline, partial(open_sandbox, folder, posture, EXECUTOR_UID))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +119,20 @@ class PairSandbox:
 
 
 @contextlib.asynccontextmanager
-async def open_sandbox(folder: Path, executor_uid: int, group: int) -> AsyncGenerator[PairSandbox]:
-    """Wait for the executor in the folder that both containers share. Raises OSError, TimeoutError after a minute."""
+async def open_sandbox(folder: Path, posture: Posture, group: int) -> AsyncGenerator[PairSandbox]:
+    """Wait for the executor, whose user `posture` names, in the folder that both containers share.
+
+    Raises OSError, TimeoutError after a minute.
+    """
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, group))
         with _socket_in(folder, LINE_SOCKET, group) as listener:
-            peer = await _wait_for_executor(listener, executor_uid)
+            peer = await _wait_for_executor(listener, posture.outer_uid)
         # No process connects to this socket any more: the program has not started, and the name is removed.
         reader, writer = await asyncio.open_unix_connection(sock=peer)
         stack.callback(writer.transport.abort)
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield PairSandbox(line, gateway, build_posture(executor_uid), writer)
+        yield PairSandbox(line, gateway, posture, writer)
 
 
 def build_posture(executor_uid: int) -> Posture:
@@ -119,6 +147,23 @@ def build_posture(executor_uid: int) -> Posture:
         processes="control group of the container engine",
         disk="tmpfs limited in bytes and inodes",
         seccomp="profile of our own, loaded by the container engine",
+    )
+
+
+def build_pod_posture(executor_uid: int, seccomp: str) -> Posture:
+    """Describe how a run in a Pod is confined. `seccomp` is the name of a profile of the node; empty for the default of
+    its container runtime."""
+    profile = f"profile {seccomp} of the node" if seccomp else "default profile of the node's container runtime"
+    return Posture(
+        launcher="containers",
+        runtime="",
+        outer_uid=executor_uid,
+        user="a user that only this run has, in a container of a Pod without capabilities, with a read-only root",
+        network="none (only Unix sockets, by a filter of the executor; the supervisor has the network of the Pod)",
+        memory="control group of the container, and RLIMIT_AS",
+        processes="RLIMIT_NPROC of the user, or the control group if the node limits the processes of containers",
+        disk="memory volumes limited in bytes, and one file for the end of the container, limited by RLIMIT_FSIZE",
+        seccomp=f"{profile}, and a filter of the executor for sockets",
     )
 
 

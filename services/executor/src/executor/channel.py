@@ -15,7 +15,8 @@ MessageT = TypeVar("MessageT", bound=MessageClass)
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 _ERRORS: Final = 2
-_CONNECT_TIMEOUT_S: Final = 30.0
+_CONNECT_TIMEOUT_S: Final = 90.0
+"""In a Pod, the supervisor listens after its image is pulled and it has connected to the broker within 30 s."""
 _TRY_EVERY_S: Final = 0.01
 
 

@@ -1,8 +1,11 @@
 """Checks of the confinement before a program runs, and the program's limits."""
 
+import contextlib
 import ctypes
 import os
 import resource
+import socket
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,18 +15,84 @@ MAX_PENDING_SIGNALS: Final = 1024
 """Queued signals and timers of one run. The kernel counts them per user, and every run has a user of its own."""
 
 _PR_SET_DUMPABLE: Final = 4
+_PR_SET_SECCOMP: Final = 22
+_SECCOMP_MODE_FILTER: Final = 2
+_X32_CALLS: Final = 0x40000000
+_IO_URING_SETUP: Final = 425
+_SOCKET_CALLS: Final = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199)}
+"""By machine: its number in a filter, and the numbers of the calls `socket` and `socketpair`."""
+
+_OTHER_FAMILIES: Final = {"IPv4": 2, "IPv6": 10, "netlink": 16, "packet": 17, "vsock": 40}
 _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 
-def find_failures() -> tuple[str, ...]:
-    """The violations of the confinement, as sentences; empty if there are none."""
+def find_failures(*, shares_network: bool = False) -> tuple[str, ...]:
+    """The violations of the confinement, as sentences; empty if there are none.
+
+    With `shares_network`, the devices belong to others: this process can then open Unix sockets only, from now on, and
+    so can its children.
+    """
     with open("/proc/self/status", encoding="ascii") as status, open("/proc/net/dev", encoding="ascii") as devices:
-        return check_confinement(
+        failures = check_confinement(
             status=status.read(),
-            devices=devices.read(),
+            devices="" if shares_network else devices.read(),
             root_is_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
             pid=os.getpid(),
         )
+    if failures or not shares_network:
+        return failures
+    try:
+        refuse_other_sockets()
+    except OSError as error:
+        return (f"its filter of sockets can't be loaded: {error.strerror}",)
+    return tuple(f"it can open {name} sockets" for name, family in _OTHER_FAMILIES.items() if _can_open(family))
+
+
+def refuse_other_sockets() -> None:
+    """Load a filter, besides any that is loaded, that refuses sockets of all families but Unix with EPERM.
+
+    It is the wall between a program and the network where only the supervisor may use it: the containers of a Pod share
+    one. Sockets could also be made through io_uring. Calls of other architectures end the process. Raises OSError.
+    """
+    code = build_socket_filter(os.uname().machine)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def build_socket_filter(machine: str) -> bytes:
+    """The filter as BPF instructions for a machine such as `x86_64`. Raises OSError for another one."""
+    if machine not in _SOCKET_CALLS:
+        raise OSError(0, f"no filter is known for {machine}")
+    architecture, make, make_pair = _SOCKET_CALLS[machine]
+    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000
+    # Jumps count the instructions that are skipped; the last three are the answers.
+    instructions = (
+        (load, 0, 0, 4),
+        (equal, 0, 9, architecture),
+        (load, 0, 0, 0),
+        (at_least, 6, 0, _X32_CALLS),
+        (equal, 5, 0, _IO_URING_SETUP),
+        (equal, 1, 0, make),
+        (equal, 0, 2, make_pair),
+        (load, 0, 0, 16),
+        (equal, 0, 1, socket.AF_UNIX),
+        (answer, 0, 0, allow),
+        (answer, 0, 0, refuse),
+        (answer, 0, 0, kill),
+    )
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
+
+
+def _can_open(family: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.socket(family, socket.SOCK_STREAM if family not in (16, 17) else socket.SOCK_RAW).close()
+        return True
+    return False
 
 
 def check_confinement(*, status: str, devices: str, root_is_read_only: bool, pid: int) -> tuple[str, ...]:

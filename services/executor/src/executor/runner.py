@@ -43,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         channel = None if chosen.line else Channel.replace_standard_streams()
         empty_input()
-        failures = find_failures() or _prepare(tuple(filter(None, chosen.preload.split(","))))
+        failures = find_failures(shares_network=chosen.unix_sockets_only) or _prepare(
+            tuple(filter(None, chosen.preload.split(",")))
+        )
         program = None if failures else fork_program(channel)
         channel = channel or Channel.connect(chosen.line)
         channel.send(Booted(f"{sys.implementation.name} {sys.version.split()[0]}", failures))
@@ -59,6 +61,9 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="executor", description=__doc__)
     parser.add_argument("--line", help="the supervisor's socket; without it the line is stdin and stdout")
+    parser.add_argument(
+        "--unix-sockets-only", action="store_true", help="refuse other sockets: the network belongs to the supervisor"
+    )
     parser.add_argument("--preload", default="", help="comma-separated modules to import before the run is known")
     return parser.parse_args(arguments)
 

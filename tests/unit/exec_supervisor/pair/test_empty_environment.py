@@ -14,7 +14,7 @@ sys.path.extend({SOURCES!r})
 import exec_supervisor.__main__
 import exec_supervisor.pair
 ours = {{name for name in sys.modules if name.partition(".")[0] == "everturn"}}
-formats = {{f"everturn.execution.{{name}}" for name in ("framing", "messages", "records")}}
+formats = {{f"everturn.execution.{{name}}" for name in ("broker_messages", "framing", "messages", "records")}}
 assert ours == {{"everturn", "everturn.execution"}} | formats, ours
 """
 

@@ -30,7 +30,7 @@ async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 async def open_both(folder: Path):
     """A sandbox, and the executor's end of its line."""
     connecting = asyncio.create_task(connect(folder / "line.sock"))
-    async with open_sandbox(folder, UID, GROUP) as sandbox:
+    async with open_sandbox(folder, build_posture(UID), GROUP) as sandbox:
         yield sandbox, *(await connecting)
 
 
@@ -49,7 +49,7 @@ async def test_the_line_socket_is_accepted_once_and_removed(tmp_path):
 
 async def test_another_user_does_not_get_the_line(tmp_path):
     async def open_for_another() -> None:
-        async with open_sandbox(tmp_path, UID + 1, GROUP):
+        async with open_sandbox(tmp_path, build_posture(UID + 1), GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())
@@ -65,7 +65,7 @@ async def test_another_user_does_not_get_the_line(tmp_path):
 
 async def test_connections_of_strangers_are_bounded(tmp_path):
     async def open_for_another() -> None:
-        async with open_sandbox(tmp_path, UID + 1, GROUP):
+        async with open_sandbox(tmp_path, build_posture(UID + 1), GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())

@@ -2,6 +2,7 @@
 
 Standard library only: the executor imports this module, `records` and `framing`, nothing else of ours.
 
+    supervisor  -> broker       Dial (a supervisor that connects to its broker, before anything else)
     worker      -> supervisor   Boot (a local supervisor only: a pair of containers has booted by itself);
                                 Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
     supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
@@ -26,6 +27,9 @@ OUTPUT_DIR: Final = "/workspace/out"
 WORKDIR: Final = "/workspace/work"
 GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
 LINE_SOCKET: Final = "/run/everturn/line.sock"
+DIAL_HOST: Final = "everturn-broker"
+"""The name in the certificate of a broker to which supervisors connect."""
+
 PROGRAM_NAME: Final = "program.py"
 PIPE_FRAME_BYTES: Final = 8 * MIB
 EXECUTOR_FRAME_BYTES: Final = 2 * MIB
@@ -141,6 +145,18 @@ def parse_uid_range(text: str) -> UidRange:
     if not MIN_UID <= found.first <= found.last <= MAX_UID:
         raise ValueError(f"a range of users must lie between {MIN_UID} and {MAX_UID}, with the lower number first")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """The supervisor of the pair `pair` connects to its broker. The token is valid once, for this pair only.
+
+    What follows on the connection is the line between worker and supervisor.
+    """
+
+    kind: ClassVar[str] = "dial"
+    pair: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
