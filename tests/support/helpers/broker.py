@@ -19,10 +19,10 @@ COMMAND = (sys.executable, "-I", "-m", "exec_supervisor", "broker")
 class OwnBroker:
     """A context manager; all calls block. `label` is on all that its engine holds for it, over its restarts."""
 
-    def __init__(self, folder: Path, *, engine: str = "", profiles: str = "") -> None:
+    def __init__(self, folder: Path, *, engine: str = "", profiles: str = "", **settings: str) -> None:
         self.socket = folder / "broker.sock"
         self._log = folder / "broker.log"
-        named = {"BROKER_SOCKET": str(self.socket), "DOCKER_HOST": engine, "EXECUTION_PROFILES": profiles}
+        named = {"BROKER_SOCKET": str(self.socket), "DOCKER_HOST": engine, "EXECUTION_PROFILES": profiles} | settings
         self._env = {"PATH": os.environ["PATH"], **{name: value for name, value in named.items() if value}}
         self._process: subprocess.Popen[bytes] | None = None
         self._id = ""

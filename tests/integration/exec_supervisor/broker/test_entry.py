@@ -123,6 +123,8 @@ def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready:
         ({"BROKER_TCP": "127.0.0.1:0"}, "BROKER_TLS_DIR"),
         ({"DOCKER_HOST": "ssh://engine"}, "DOCKER_HOST"),
         ({"BROKER_SOCKET_GROUP": "no-such-group"}, "BROKER_SOCKET_GROUP"),
+        ({"BROKER_ENGINE": "kubernetes"}, "BROKER_DIAL"),
+        ({"BROKER_ENGINE": "kubernetes", "BROKER_DIAL": "127.0.0.1:0"}, "KUBERNETES_ACCOUNT_DIR"),
     ],
 )
 def test_invalid_settings_are_reported_and_nothing_is_served(tmp_path: Path, settings: dict[str, str], name: str):

@@ -1,8 +1,13 @@
 """The profile of container runs as data; what the kernel makes of it is tried in a container."""
 
+import json
+import subprocess
+import sys
+
 from exec_supervisor.broker.seccomp_profile import (
     ALLOWED,
     INTERNET,
+    build_node_profile,
     build_profile,
 )
 from exec_supervisor.system_calls import (
@@ -63,3 +68,15 @@ def test_devices_and_terminal_input_are_blocked():
 
 def test_no_architecture_brings_its_32_bit_kind():
     assert {tuple(entry["subArchitectures"]) for entry in build_profile()["archMap"]} == {()}
+
+
+def test_it_can_be_written_to_a_file_for_nodes():
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "exec_supervisor.broker.seccomp_profile"],
+        capture_output=True,
+        check=True,
+        timeout=20,
+    )
+
+    assert json.loads(done.stdout) == build_node_profile()
+    assert build_node_profile()["syscalls"] == build_profile()["syscalls"]

@@ -39,3 +39,23 @@ def test_an_address_needs_a_host_and_a_port(address: str):
 def test_an_address_is_split_at_its_port(address: str, parts: tuple[str, int]):
     assert BrokerSettings(metrics_listen=address).metrics_listen == address
     assert split_address(address) == parts
+
+
+@pytest.mark.parametrize("dial", ["", "broker:7444", "broker.everturn.svc:7444", "0.0.0.0:7444", "[::]:7444"])
+def test_pods_need_an_ip_address_to_which_they_connect(dial: str):
+    with pytest.raises(ValidationError, match="BROKER_DIAL"):
+        BrokerSettings(engine="kubernetes", dial=dial)
+
+
+@pytest.mark.parametrize("dial", ["10.0.0.7:7444", "[fd00::7]:7444"])
+def test_a_broker_of_pods_needs_only_its_own_address(dial: str):
+    settings = BrokerSettings(engine="kubernetes", dial=dial)
+
+    assert (settings.kubernetes_api, settings.kubernetes_namespace) == ("https://kubernetes.default.svc", "")
+
+
+def test_an_owner_in_another_namespace_is_refused():
+    with pytest.raises(ValidationError, match="POD_UID"):
+        BrokerSettings(
+            engine="kubernetes", dial="10.0.0.7:7444", kubernetes_namespace="runs", pod_name="b", pod_uid="1"
+        )

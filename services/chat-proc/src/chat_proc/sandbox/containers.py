@@ -53,8 +53,9 @@ _TLS: Final = re.compile(r"tls://(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\
 
 AnswerT = TypeVar("AnswerT", bound=MessageClass)
 
-START_TIMEOUT_S: Final = 60.0
-"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor add to that."""
+START_TIMEOUT_S: Final = 150.0
+"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor add to that. The
+broker gives up earlier: after 10 s for room, and a boot of at most 120 s, the limit of Pods."""
 
 ATTACH_TIMEOUT_S: Final = 10.0
 REMOVE_TIMEOUT_S: Final = 10.0

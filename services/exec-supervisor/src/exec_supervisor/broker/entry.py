@@ -26,10 +26,15 @@ from everturn.core.settings import METRICS_LISTEN, explain_errors, split_address
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import load_profiles
 from exec_supervisor.broker.connection import BrokerConnection
+from exec_supervisor.broker.dial_port import open_dial_port
 from exec_supervisor.broker.docker_engine import DockerEngine
 from exec_supervisor.broker.docker_pairs import DockerPairs
+from exec_supervisor.broker.engine import PairEngine
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.identity import hold_identity
+from exec_supervisor.broker.kubernetes_api import ClusterAccess, KubernetesApi
+from exec_supervisor.broker.kubernetes_bodies import PodOptions
+from exec_supervisor.broker.kubernetes_pairs import KubernetesPairs
 from exec_supervisor.broker.listeners import Addresses, open_listeners
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import open_pairs
@@ -75,16 +80,13 @@ async def run_broker(settings: BrokerSettings) -> None:
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
     registry.register(LOOP_ERRORS)
-    with (
-        hold_identity(settings.socket) as broker_id,
-        contextlib.closing(DockerEngine(settings.docker_host)) as docker,
-    ):
-        engine, connected = DockerPairs(docker, broker_id), asyncio.Event()
-        watch = EventWatch(engine, connected)
+    with hold_identity(settings.socket) as broker_id:
+        connected = asyncio.Event()
         # Events are processed until the last pair has ended, and pairs end after the last connection.
         async with (
+            _open_engine(settings, broker_id) as engine,
             _metrics_page(settings.metrics_listen, registry) as page,
-            _running(run_guarded("engine_events", watch.run)),
+            _watching(engine, connected) as watch,
             open_pairs(
                 engine,
                 watch,
@@ -107,6 +109,32 @@ async def run_broker(settings: BrokerSettings) -> None:
                 report_ready(addresses, broker_id, page)
                 await stop.wait()
                 _log.info("Stopping the broker")
+
+
+@contextlib.asynccontextmanager
+async def _open_engine(settings: BrokerSettings, broker_id: str) -> AsyncGenerator[PairEngine]:
+    """The driver that the settings choose. Raises Invalid, OSError."""
+    if settings.engine == "docker":
+        with contextlib.closing(DockerEngine(settings.docker_host)) as docker:
+            yield DockerPairs(docker, broker_id)
+        return
+    access = ClusterAccess(settings.kubernetes_api, settings.kubernetes_account_dir, settings.kubernetes_namespace)
+    options = PodOptions(
+        settings.kubernetes_seccomp, settings.kubernetes_runtime_class, settings.pod_name, settings.pod_uid
+    )
+    async with (
+        contextlib.aclosing(KubernetesApi(access)) as api,
+        open_dial_port(settings.dial, settings.max_pairs) as port,
+    ):
+        yield KubernetesPairs(api, port, broker_id, options)
+
+
+@contextlib.asynccontextmanager
+async def _watching(engine: PairEngine, connected: asyncio.Event) -> AsyncGenerator[EventWatch]:
+    """Process the events of the engine during the block."""
+    watch = EventWatch(engine, connected)
+    async with _running(run_guarded("engine_events", watch.run)):
+        yield watch
 
 
 def report_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:

@@ -54,7 +54,7 @@ async def open_listeners(settings: BrokerSettings, serve: Serve, *, max_connecti
         stack.callback(unix.close)
         tcp = ""
         if context is not None:
-            server = await _open_tcp(settings.tcp, context, accept)
+            server = await open_tcp(settings.tcp, context, accept)
             stack.callback(server.close)
             host, port = server.sockets[0].getsockname()[:2]
             tcp = f"{host}:{port}"
@@ -139,7 +139,10 @@ def build_tls_context(settings: BrokerSettings) -> ssl.SSLContext:
     return context
 
 
-async def _open_tcp(address: str, context: ssl.SSLContext, accept: Accept) -> asyncio.Server:
+async def open_tcp(
+    address: str, context: ssl.SSLContext, accept: Accept, *, shutdown_timeout_s: float | None = None
+) -> asyncio.Server:
+    """Listen at `host:port` with TLS. The time limit is for the peer's part of closing it. Raises OSError."""
     host, port = split_address(address)
     server = await asyncio.start_server(
         accept,
@@ -147,6 +150,7 @@ async def _open_tcp(address: str, context: ssl.SSLContext, accept: Accept) -> as
         port,
         ssl=context,
         ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+        ssl_shutdown_timeout=shutdown_timeout_s,
         limit=STREAM_BUFFER_BYTES,
         backlog=BACKLOG,
         start_serving=False,

@@ -41,7 +41,7 @@ class BrokerMetrics:
         )
         self.reaped = Counter(
             "everturn_broker_reaped",
-            "Leftovers that were removed, by kind: container or volume.",
+            "Leftovers that were removed, by kind: container, volume or pod.",
             ["kind"],
             registry=registry,
         )

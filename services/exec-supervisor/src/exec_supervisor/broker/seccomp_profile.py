@@ -4,6 +4,8 @@ All others get EPERM. Nothing that the bubblewrap launcher's filter rejects is a
 """
 
 import errno
+import json
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -126,6 +128,12 @@ def build_profile(families: Sequence[int] = (AF_UNIX,)) -> dict[str, Any]:
     }
 
 
+def build_node_profile() -> dict[str, Any]:
+    """The profile as a file for the nodes of a cluster, whose container runtimes read the format of OCI: it lists no
+    architectures, and so allows the node's own only."""
+    return {name: value for name, value in build_profile().items() if name != "archMap"}
+
+
 def _allow(*names: str | Rule) -> Rule:
     conditions = [name for name in names if isinstance(name, dict)]
     return {"names": [name for name in names if isinstance(name, str)], "action": "SCMP_ACT_ALLOW", "args": conditions}
@@ -136,3 +144,7 @@ def _equal(index: int, value: int, *, mask: int | None = None) -> Rule:
     if mask is None:
         return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
     return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+if __name__ == "__main__":
+    json.dump(build_node_profile(), sys.stdout, indent=1)

@@ -1,12 +1,20 @@
 """Settings of the broker, from the environment. Supervisors read none: they get theirs over their line."""
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
-from everturn.core.settings import ADDRESS_PATTERN, BY_ALIAS, METRICS_LISTEN, METRICS_LISTEN_MEANING, Secrecy
+from everturn.core.settings import (
+    ADDRESS_PATTERN,
+    BY_ALIAS,
+    METRICS_LISTEN,
+    METRICS_LISTEN_MEANING,
+    Secrecy,
+    split_address,
+)
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
@@ -45,10 +53,63 @@ class BrokerSettings(BaseSettings):
     tls_dir: Annotated[Path | None, Secrecy.FILE] = Field(
         default=None, validation_alias=TLS_DIR, description=TLS_DIR_MEANING
     )
+    engine: Literal["docker", "kubernetes"] = Field(
+        default="docker",
+        validation_alias="BROKER_ENGINE",
+        description="What runs the pairs: docker, as containers of the engine at DOCKER_HOST, or kubernetes, as Pods "
+        "of the cluster that the broker itself runs in.",
+    )
     docker_host: str = Field(
         default="unix:///var/run/docker.sock",
         validation_alias="DOCKER_HOST",
         description="Address of the container engine: unix:///path or, on a separate network, tcp://host:port.",
+    )
+    dial: str = Field(
+        default="",
+        pattern=ADDRESS_PATTERN,
+        validation_alias="BROKER_DIAL",
+        description="host:port on which the broker listens for the supervisors of its Pods, and to which they connect: "
+        "an IP address of the broker's own Pod. Required with BROKER_ENGINE=kubernetes.",
+    )
+    kubernetes_api: str = Field(
+        default="https://kubernetes.default.svc",
+        pattern=r"^https://[^\s/]+$",
+        validation_alias="KUBERNETES_API",
+        description="Address of the API of Kubernetes.",
+    )
+    kubernetes_account_dir: Annotated[Path, Secrecy.FILE] = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        validation_alias="KUBERNETES_ACCOUNT_DIR",
+        description="Folder with the broker's token, ca.crt and namespace, as a Pod gets them of its service account.",
+    )
+    kubernetes_namespace: str = Field(
+        default="",
+        pattern=r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$",
+        validation_alias="KUBERNETES_NAMESPACE",
+        description="Namespace of the Pods that run programs; empty for the broker's own.",
+    )
+    kubernetes_seccomp: str = Field(
+        default="",
+        max_length=200,
+        validation_alias="KUBERNETES_SECCOMP",
+        description="Seccomp profile of the containers that run programs, as a path below the kubelet's folder of "
+        "profiles; empty for the default profile of the container runtime. `python -m "
+        "exec_supervisor.broker.seccomp_profile` writes ours.",
+    )
+    kubernetes_runtime_class: str = Field(
+        default="",
+        max_length=253,
+        validation_alias="KUBERNETES_RUNTIME_CLASS",
+        description="RuntimeClass of the Pods, such as one for gVisor or Kata; empty for the cluster's default.",
+    )
+    pod_name: str = Field(
+        default="",
+        max_length=253,
+        validation_alias="POD_NAME",
+        description="Name of the broker's own Pod. With POD_UID, the cluster removes the broker's Pods with it.",
+    )
+    pod_uid: str = Field(
+        default="", max_length=100, validation_alias="POD_UID", description="UID of the broker's own Pod."
     )
     profiles: str = Field(
         default="",
@@ -61,7 +122,7 @@ class BrokerSettings(BaseSettings):
         ge=1,
         le=1000,
         validation_alias="BROKER_MAX_PAIRS",
-        description="Maximum number of container pairs at once, including warm ones.",
+        description="Maximum number of pairs at once, including warm ones.",
     )
     uids: str = Field(
         default="22000-22999",
@@ -84,6 +145,25 @@ class BrokerSettings(BaseSettings):
         user."""
         if (count := parse_uid_range(self.uids).count) < self.max_pairs:
             raise ValueError(f"BROKER_UIDS has {count} users, and BROKER_MAX_PAIRS needs {self.max_pairs}.")
+        return self
+
+    @model_validator(mode="after")
+    def check_dial(self) -> Self:
+        """Reject a broker of Pods to which no supervisor could connect: they look up no names."""
+        if self.engine == "kubernetes":
+            try:
+                is_any = ip_address(split_address(self.dial)[0]).is_unspecified
+            except ValueError:
+                is_any = True
+            if is_any:
+                raise ValueError("BROKER_ENGINE=kubernetes needs BROKER_DIAL with the IP address of the broker's Pod.")
+        return self
+
+    @model_validator(mode="after")
+    def check_owner(self) -> Self:
+        """Reject an owner in another namespace: the cluster would remove the Pods at once."""
+        if self.pod_uid and self.kubernetes_namespace:
+            raise ValueError("POD_UID can't be set with KUBERNETES_NAMESPACE: owners have the namespace of their Pods.")
         return self
 
     @model_validator(mode="after")
