@@ -1,4 +1,4 @@
-"""A node that runs the containers of a Pod with bubblewrap: users, mounts, process namespaces, and one shared network.
+"""A node that runs the containers of a Pod with bubblewrap: users, mounts, process namespaces, one shared network.
 
 Both images are the code of this checkout. Limits of memory and processor are not enforced.
 """
@@ -17,14 +17,25 @@ from typing import Any
 
 import pyseccomp
 
+from exec_supervisor.broker.seccomp_profile import build_node_profile
 from exec_supervisor.local.process import load_children
 
 ROOT = Path(__file__).parents[3]
 MISSING_IMAGE = "everturn/no-such-image:latest"
 SOURCES = ("libs/common/src/everturn", "services/exec-supervisor/src/exec_supervisor", "services/executor/src/executor")
 PACKAGES = "/opt/everturn"
-RUN = f"import sys; sys.path.append('{PACKAGES}'); import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__')"
+RUN = f"""
+import ctypes, os, runpy, struct, sys
+code = ctypes.create_string_buffer(os.read(int(sys.argv.pop(1)), 1 << 16))
+program = struct.pack("HxxxxxxP", (len(code) - 1) // 8, ctypes.addressof(code))
+assert ctypes.CDLL(None).prctl(22, 2, program, 0, 0) == 0
+sys.path.append({PACKAGES!r})
+runpy.run_module(sys.argv.pop(1), run_name="__main__")
+"""
+"""Loads the filter, as a container runtime does once the rights are gone, and then runs the module that is named."""
 ENTRYPOINTS = {"supervisor": ["exec_supervisor", "pair"], "executor": ["executor", "--line", "/run/everturn/line.sock"]}
+WORK_FOLDERS = {"supervisor": "/run/everturn", "executor": "/workspace/work"}
+SHARED = "sockets"
 LOG_BYTES = 2048
 
 Json = dict[str, Any]
@@ -88,7 +99,7 @@ class Node:
         folder = Path(tempfile.mkdtemp(prefix="everturn-pod-"))
         running = self.running[name] = RunningPod(folder)
         try:
-            make_volumes(pod, folder)
+            share_folder(folder / SHARED, pod["spec"]["securityContext"]["fsGroup"])
             for container in containers:
                 running.processes[container["name"]] = await self._start(container, pod, folder)
             logs = {role: asyncio.create_task(read_log(process)) for role, process in running.processes.items()}
@@ -116,6 +127,16 @@ class Node:
             shutil.rmtree(folder)
             del self.running[name]
 
+    def _mount(self, mount: Json, pod: Json, folder: Path) -> list[str]:
+        """The volume that the containers share is a folder of this machine; the others are memory with a limit."""
+        [empty] = [entry["emptyDir"] for entry in pod["spec"]["volumes"] if entry["name"] == mount["name"]]
+        assert empty["medium"] == "Memory"
+        path, is_read_only = mount["mountPath"], mount.get("readOnly", False)
+        if mount["name"] == SHARED:
+            return ["--ro-bind" if is_read_only else "--bind", str(folder / SHARED), path]
+        memory = ["--perms", "0777", "--size", empty["sizeLimit"], "--tmpfs", path]
+        return [*memory, "--remount-ro", path] if is_read_only else memory
+
     async def _start(self, container: Json, pod: Json, folder: Path) -> asyncio.subprocess.Process:
         security, groups = container["securityContext"], str(pod["spec"]["securityContext"]["fsGroup"])
         command = ["bwrap", "--unshare-pid", "--unshare-ipc", "--as-pid-1", "--die-with-parent", "--cap-add", "ALL"]
@@ -127,14 +148,13 @@ class Node:
             command += ["--ro-bind-try", place, place]
         command += ["--ro-bind", str(self._code), PACKAGES, "--proc", "/proc", "--dev", "/dev"]
         for mount in container["volumeMounts"]:
-            bind = "--ro-bind" if mount.get("readOnly") else "--bind"
-            command += [bind, str(folder / mount["name"]), mount["mountPath"]]
-        filter_fd = open_filter()
+            command += self._mount(mount, pod, folder)
+        filter_fd = open_filter(security["seccompProfile"])
         command += [] if self.writable_root else ["--remount-ro", "/"]
-        command += ["--chdir", "/", "--clearenv", "--seccomp", str(filter_fd), "--"]
+        command += ["--chdir", WORK_FOLDERS[container["name"]], "--clearenv", "--"]
         command += ["setpriv", "--reuid", str(security["runAsUser"]), "--regid", str(security["runAsGroup"])]
         command += ["--groups", groups, "--bounding-set=-all", "--inh-caps=-all"]
-        command += [self._python, "-I", "-S", "-B", "-X", "utf8", "-c", RUN]
+        command += [self._python, "-I", "-S", "-B", "-X", "utf8", "-c", RUN, str(filter_fd)]
         process = await asyncio.create_subprocess_exec(
             *command,
             *ENTRYPOINTS[container["name"]],
@@ -148,14 +168,12 @@ class Node:
         return process
 
 
-def make_volumes(pod: Json, folder: Path) -> None:
-    """Folders for the group of the Pod, as a kubelet makes them."""
-    folder.chmod(0o755)
-    for volume in pod["spec"]["volumes"]:
-        assert volume["emptyDir"]["medium"] == "Memory"
-        (folder / volume["name"]).mkdir()
-        os.chown(folder / volume["name"], 0, pod["spec"]["securityContext"]["fsGroup"])
-        (folder / volume["name"]).chmod(0o2777)
+def share_folder(folder: Path, group: int) -> None:
+    """A folder for the group of the Pod, as a kubelet makes it."""
+    folder.parent.chmod(0o755)
+    folder.mkdir()
+    os.chown(folder, 0, group)
+    folder.chmod(0o2777)
 
 
 def kill_container(process: asyncio.subprocess.Process) -> None:
@@ -166,15 +184,34 @@ def kill_container(process: asyncio.subprocess.Process) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def open_filter() -> int:
-    """What a container runtime's default profile has in common with this one: it is there, and allows sockets."""
+def open_filter(profile: Json) -> int:
+    """The filter of a container. What the default profile of a container runtime has in common with the one here: it is
+    there, and it allows sockets."""
     rules: Any = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     rules.add_rule(pyseccomp.ERRNO(1), "bpf")
+    if profile["type"] == "Localhost":
+        rules = pyseccomp.SyscallFilter(pyseccomp.ERRNO(1))
+        for rule in build_node_profile()["syscalls"]:
+            for name in rule["names"]:
+                add_rule(rules, name, rule)
     descriptor = os.memfd_create("filter", 0)
     with open(descriptor, "wb", closefd=False) as file:
         rules.export_bpf(file)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def add_rule(rules: Any, name: str, rule: Json) -> None:
+    """A rule of a profile as a container runtime adds it; calls that its library doesn't know are left out."""
+    action = pyseccomp.ALLOW if rule["action"] == "SCMP_ACT_ALLOW" else pyseccomp.ERRNO(rule["errnoRet"])
+    if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:
+        rules.add_rule(action, name, *map(build_condition, rule.get("args", [])))
+
+
+def build_condition(condition: Json) -> Any:
+    if condition["op"] == "SCMP_CMP_EQ":
+        return pyseccomp.Arg(condition["index"], pyseccomp.EQ, condition["value"])
+    return pyseccomp.Arg(condition["index"], pyseccomp.MASKED_EQ, condition["value"], condition["valueTwo"])
 
 
 async def read_log(process: asyncio.subprocess.Process) -> str:
