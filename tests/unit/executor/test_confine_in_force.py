@@ -153,3 +153,26 @@ def test_with_the_filter_only_unix_sockets_can_be_opened_here_and_in_children():
 
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["[0, 1, 1, 1]", "[1, 1]", "-1 1", "1"]
+
+
+FIND = """
+import ctypes, sys
+from executor import confine
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+confine.check_confinement = lambda **found: ("a device",) if found["devices"] else ()
+if sys.argv[1] == "without":
+    confine.refuse_other_sockets = lambda: None
+print(confine.find_failures(shares_network=True), confine.find_failures())
+"""
+
+
+@pytest.mark.parametrize(("filtered", "failures"), [("with", "()"), ("without", "it can open IPv4 sockets")])
+def test_where_the_network_is_shared_sockets_are_checked_in_place_of_devices(filtered: str, failures: str):
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", FIND, filtered], capture_output=True, text=True, check=False, timeout=20
+    )
+
+    assert done.stderr == ""
+    shared, _, alone = done.stdout.strip().rpartition(" (")
+    assert failures in shared
+    assert "a device" in alone

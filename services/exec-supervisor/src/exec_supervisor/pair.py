@@ -162,7 +162,7 @@ def build_pod_posture(executor_uid: int, seccomp: str) -> Posture:
         network="none (only Unix sockets, by a filter of the executor; the supervisor has the network of the Pod)",
         memory="control group of the container, and RLIMIT_AS",
         processes="RLIMIT_NPROC of the user, or the control group if the node limits the processes of containers",
-        disk="memory volumes limited in bytes, and one file for the end of the container, limited by RLIMIT_FSIZE",
+        disk="memory volumes limited in bytes, not in files, and one file on the node limited by RLIMIT_FSIZE",
         seccomp=f"{profile}, and a filter of the executor for sockets",
     )
 

@@ -124,6 +124,7 @@ def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready:
         ({"DOCKER_HOST": "ssh://engine"}, "DOCKER_HOST"),
         ({"BROKER_SOCKET_GROUP": "no-such-group"}, "BROKER_SOCKET_GROUP"),
         ({"BROKER_ENGINE": "kubernetes"}, "BROKER_DIAL"),
+        ({"BROKER_ENGINE": "kubernetes", "BROKER_DIAL": "192.0.2.7:7444"}, "BROKER_DIAL"),
         ({"BROKER_ENGINE": "kubernetes", "BROKER_DIAL": "127.0.0.1:0"}, "KUBERNETES_ACCOUNT_DIR"),
     ],
 )

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from everturn.core.errors import Invalid
 from everturn.execution.framing import FrameError, decode_message
 from everturn.execution.messages import DIAL_HOST, Dial
 from everturn.execution.records import BadMessage, parse_message
@@ -168,11 +169,15 @@ class DialPort:
 
 @contextlib.asynccontextmanager
 async def open_dial_port(address: str, max_pairs: int) -> AsyncGenerator[DialPort]:
-    """Listen at `host:port`, at any port if it is 0, until the block is left. Raises OSError."""
+    """Listen at `host:port`, at any port if it is 0, until the block is left. Raises Invalid."""
     certificate = build_certificate(DIAL_HOST)
     port = DialPort(address, certificate)
     async with open_connections(port.serve, max_pairs + MORE_CONNECTIONS) as accept:
-        server = await open_tcp(address, build_server_context(certificate), accept, shutdown_timeout_s=_SHUTDOWN_S)
+        context = build_server_context(certificate)
+        try:
+            server = await open_tcp(address, context, accept, shutdown_timeout_s=_SHUTDOWN_S)
+        except OSError as error:
+            raise Invalid(f"The broker can't listen at BROKER_DIAL={address}: {error.strerror or error}.") from error
         try:
             number = server.sockets[0].getsockname()[1]
             port.address = f"{address.rpartition(':')[0]}:{number}"

@@ -123,8 +123,8 @@ async def _open_engine(settings: BrokerSettings, broker_id: str) -> AsyncGenerat
         settings.kubernetes_seccomp, settings.kubernetes_runtime_class, settings.pod_name, settings.pod_uid
     )
     async with (
-        contextlib.aclosing(KubernetesApi(access)) as api,
         open_dial_port(settings.dial, settings.max_pairs) as port,
+        contextlib.aclosing(KubernetesApi(access)) as api,
     ):
         yield KubernetesPairs(api, port, broker_id, options)
 
