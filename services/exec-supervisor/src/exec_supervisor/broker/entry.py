@@ -6,6 +6,7 @@ It writes one line of JSON to stdout when it serves; its log goes to stderr.
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine
@@ -118,6 +119,9 @@ async def _open_engine(settings: BrokerSettings, broker_id: str) -> AsyncGenerat
         with contextlib.closing(DockerEngine(settings.docker_host)) as docker:
             yield DockerPairs(docker, broker_id)
         return
+    if settings.log_level != "debug":
+        # One line for each request, several for each pair.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
     access = ClusterAccess(settings.kubernetes_api, settings.kubernetes_account_dir, settings.kubernetes_namespace)
     options = PodOptions(
         settings.kubernetes_seccomp, settings.kubernetes_runtime_class, settings.pod_name, settings.pod_uid
