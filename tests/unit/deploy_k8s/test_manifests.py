@@ -5,9 +5,11 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from itertools import chain
@@ -23,7 +25,12 @@ from documents.setting_page import LIBRARY_VARIABLES, SettingGroup, list_setting
 from kustomize import Document, load, load_env_file, name_of
 from pydantic import BaseModel
 
+from chat_proc.sandbox.containers import parse_address
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from everturn.execution.profiles import load_profiles
+from exec_supervisor.broker.kubernetes_bodies import APP, LABEL_APP
+from exec_supervisor.broker.listeners import build_tls_context
+from exec_supervisor.broker.settings import BrokerSettings
 from ingress.health import router
 from ingress.settings import IngressSettings, MigrationSettings, SharedConfig
 from ingress.settings import load_config as load_shared_config
@@ -32,6 +39,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 K8S = REPOSITORY / "deploy" / "k8s"
 BASE = K8S / "base"
 BROKER = K8S / "components" / "broker"
+PODS = K8S / "components" / "broker-in-cluster"
+GVISOR = K8S / "components" / "gvisor"
 CHART = REPOSITORY / "deploy" / "helm" / "everturn"
 GUIDE = REPOSITORY / "docs" / "how-to" / "run-on-kubernetes.md"
 OPERATE = REPOSITORY / "docs" / "operate.md"
@@ -42,21 +51,24 @@ OVERLAYS = tuple(sorted((K8S / "overlays").iterdir()))
 BUILDS = {
     **{folder.name: (folder, ()) for folder in OVERLAYS},
     "broker": (K8S / "overlays" / "production", (BROKER,)),
+    "pods": (K8S / "overlays" / "production", (PODS, GVISOR)),
 }
 """What is tested: folders of overlays, with components that their files don't name."""
 BUILT = {name: kustomize.build(folder, components=components) for name, (folder, components) in BUILDS.items()}
 VERSIONS = ("1.25", "1.35", kubernetes_validate.latest_version())
 """Of Kubernetes: the oldest that the validator has, the oldest that is supported, and the newest."""
-WORKER_PAGES = {"/livez", "/readyz", "/metrics"}
+WORKER_PAGES = {"/livez", "/readyz"}
 SERVICES = {"everturn-ingress": IngressSettings, "everturn-worker": WorkerSettings}
 COMMANDS = {"everturn-migrate", "everturn-operator"}
 """Workloads that serve nothing."""
 NOT_KUBERNETES = {"Cluster", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
 """Kinds of other projects, whose schemas the validator does not have."""
-OPERATOR_SECRETS = {"everturn-broker-client"}
-"""Made by a command of the guide."""
+OPERATOR_SECRETS = {"everturn-broker-client", "everturn-broker-server"}
+"""Made by commands of the guide."""
 CNPG_LABELS = {"cnpg.io/cluster": "everturn-postgres"}
 """Of the pods that the operator of Postgres makes."""
+GROUPS = {"everturn": "all", "everturn-runs": "run"}
+"""What the operator's page calls the pods of a namespace."""
 FOREIGN_LABELS = ("everturn.io/may-call-ingress", "everturn.io/scrapes", "k8s-app", "app.kubernetes.io/name")
 """Of pods in other namespaces."""
 
@@ -200,6 +212,82 @@ def test_a_broker_adds_its_settings_certificates_and_port_to_the_workers_only():
     assert settings["BROKER_URL"].endswith(f":{policy['egress'][0]['ports'][0]['port']}")
 
 
+def test_a_broker_in_the_cluster_has_the_settings_and_the_rights_that_its_driver_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pod = find("Deployment", "pods")["everturn-broker"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    maps = find("ConfigMap", "pods")
+    settings, worker = maps["everturn-broker-settings"]["data"], maps["everturn-broker"]["data"]
+    profiles = maps["everturn-profiles"]["data"]["profiles.json"]
+    (tmp_path / "profiles.json").write_text(profiles)
+    variables = {
+        each["name"]: each["value"].replace("$(POD_IP)", "10.1.2.3") for each in container["env"] if "value" in each
+    }
+    for name, value in (settings | variables).items():
+        monkeypatch.setenv(name, value)
+    read = BrokerSettings()
+    [role], [binding] = find("Role", "pods").values(), find("RoleBinding", "pods").values()
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+
+    assert read.engine == "kubernetes"
+    assert read.kubernetes_runtime_class == "gvisor"
+    assert (settings | variables).keys() <= list_names(BrokerSettings)
+    assert worker.keys() <= list_names(WorkerSettings)
+    assert worker["EXECUTION_PROFILES"] == settings["EXECUTION_PROFILES"]
+    assert ":latest" not in load_profiles(str(tmp_path / "profiles.json"))["default"].executor_image
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {each["metadata"]["namespace"] for each in (role, binding)} == {read.kubernetes_namespace}
+    assert read.max_pairs < int(find("ResourceQuota", "pods")["everturn-runs"]["spec"]["hard"]["pods"])
+    assert [each["name"] for each in binding["subjects"]] == [pod["serviceAccountName"]]
+    assert ports == {
+        "workers": int(read.tcp.rpartition(":")[2]),
+        "dial": int(read.dial.rpartition(":")[2]),
+        "metrics": int(read.metrics_listen.rpartition(":")[2]),
+    }
+    assert worker["BROKER_URL"] == f"tls://everturn-broker:{ports['workers']}"
+
+
+def test_worker_and_broker_accept_the_certificates_that_the_guide_makes(tmp_path: Path):
+    [block] = re.findall(r"```bash\n(.*?openssl.*?)```", GUIDE.read_text(), re.DOTALL)
+    save = 'for each in "${@:7}"; do pair=${each#--from-file=}; cp "${pair#*=}" "$6/${pair%%=*}"; done'
+    script = f'set -e; kubectl() {{ mkdir "$6"; {save}; }}\n{block}'
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, check=True, timeout=60)
+    settings = BrokerSettings(BROKER_TCP="0.0.0.0:7443", BROKER_TLS_DIR=tmp_path / "everturn-broker-server")
+    address = find("ConfigMap", "pods")["everturn-broker"]["data"]["BROKER_URL"]
+    worker = parse_address(address, tmp_path / "everturn-broker-client")
+    assert worker.tls is not None
+    # As newer versions of Python do by themselves.
+    worker.tls.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_worker, to_broker = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = worker.tls.wrap_bio(to_worker, to_broker, server_hostname=worker.host)
+    server = build_tls_context(settings).wrap_bio(to_broker, to_worker, server_side=True)
+
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+
+    assert (client.version(), server.version()) == ("TLSv1.3", "TLSv1.3")
+    assert server.getpeercert() is not None
+
+
+def test_pods_of_programs_connect_to_nothing_but_their_broker():
+    policies = [each for each in BUILT["pods"] if each["kind"] == "NetworkPolicy"]
+    [own] = [each["spec"] for each in policies if each["metadata"]["namespace"] == "everturn-runs"]
+    [rule] = own["egress"]
+    [peer] = rule["to"]
+
+    assert own["podSelector"] == {}
+    assert own["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in own
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "everturn"}
+    assert peer["podSelector"]["matchLabels"] == {LABEL_APP: "everturn-broker"}
+    assert rule["ports"] == [{"protocol": "TCP", "port": 7444}]
+    assert not [each for each in BUILT["pods"] if each["kind"] == "Secret"]
+
+
 def list_violations(pod: Document) -> Iterator[str]:
     """What the restricted Pod Security Standard forbids, and what we forbid ourselves."""
     security = pod.get("securityContext", {})
@@ -254,13 +342,14 @@ def test_a_pod_that_may_more_does_not_pass(change: Document, violation: str):
 
 
 @pytest.mark.parametrize("built", BUILT)
-def test_the_namespace_enforces_the_restricted_standard(built: str):
-    [namespace] = find("Namespace", built).values()
+def test_every_namespace_enforces_the_restricted_standard(built: str):
+    namespaces = find("Namespace", built)
 
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert {each["metadata"].get("namespace") for each in BUILT[built] if each is not namespace} == {
-        namespace["metadata"]["name"]
+    assert {each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] for each in namespaces.values()} == {
+        "restricted"
     }
+    assert {each["metadata"].get("namespace", "everturn") for each in BUILT[built]} == namespaces.keys()
+    assert {each["metadata"]["namespace"] for each in BUILT[built] if is_workload(each)} == {"everturn"}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -279,6 +368,8 @@ def test_every_server_has_probes_on_ports_and_pages_that_exist(workload: str):
     ingress_pages = {str(getattr(route, "path", "")) for route in router.routes}
 
     assert {each["port"] for each in asked} <= {port["name"] for port in container["ports"]}
+    if name == "everturn-broker":
+        assert {each.get("path", "/metrics") for each in asked} == {"/metrics"}
     if name in SERVICES:
         assert {each["path"] for each in asked} <= (ingress_pages if name == "everturn-ingress" else WORKER_PAGES)
         assert probes["readiness"]["httpGet"]["path"] == "/readyz"
@@ -364,7 +455,7 @@ def test_the_alert_rules_are_those_of_prometheus():
 
 
 def test_prometheus_finds_the_metrics_of_every_service_under_the_job_that_the_alerts_expect():
-    services = find("Service")
+    services = find("Service", "pods")
     for name, monitor in find("ServiceMonitor").items():
         wanted = monitor["spec"]["selector"]["matchLabels"].items()
         [service] = [each for each in services.values() if wanted <= each["metadata"].get("labels", {}).items()]
@@ -374,7 +465,7 @@ def test_prometheus_finds_the_metrics_of_every_service_under_the_job_that_the_al
         assert service["metadata"]["name"] == name
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
         assert endpoint["path"] == "/metrics"
-    assert find("ServiceMonitor").keys() == SERVICES.keys()
+    assert find("ServiceMonitor").keys() == {*SERVICES, "everturn-broker"}
 
 
 @pytest.mark.parametrize("built", BUILT)
@@ -516,7 +607,8 @@ def list_policy_sides(built: str) -> Iterator[tuple[Document, str, Document]]:
 
 
 def list_pod_labels(built: str) -> list[dict[str, str]]:
-    return [each["spec"]["template"]["metadata"]["labels"] for _, each in find_workloads(built)] + [CNPG_LABELS]
+    labels = [each["spec"]["template"]["metadata"]["labels"] for _, each in find_workloads(built)]
+    return [*labels, CNPG_LABELS]
 
 
 @pytest.mark.parametrize("built", BUILT)
@@ -528,11 +620,13 @@ def test_every_pod_selector_matches_a_pod(built: str):
     peers = [peer for _, _, rule in list_policy_sides(built) for peer in (*rule.get("from", []), *rule.get("to", []))]
     selectors += [peer["podSelector"]["matchLabels"] for peer in peers if peer.keys() == {"podSelector"}]
     foreign = [peer["podSelector"]["matchLabels"] for peer in peers if "namespaceSelector" in peer]
+    runs = [each for each in foreign if each.get(LABEL_APP) == APP]
 
     assert len(selectors) >= 8
     for selector in selectors:
         assert any(selector.items() <= label.items() for label in labels), selector
     assert {key for selector in foreign for key in selector} <= set(FOREIGN_LABELS)
+    assert bool(runs) == (built == "pods")
 
 
 @pytest.mark.parametrize("built", BUILT)
@@ -577,8 +671,9 @@ def load_connections() -> set[tuple[str, int]]:
 def test_pods_connect_only_to_ports_that_the_operators_page_names(built: str):
     known = load_connections()
     opened = {
-        (policy["spec"]["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/name", "all"), port["port"])
+        (policy["spec"]["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/name", GROUPS[name]), port["port"])
         for policy, direction, rule in list_policy_sides(built)
+        for name in [policy["metadata"]["namespace"]]
         if direction == "egress" and policy["spec"]["podSelector"].get("matchLabels") != CNPG_LABELS
         for port in rule["ports"]
     }
@@ -609,5 +704,5 @@ def test_every_file_is_part_of_what_is_applied():
         named += chain.from_iterable([*each.get("files", []), *each.get("envs", [])] for each in generators)
         used |= {file, *(file.parent / name for name in named)}
 
-    files = {file for file in K8S.rglob("*") if file.suffix in (".yaml", ".env", ".toml")}
+    files = {file for file in K8S.rglob("*") if file.suffix in (".yaml", ".env", ".toml", ".json")}
     assert files == {file for file in used if file.is_file()}
