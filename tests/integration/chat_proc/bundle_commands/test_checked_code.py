@@ -84,7 +84,10 @@ def function(
         ),
         (
             with_tool(TOOL, **{"tools_descriptor.py": DESCRIPTOR.replace("desk.py", "disk.py")}),
-            ["tools_descriptor.py, line 2: tools/disk.py is not a Python file of the bundle."],
+            [
+                "tools_descriptor.py, line 2: tools/disk.py is not a Python file of the bundle. Perhaps you mean "
+                "tools/desk.py."
+            ],
         ),
         (
             {"bundle.toml": f'{MANIFEST}[[tools]]\nref = "gone.py"\nalias = "desk"\n'},

@@ -118,7 +118,7 @@ def test_all_problems_are_printed_with_their_places(tmp_path: Path, capsys: pyte
     assert printed.splitlines() == [
         "error: bundle.toml, line 2: icons: Unknown key. Perhaps you mean icon.",
         "error: bundle.toml, line 4: limits.tokens: Input should be greater than or equal to 1.",
-        f"{folder.name} can't be used: 2 errors.",
+        f"{folder.name} has 2 errors.",
     ]
     assert (found["id"], found["folder"], found["warnings"]) == (None, str(folder), [])
     assert [(each["file"], each["line"], each["key"]) for each in found["errors"]] == [

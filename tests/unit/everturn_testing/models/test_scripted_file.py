@@ -165,6 +165,7 @@ async def test_a_reply_whose_json_is_broken_is_named(tmp_path: Path) -> None:
             ", line 6: scripts 1.rounds 2.replay: Unknown key. Perhaps you mean reply.",
         ),
         ('[[scripts]]\nwhen = "a"\nround = []\nrounds = []', ", line 3: scripts 1.round: Unknown key. Perhaps you"),
+        ('[[scripts]]\nwhen = "a"\n[[scripts.round]]\nreply = "b"', ", line 3: scripts 1.round: Unknown key. Perhaps"),
         ('[[script]]\nwhen = "a"', ", line 1: script: Unknown key. Perhaps you mean scripts."),
         (
             '[[scripts]]\nwhen = "a"\n[scripts.rounds]\nreply = "b"',

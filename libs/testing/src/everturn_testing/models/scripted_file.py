@@ -163,7 +163,7 @@ class _FileLines:
                 pass
         end = next((at for at, line in enumerate(self._lines[begin:], begin) if _HEADER.match(line)), len(self._lines))
         for key in (part for part in reversed(place) if isinstance(part, str)):
-            written = re.compile(rf"\s*{re.escape(key)}\s*=")
+            written = re.compile(rf"\s*(?:{re.escape(key)}\s*=|\[+[^\]]*\b{re.escape(key)}\s*\])")
             for number, line in enumerate(self._lines[begin - 1 : end], begin):
                 if written.match(line):
                     return number

@@ -428,6 +428,8 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
         if len(found) == 1:
             return Problem(text, *found[0])
     if place := _REF.match(text):
+        like = get_close_matches(place[2], [name for name in bundle.files if name.endswith(".py")], n=1)
+        text = f"{text}. Perhaps you mean {like[0]}" if like else text
         for number, entry in enumerate(bundle.manifest.tools):
             if (entry.alias, entry.ref) == (place[1], place[2]):
                 line = find_line(manifest_text, ("tools", number, "ref"))

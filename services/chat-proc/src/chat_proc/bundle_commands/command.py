@@ -228,7 +228,7 @@ def _render(folder: Path, checked: Checked) -> str:
     lines += [f"warning: {warning}" for warning in checked.warnings]
     if checked.bundle is None:
         count = len(checked.problems)
-        lines.append(f"{folder.name} can't be used: {count} {'error' if count == 1 else 'errors'}.")
+        lines.append(f"{folder.name} has {count} {'error' if count == 1 else 'errors'}.")
     else:
         has = f" It has {', '.join(checked.parts)}." if checked.parts else ""
         lines.append(f"{checked.bundle.id} can be used.{has}")
