@@ -34,11 +34,11 @@ from everturn_sdk.protocol import (
     MAX_ASKS,
     MAX_CONTENT_BYTES,
     MAX_CONTENT_VALUES,
-    MAX_ERROR_CHARS,
     MAX_FIELDS,
     MAX_OPERATION_RESULT_BYTES,
     MAX_REQUESTS,
-    MAX_TEXT_CHARS,
+    SENT_ERROR_CHARS,
+    SENT_TEXT_CHARS,
     SOURCES,
     TO_HOST,
     Answer,
@@ -156,7 +156,7 @@ class Host:
             }
             content = self._tools.description.model_copy(update=described).model_dump_json().encode()
         except BadTool as error:
-            self.connection.send(Failed(error=str(error)[:MAX_ERROR_CHARS]))
+            self.connection.send(Failed(error=str(error)[:SENT_ERROR_CHARS]))
         except BaseException:  # noqa: BLE001 - an author's module can raise anything, also SystemExit
             self.connection.send(Failed(error=_describe_exception()))
         else:
@@ -268,7 +268,7 @@ class _Asking:
             deltas.put_nowait((from_json(content), delta.is_field))
 
     def log(self, text: str) -> None:
-        self._host.call_soon(Log(number=self._number, text=_clean(text)[:MAX_TEXT_CHARS]))
+        self._host.call_soon(Log(number=self._number, text=_clean(text)[:SENT_TEXT_CHARS]))
 
     async def ask(
         self,
@@ -391,7 +391,7 @@ class RunningCall(_Asking):
             else:
                 given = await self._host.run_in_thread(tool.function, **arguments)
         except ToolError as error:
-            return Ended(number=number, status="notice", error=_clean(str(error))[:MAX_ERROR_CHARS]), b""
+            return Ended(number=number, status="notice", error=_clean(str(error))[:SENT_ERROR_CHARS]), b""
         if isinstance(given, Rendered):
             rendered = RenderedFile(filename=given.filename, mime=given.mime)
             return Ended(number=number, status="ok", rendered=rendered), to_json(_clean(given.text))
@@ -432,7 +432,7 @@ class RunningOperation:
             else:
                 result = await self._host.run_in_thread(method, **given)
         except OperationError as error:
-            return Ended(number=number, status="notice", error=_clean(str(error))[:MAX_ERROR_CHARS]), b""
+            return Ended(number=number, status="notice", error=_clean(str(error))[:SENT_ERROR_CHARS]), b""
         return Ended(number=number, status="ok"), _encode(result)
 
 
@@ -560,13 +560,13 @@ def _describe_exception() -> str:
         text = f"{type(error).__name__}: {error}"
         if error.filename and not _is_library(error.filename):
             # The text ends with the file and line.
-            return _clean(text)[:MAX_ERROR_CHARS]
+            return _clean(text)[:SENT_ERROR_CHARS]
     else:
         text = "".join(traceback.format_exception_only(error)).strip()
     text += ". Name its package in requirements.txt, or correct the name" if type(error) is ModuleNotFoundError else ""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return _clean(f"{text}{place}")[:MAX_ERROR_CHARS]
+    return _clean(f"{text}{place}")[:SENT_ERROR_CHARS]
 
 
 def _is_library(filename: str) -> bool:
@@ -587,7 +587,7 @@ def _explain_arguments(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     named = "; ".join(f"{'.'.join(str(part)[:80] for part in each['loc'])}: {each['msg']}" for each in problems[:5])
     more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    return _clean(f"{named}{more}")[:MAX_ERROR_CHARS]
+    return _clean(f"{named}{more}")[:SENT_ERROR_CHARS]
 
 
 async def serve(descriptor: int) -> None:

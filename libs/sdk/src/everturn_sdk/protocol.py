@@ -38,6 +38,11 @@ MAX_DATA_BYTES: Final = 8_192
 """Size limit of the data of an event, as JSON."""
 MAX_ERROR_CHARS: Final = 4_000
 """Length limit of the text of an error; a longer one is cut."""
+_SPARE_CHARS: Final = 8 * 1024
+"""The worker removes secrets from a text and then cuts it. So a process sends more than is kept: a part of a secret
+would not be found."""
+SENT_TEXT_CHARS: Final = MAX_TEXT_CHARS + _SPARE_CHARS
+SENT_ERROR_CHARS: Final = MAX_ERROR_CHARS + _SPARE_CHARS
 MAX_STEP_BYTES: Final = 64 * 1024
 """Size limit of the result of a step of a workflow, as JSON."""
 MAX_FIELDS: Final = 20
@@ -296,7 +301,7 @@ class Failed(Message):
     """The bundle can't be loaded."""
 
     kind: Literal["failed"] = "failed"
-    error: str = Field(max_length=MAX_ERROR_CHARS)
+    error: str = Field(max_length=SENT_ERROR_CHARS)
 
 
 class Beat(Message):
@@ -333,7 +338,7 @@ class Ended(Message):
     number: int
     status: Literal["ok", "notice", "invalid", "raised"]
     rendered: RenderedFile | None = None
-    error: str = Field(default="", max_length=MAX_ERROR_CHARS)
+    error: str = Field(default="", max_length=SENT_ERROR_CHARS)
     fields: tuple[FieldProblem, ...] = Field(default=(), max_length=MAX_FIELDS)
     is_exhausted: bool = False
 
@@ -344,7 +349,7 @@ class Event(Message):
     kind: Literal["event"] = "event"
     number: int
     event: Literal["progress", "message", "data"]
-    text: str = Field(default="", max_length=MAX_TEXT_CHARS)
+    text: str = Field(default="", max_length=SENT_TEXT_CHARS)
     data: dict[str, Any] | None = None
 
 
@@ -353,7 +358,7 @@ class Log(Message):
 
     kind: Literal["log"] = "log"
     number: int
-    text: str = Field(max_length=MAX_TEXT_CHARS)
+    text: str = Field(max_length=SENT_TEXT_CHARS)
 
 
 class SourceRow(BaseModel):
@@ -405,7 +410,7 @@ class Invoked(Message):
     kind: Literal["invoked"] = "invoked"
     number: int
     request: int
-    error: str = Field(default="", max_length=MAX_ERROR_CHARS)
+    error: str = Field(default="", max_length=SENT_ERROR_CHARS)
 
 
 ToHost = Begin | Call | Operate | Run | Invoke | Cancel | Answer | Delta

@@ -26,7 +26,7 @@ from everturn_sdk.protocol import (
     MAX_CONTENT_BYTES,
     MAX_DATA_BYTES,
     MAX_EVENTS,
-    MAX_TEXT_CHARS,
+    SENT_TEXT_CHARS,
     CallContext,
     Effect,
     SourceRow,
@@ -232,7 +232,7 @@ class ToolContext:
 
     def log(self, text: str) -> None:
         """Write a line to the operator's log. Known secrets are hidden."""
-        self._port.log(text[:MAX_TEXT_CHARS])
+        self._port.log(text[:SENT_TEXT_CHARS])
 
     async def claim(self, sources: Sequence[SourceRow]) -> list[int]:
         """Add web sources to the conversation, which answers can then cite; returns the number of each. Raises
@@ -265,7 +265,7 @@ class ToolContext:
         if self._events_left <= 0:
             raise ToolError(f"A call can send at most {MAX_EVENTS} events.")
         self._events_left -= 1
-        self._port.emit(event, text[:MAX_TEXT_CHARS], data)
+        self._port.emit(event, text[:SENT_TEXT_CHARS], data)
 
 
 class ToolFunction:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from everturn_sdk.channels import ChannelFormat
 from everturn_sdk.models import ModelPort, Models, check_outside, run_inside
-from everturn_sdk.protocol import HOOK_S, MAX_ERROR_CHARS, MAX_STEP_BYTES, Effect, Hook, RunFile
+from everturn_sdk.protocol import HOOK_S, MAX_STEP_BYTES, SENT_ERROR_CHARS, Effect, Hook, RunFile
 from everturn_sdk.tools import BadTool
 
 WORKFLOW: Final = "workflow.py"
@@ -315,7 +315,7 @@ class BaseWorkflow:
             with run_inside("a step"):
                 value = _encode(await port.call(fn, args))
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+            text = f"{type(error).__name__}: {error}"[:SENT_ERROR_CHARS]
             await port.ask("step_end", {"key": key, "error": text.encode("utf-8", "replace").decode()})
             raise StepFailed(f"The step {key!r} has failed: {text}") from error
         await port.ask("step_end", {"key": key, "value": value})

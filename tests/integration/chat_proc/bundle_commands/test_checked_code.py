@@ -90,6 +90,13 @@ def function(
             ],
         ),
         (
+            with_tool(f"open('tools/desk.py')\n{TOOL}"),
+            [
+                "tools/desk.py, line 1: FileNotFoundError: [Errno 2] No such file or directory: 'tools/desk.py'. The "
+                'code does not run in the folder of the bundle: open its file as Path(__file__).parent / "NAME".'
+            ],
+        ),
+        (
             {"bundle.toml": f'{MANIFEST}[[tools]]\nref = "gone.py"\nalias = "desk"\n'},
             ["bundle.toml, line 5: tools 1: gone.py is not a Python file of the bundle."],
         ),

@@ -99,6 +99,13 @@ def read_settings() -> list[object]:
     return [dict(get_settings()), get_plain("search.limit"), get_plain("b:none", 7), get_secret("b:api_key")]
 
 @tool(effect="pure")
+def complain(context: ToolContext) -> str:
+    """Sends its secret where texts are cut."""
+    secret = get_secret("b:api_key")
+    context.message("x" * (2_000 - 4) + secret)
+    raise ToolError("x" * (4_000 - 4) + secret)
+
+@tool(effect="pure")
 async def long(chars: int) -> str:
     """Writes a long text."""
     return "é" * chars
@@ -273,6 +280,14 @@ async def test_settings_are_read_and_secrets_are_hidden_in_results(desk):
 
     assert outcome.value == [SETTINGS, 5, 7, "[redacted]"]
     assert "sesame" not in outcome.text
+
+
+async def test_no_part_of_a_secret_is_left_where_a_text_is_cut(desk):
+    outcome = await desk.call("complain")
+
+    assert (outcome.text[-8:], len(outcome.text)) == ("xxxx[red", 4_000)
+    (shown,) = [part for event in desk.live.tool_events for part in event if isinstance(part, str) and "xxxx" in part]
+    assert (shown[-8:], len(shown)) == ("xxxx[red", 2_000)
 
 
 async def test_long_texts_go_both_ways(desk):

@@ -155,6 +155,25 @@ async def test_an_error_without_an_id_ends_none_of_several_calls(raw: RawServer)
         assert "did not answer the call of act in time" in str(lost)
 
 
+async def test_an_error_without_an_id_can_be_about_another_request(raw: RawServer) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        raw.before = refuse_to_list  # pyright: ignore[reportAttributeAccessIssue]
+        await begin_stream(writer)
+        await send_event(writer, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await wait_until(lambda: "could not read a request" in str(logs))
+        await send_event(writer, result_of(asked, "done"))
+
+    async def refuse_to_list(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        if asked.rpc == "tools/list":
+            await unparsed(asked, writer)
+        return asked.rpc == "tools/list"
+
+    async with open_agent(server_at(raw, timeout_s=20)) as agent:
+        raw.answer = answer
+        with structlog.testing.capture_logs() as logs:
+            assert (await agent.call("mcp.s.act")).text == "done"
+
+
 async def test_a_slow_server_does_not_delay_other_calls(raw: RawServer) -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.body["params"]["arguments"] == {"x": "slow"}:

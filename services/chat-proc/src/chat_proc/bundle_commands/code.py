@@ -52,6 +52,8 @@ _ENTRY: Final = re.compile(r"(TOOLS_SPECS\[|MCP_TOOL_SPECS\[|tools )(\d{1,4})\]?
 _TOOL: Final = re.compile(r"([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59}): ")
 _TWICE: Final = re.compile(r"Two tools have the id '([a-z][a-z0-9_]{0,39})\.([A-Za-z][A-Za-z0-9_]{0,59})'")
 _REF: Final = re.compile(r"([a-z][a-z0-9_]{0,39}): (.{1,400}) (?:is not a Python file of|is not in) the bundle$")
+_ABSENT: Final = re.compile(r"No such file or directory: '(.{1,400})'$")
+_OWN_FILE: Final = 'Path(__file__).parent / "NAME"'
 _SKILL_REF: Final = re.compile(r"sk:([a-z0-9_-]{1,64}\.[a-z0-9-]{1,64})/([\w./-]{1,200})")
 _UNSET: Final = "MissingSetting: This agent has no secret"
 
@@ -410,6 +412,8 @@ def locate_failure(bundle: Bundle, manifest_text: str, detail: str) -> Problem:
             why, line = text[: raised.start()].rstrip("."), int(raised[2])
             if NOT_FOUND in why:
                 why = why.replace(NOT_FOUND, advise_import(bundle, paths[0], line) or NOT_FOUND)
+            if (absent := _ABSENT.search(why)) and str(PurePosixPath(absent[1])) in bundle.files:
+                why = f"{why}. The code does not run in the folder of the bundle: open its file as {_OWN_FILE}"
             return Problem(why, paths[0], line)
     if entry := _ENTRY.match(text):
         if entry[1] == "tools ":

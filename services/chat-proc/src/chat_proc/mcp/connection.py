@@ -31,8 +31,8 @@ from mcp_types import (
     Implementation,
     InputRequiredResult,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCRequest,
+    JSONRPCResponse,
     PaginatedRequestParams,
     PingRequest,
     RequestId,
@@ -163,8 +163,10 @@ class McpConnection:
         self._wake = asyncio.Event()
         self._closing = self._broken = self._must_list = self._is_explained = self._has_logged_unread = False
         self._waiting_calls = self._open_calls = 0
-        self._requests: dict[asyncio.Task[Any] | None, RequestId | None] = {}
-        """The task of each call that waits for its answer, and the id of its request once it was sent."""
+        self._sent: dict[RequestId, asyncio.Task[Any] | None] = {}
+        """The tasks that have sent the requests without an answer."""
+        self._calling: set[asyncio.Task[Any] | None] = set()
+        """Those of them that call a tool."""
         self.listed: tuple[Tool, ...] | None = None
         """The last known tools; None if the server was never reached."""
         self.problem = "The server has not answered yet."
@@ -254,7 +256,7 @@ class McpConnection:
         # that schema could take hours.
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
         task = asyncio.current_task()
-        self._requests[task] = None
+        self._calling.add(task)
         try:
             return await session.send_request(request, _RESULT, timeout_s, progress_callback=on_progress)
         except ValidationError as error:
@@ -263,26 +265,30 @@ class McpConnection:
             text = f"The server's result is not one of the protocol: {place}: {first['msg']}"
             raise Unavailable(text[:MAX_MESSAGE_CHARS]) from error
         finally:
-            self._requests.pop(task, None)
+            self._calling.discard(task)
+            for sent in [sent for sent, by in self._sent.items() if by is task]:
+                del self._sent[sent]
 
     def _note_request(self, request: JSONRPCRequest) -> None:
         """The SDK sends a request in the task that waits for its answer."""
-        if (task := asyncio.current_task()) in self._requests:
-            self._requests[task] = request.id
+        self._sent[request.id] = asyncio.current_task()
 
-    def _find_request(self, error: JSONRPCError) -> JSONRPCMessage:
+    def _note_answer(self, answer: JSONRPCResponse | JSONRPCError) -> JSONRPCResponse | JSONRPCError:
         """Give an error without an id, which is a server's answer to a request that it could not read (JSON-RPC 2.0,
-        section 5), to the one call that waits. Of several, it could be about any."""
-        if error.id is not None or error.error.code not in (PARSE_ERROR, INVALID_REQUEST):
-            return error
-        waiting = [id for id in self._requests.values() if id is not None]
+        section 5), to the one request that waits, if that is a call. Of several, it could be about any."""
+        if answer.id is not None:
+            self._sent.pop(answer.id, None)
+            return answer
+        if answer.error.code not in (PARSE_ERROR, INVALID_REQUEST):
+            return answer
         if not self._has_logged_unread:
             self._has_logged_unread = True
-            _log.warning("An MCP server could not read a request", server=self._alias, calls=len(waiting))
-        if len(waiting) != 1:
-            return error
-        text = f"It could not read a request: {error.error.message}"
-        return JSONRPCError(jsonrpc="2.0", id=waiting[0], error=build_unreadable(text))
+            _log.warning("An MCP server could not read a request", server=self._alias, waiting=len(self._sent))
+        waiting = [*self._sent.items()]
+        if len(waiting) != 1 or waiting[0][1] not in self._calling:
+            return answer
+        text = f"It could not read a request: {answer.error.message}"
+        return JSONRPCError(jsonrpc="2.0", id=waiting[0][0], error=build_unreadable(text))
 
     def _translate(self, error: MCPError, tool: str, session: ClientSession) -> EverturnError:
         code, message = find_transport_error(error.error), error.error.message[:MAX_MESSAGE_CHARS]
@@ -347,6 +353,7 @@ class McpConnection:
         """One connection, from its beginning to its end."""
         transport = self._transport = self._build_transport()
         self._broken = self._must_list = self._is_explained = self._has_logged_unread = False
+        self._sent.clear()
         client = Client(
             self._open(transport),
             read_timeout_seconds=self._start_timeout_s,
@@ -385,7 +392,7 @@ class McpConnection:
     @asynccontextmanager
     async def _open(self, transport: ServerTransport) -> AsyncGenerator[Any]:
         async with transport.open() as (incoming, outgoing):
-            yield _Incoming(incoming, self._redactor, self._find_request), _Outgoing(outgoing, self._note_request)
+            yield _Incoming(incoming, self._redactor, self._note_answer), _Outgoing(outgoing, self._note_request)
 
     async def _keep(self, session: ClientSession, transport: ServerTransport) -> None:
         """Return when the connection is over; list the tools again when they may have changed."""
@@ -489,17 +496,22 @@ class McpConnection:
 
 
 class _Incoming(RedactedStream):
-    """The messages of `inner`, its errors as `translate` returns them."""
+    """The messages of `inner`, its answers as `note` returns them."""
 
-    def __init__(self, inner: Any, redactor: Redactor, translate: Callable[[JSONRPCError], JSONRPCMessage]) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        redactor: Redactor,
+        note: Callable[[JSONRPCResponse | JSONRPCError], JSONRPCResponse | JSONRPCError],
+    ) -> None:
         super().__init__(inner, redactor)
-        self._translate = translate
+        self._note = note
 
     async def receive(self) -> SessionMessage | Exception:
         item = await super().receive()
-        if isinstance(item, Exception) or not isinstance(item.message, JSONRPCError):
+        if isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse | JSONRPCError):
             return item
-        return replace(item, message=self._translate(item.message))
+        return replace(item, message=self._note(item.message))
 
 
 class _Outgoing:

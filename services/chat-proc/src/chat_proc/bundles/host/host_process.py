@@ -32,7 +32,9 @@ from everturn_sdk.protocol import (
     INLINE_BYTES,
     MAX_ASKS,
     MAX_CONTENT_VALUES,
+    MAX_ERROR_CHARS,
     MAX_REQUESTS,
+    MAX_TEXT_CHARS,
     TO_WORKER,
     Answer,
     Ask,
@@ -433,6 +435,7 @@ class HostProcess:
 
     def _receive(self, message: ToWorker, content: bytes) -> None:
         self._heard.set()
+        message = self._hide_secrets(message)
         match message:
             case Ended(number=number):
                 running = self._drop(number)
@@ -459,9 +462,19 @@ class HostProcess:
                 if not self._loaded.done():
                     self._loaded.set_result(content)
             case Failed():
-                self.end("start", self._redactor.redact(message.error))
+                self.end("start", message.error)
             case _:
                 pass
+
+    def _hide_secrets(self, message: ToWorker) -> ToWorker:
+        """The message with texts that are cut only after their secrets were removed."""
+        match message:
+            case Ended() | Failed() | Invoked():
+                return message.model_copy(update={"error": self._redactor.redact(message.error)[:MAX_ERROR_CHARS]})
+            case Event() | Log():
+                return message.model_copy(update={"text": self._redactor.redact(message.text)[:MAX_TEXT_CHARS]})
+            case _:
+                return message
 
     async def _describe(self, content: bytes) -> None:
         try:
