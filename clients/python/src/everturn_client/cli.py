@@ -52,7 +52,8 @@ DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 2, 3, 
 """The last two are the codes that a shell reports for a program ended by SIGINT or SIGPIPE."""
 MAX_STDIN_CHARS = 1_000_000
 START_SERVER = (
-    "If no server runs there, start one with: make run. If it runs elsewhere, pass --url or set EVERTURN_URL."
+    "If no server runs there, start one with `make run`, or with `everturn bundle run` if you write an agent. If it "
+    "runs elsewhere, pass --url or set EVERTURN_URL."
 )
 
 

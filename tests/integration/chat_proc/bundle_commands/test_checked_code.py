@@ -307,8 +307,8 @@ def test_what_makes_workers_refuse_a_bundle_is_a_problem(
                 "workflow_parts.py": "",
             },
             [
-                "skill: The agent has no skills. Rename this if you mean it.",
-                "tool_descriptor.py: The agent has no tools_descriptor.py. Rename this if you mean it.",
+                "skill: Perhaps you mean skills, which the agent does not have.",
+                "tool_descriptor.py: Perhaps you mean tools_descriptor.py, which the agent does not have.",
                 "skill/shop/refunds/SKILL.md: This skill is not used. Skills belong into the folder skills.",
                 "knowledge: bundle.toml has no [knowledge], so the agent does not know these documents.",
             ],

@@ -255,7 +255,7 @@ async def test_what_is_no_result_is_explained(open_desk: Open):
     [
         ("NaN", "failed", "Its result is not JSON: "),
         ("[1e999]", "ok", ""),
-        ("text", "lost", "The reason: what it sent is no message: ended.error: String should have at most 4000"),
+        ("text", "lost", "The reason: what it sent is no message: ended.error: String should have at most 12192"),
     ],
 )
 async def test_what_the_sdk_would_not_send_is_not_passed_on(open_desk: Open, what: str, outcome: str, why: str):

@@ -20,6 +20,8 @@ def test_what_an_author_has_to_correct_is_shown():
     assert render_entries("w", [line]) == [f"w: Could not connect to an MCP server: list: {why}"]
     line = entry("warning", "Could not update a knowledge space", bundle_id="desk", space="docs", error="No folder.")
     assert render_entries("w", [line]) == ["w: Could not update a knowledge space: desk: docs: No folder."]
+    unnamed = entry("warning", "Could not update a knowledge space", bundle_id="desk", space="", error="No folder.")
+    assert render_entries("w", [unnamed]) == ["w: Could not update a knowledge space: desk: No folder."]
     line = entry("warning", "Model call failed", error="The language model did not answer. a.toml, line 2: No reply.")
     assert "a.toml, line 2: No reply." in render_entries("w", [line])[0]
 

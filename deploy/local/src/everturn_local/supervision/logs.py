@@ -88,7 +88,8 @@ def _try_render(line: str) -> str | None:
         return None
     event = str(entry.get("event", "error"))
     if event in SHOWN_EVENTS:
-        return escape_line(": ".join((event, *(str(entry.get(key)) for key in SHOWN_EVENTS[event]))))[:MAX_SHOWN_CHARS]
+        values = (str(entry.get(key, "")) for key in SHOWN_EVENTS[event])
+        return escape_line(": ".join((event, *filter(None, values))))[:MAX_SHOWN_CHARS]
     if str(entry.get("level", "")).lower() not in ERROR_LEVELS:
         return None
     subject = entry.get("tool_id") or entry.get("bundle_id")

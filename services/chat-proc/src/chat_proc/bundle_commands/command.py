@@ -188,7 +188,7 @@ def _check_files(bundle: Bundle, folder: Path) -> list[Problem]:
     warnings: list[Problem] = []
     for name in sorted(top - _NAMES):
         if like := get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
-            warnings.append(Problem(f"The agent has no {folded[like[0]]}. Rename this if you mean it", name))
+            warnings.append(Problem(f"Perhaps you mean {folded[like[0]]}, which the agent does not have", name))
     for path in bundle.files:
         if PurePosixPath(path).name == "SKILL.md" and not path.startswith(f"{SKILLS}/"):
             warnings.append(Problem(f"This skill is not used. Skills belong into the folder {SKILLS}", path))

@@ -73,10 +73,12 @@ class LineBudget:
     def allows(self, now_s: float) -> bool:
         self._left = min(float(LINES_AT_ONCE), self._left + (now_s - self._at_s) * LINES_PER_S)
         self._at_s = now_s
-        if self._left < 1:
+        # A line after dropped ones follows the line that counts them.
+        lines = 2 if self.dropped else 1
+        if self._left < lines:
             self.dropped += 1
             return False
-        self._left -= 1
+        self._left -= lines
         return True
 
     def drop(self, lines: int) -> None:
