@@ -1,6 +1,14 @@
 """Writing to a connection or a pipe that may have closed."""
 
 import asyncio
+from contextlib import suppress
+
+
+def abort(writer: asyncio.StreamWriter) -> None:
+    """Close a connection at once, or leave it closed. A transport of asyncio raises AttributeError if it has closed
+    after its last bytes were sent: it has no event loop any more."""
+    with suppress(AttributeError):
+        writer.transport.abort()
 
 
 class CheckedWriter:

@@ -22,7 +22,7 @@ from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox, UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.errors import Invalid
-from everturn.core.transports import CheckedWriter
+from everturn.core.transports import CheckedWriter, abort
 from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
     KEEPALIVE,
@@ -164,7 +164,7 @@ async def open_broker_connection(address: BrokerAddress) -> AsyncGenerator[Broke
         yield BrokerConnection(reader, writer)
     finally:
         # Aborted rather than closed: data that a run no longer reads must not keep its pair alive.
-        writer.transport.abort()
+        abort(writer)
 
 
 async def _connect(address: BrokerAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from everturn.core.errors import Invalid
+from everturn.core.transports import abort
 from everturn.execution.framing import FrameError, decode_message
 from everturn.execution.messages import DIAL_HOST, Dial
 from everturn.execution.records import BadMessage, parse_message
@@ -117,7 +118,7 @@ class DialedLine:
         self._writer.close()
 
     def close(self) -> None:
-        self._writer.transport.abort()
+        abort(self._writer)
         self.closed.set()
 
 

@@ -16,6 +16,7 @@ import structlog
 from everturn.core.errors import Invalid
 from everturn.core.loops import guarded
 from everturn.core.settings import split_address
+from everturn.core.transports import abort
 from everturn.execution.broker_messages import KEEPALIVE, TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
 from exec_supervisor.broker.settings import BrokerSettings
 
@@ -97,7 +98,7 @@ async def _serve(serve: Serve, reader: asyncio.StreamReader, writer: asyncio.Str
     except (OSError, TimeoutError) as error:
         _log.debug("Lost a connection", detail=str(error))
     finally:
-        writer.transport.abort()
+        abort(writer)
 
 
 def open_unix_socket(path: Path, group: str) -> socket.socket:
