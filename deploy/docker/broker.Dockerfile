@@ -38,7 +38,8 @@ COPY libs/common/src/everturn/__init__.py everturn/
 COPY libs/common/src/everturn/core/__init__.py libs/common/src/everturn/core/api_model.py \
      libs/common/src/everturn/core/cancellation.py libs/common/src/everturn/core/errors.py \
      libs/common/src/everturn/core/logging.py libs/common/src/everturn/core/loops.py libs/common/src/everturn/core/metrics.py \
-     libs/common/src/everturn/core/page_server.py libs/common/src/everturn/core/settings.py everturn/core/
+     libs/common/src/everturn/core/page_server.py libs/common/src/everturn/core/settings.py \
+     libs/common/src/everturn/core/transports.py everturn/core/
 COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
      libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
      libs/common/src/everturn/execution/profiles.py libs/common/src/everturn/execution/records.py everturn/execution/
