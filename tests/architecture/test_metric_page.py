@@ -16,6 +16,7 @@ from documents.metric_page import QUESTIONS, MetricLine, list_metrics, render_me
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from everturn.core.metrics import LABELS
+from everturn_client.terminal.canary import CanaryMetrics
 from exec_supervisor.broker.metrics import BrokerMetrics
 from ingress.metrics import IngressMetrics
 
@@ -30,10 +31,12 @@ BY = re.compile(r"\bby \(([^)]*)\)")
 def load_groups() -> list[tuple[str, list[MetricLine]]]:
     brokers = CollectorRegistry()
     BrokerMetrics(brokers)
+    canary = CanaryMetrics(CollectorRegistry())
     return [
         ("Shared: worker at METRICS_LISTEN, ingress at /metrics; each counts what it does", list_metrics(REGISTRY)),
         ("Ingress, at /metrics", list_metrics(IngressMetrics().registry)),
         ("Broker, at METRICS_LISTEN", list_metrics(brokers)),
+        ("`everturn canary`, at --listen", list_metrics(canary.registry)),
     ]
 
 
@@ -105,6 +108,7 @@ def test_every_module_that_defines_metrics_is_on_the_page() -> None:
     defining = {module.path for module in load_modules() if defines_metrics(module) and module.name != "metric_page"}
 
     assert defining == {
+        "clients/python/src/everturn_client/terminal/canary.py",
         "libs/common/src/everturn/core/metrics.py",
         "services/exec-supervisor/src/exec_supervisor/broker/metrics.py",
         "services/ingress/src/ingress/metrics.py",

@@ -6,6 +6,7 @@ import shutil
 import signal
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from helpers.forks import WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
 from helpers.waiting import wait_until
 
+from everturn_client.canary import Canary
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
-BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLES, CANARY = ROOT / "bundles", ROOT / "deploy" / "canary"
 WORKER = "worker-1"
 READY = "SELECT count(*) FROM bundle WHERE seen_at > '-infinity' AND content IS NOT NULL"
 INDEXED = "SELECT count(*) FROM knowledge_space WHERE bundle_id = 'librarian' AND state = 'ready'"
@@ -130,9 +133,12 @@ async def harness(
 ) -> AsyncIterator[Any]:
     home, files = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("files")
     shutil.copytree(BUNDLES, files / "bundles")
+    shutil.copytree(CANARY, files / "bundles" / "canary")
     (files / "scripts.toml").write_text(SCRIPTS)
     url = f"http://127.0.0.1:{accountants.port}/credits"
-    (files / "everturn.toml").write_text(f'[bundles.desk.settings]\naccounting_url = "{url}"\n')
+    (files / "everturn.toml").write_text(
+        f'[bundles.desk.settings]\naccounting_url = "{url}"\n[bundles.canary]\nroles = ["registered"]\n'
+    )
     env = {
         "EVERTURN_MODEL": f"scripted:{files / 'scripts.toml'}",
         "EVERTURN_CONFIG": str(files / "everturn.toml"),
@@ -142,7 +148,7 @@ async def harness(
     async with Platform(
         home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False, spawn=ForkingSpawn()
     ) as platform:
-        await wait_until(lambda: platform.postgres.run_sql(READY, database=DATABASE) == "4")
+        await wait_until(lambda: platform.postgres.run_sql(READY, database=DATABASE) == "5")
         await wait_until(lambda: platform.postgres.run_sql(INDEXED, database=DATABASE) == "1")
         opened = make_harness(platform)
         yield opened
@@ -158,10 +164,17 @@ async def run(harness: Any, bundle_id: str, text: str, *files: Path) -> Any:
     return turn
 
 
+async def test_the_canary_gets_an_answer_without_a_model(harness: Any) -> None:
+    async with aclosing(Canary(harness.clients[0], "canary", "Are you there?", limit_s=60)) as canary:
+        reading = await canary.read()
+
+    assert (reading.outcome, [*reading.seen_s]) == ("ok", ["accepted", "started", "answering", "ended"])
+
+
 async def test_people_see_three_agents_with_starters(harness: Any) -> None:
     listed = {agent.id: agent for agent in await harness.clients[0].list_agents()}
 
-    assert set(listed) == {"default", "analyst", "desk", "librarian"}
+    assert set(listed) == {"default", "analyst", "canary", "desk", "librarian"}
     assert listed["default"].is_default
     for name in ("analyst", "desk", "librarian"):
         assert listed[name].title and listed[name].description and listed[name].icon and listed[name].starters

@@ -44,6 +44,8 @@ HEALTHY = {
     'everturn_sweeps_total{outcome="failed"}': "0",
     'everturn_redis_memory_bytes{kind="used"}': "100",
     'everturn_redis_memory_bytes{kind="limit"}': "1000",
+    "everturn_canary_success_timestamp_seconds": "0+15",
+    'everturn_canary_turns_total{outcome="deaf"}': "0",
 }
 """Series by what they begin with and how much each sample adds."""
 
@@ -66,6 +68,8 @@ FAULTS: list[tuple[Mapping[str, str | None], set[str]]] = [
     ({'everturn_sweeps_total{outcome="failed"}': "0+20"}, {"EverturnSweepsFail"}),
     ({'everturn_redis_memory_bytes{kind="used"}': "850"}, {"EverturnRedisNearlyFull"}),
     ({'ingress_stream_lag_seconds_bucket{le="1.0"}': "0"}, {"EverturnStreamsLag"}),
+    ({"everturn_canary_success_timestamp_seconds": "0"}, {"EverturnCanaryFails"}),
+    ({'everturn_canary_turns_total{outcome="deaf"}': "0+1"}, {"EverturnListenersDeaf"}),
 ]
 
 

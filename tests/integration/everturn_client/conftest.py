@@ -59,6 +59,8 @@ class SmallServer:
     """The agent of the conversation."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     is_closing: bool = False
+    is_deaf: bool = False
+    """Streams stay open, and receive no more events."""
 
     async def publish(self) -> None:
         async with self.changed:
@@ -141,7 +143,7 @@ class SmallServer:
             after = state.cursor
         cursor, position = try_parse_cursor(after) or ORIGIN, 0
         while True:
-            while position < len(self.scenario.events):
+            while position < len(self.scenario.events) and not self.is_deaf:
                 envelope = self.scenario.events[position]
                 position += 1
                 known = envelope.id and (try_parse_cursor(envelope.id) or ORIGIN) <= cursor
@@ -153,7 +155,7 @@ class SmallServer:
             async with self.changed:
                 if self.is_closing:
                     return
-                if position >= len(self.scenario.events):
+                if self.is_deaf or position >= len(self.scenario.events):
                     await self.changed.wait()
 
     def frame(self, data: AnyEvent) -> bytes:

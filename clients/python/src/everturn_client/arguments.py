@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
 
+from everturn.core.settings import ADDRESS_PATTERN, split_address
 from everturn_client.errors import check_utf8
 from everturn_client.settings import DEFAULT_URL, ClientSettings
 
@@ -74,6 +76,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
     connections.add_argument("--delete", type=_place, dest="place", metavar="AGENT/SERVER", help="delete this one")
 
     commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
+    _add_canary(commands.add_parser("canary", parents=[shared], help="send a message each minute and time its answer"))
 
     bundle = commands.add_parser(
         "bundle", help="make, check, test or run an agent of your own (only where the platform is installed)"
@@ -202,6 +205,23 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_canary(canary: argparse.ArgumentParser) -> None:
+    canary.description = (
+        "Send the same message again and again, and print how long each stage of its turn took. Deletes its "
+        "conversations. Exit code 1 with --once if the turn did not end well in time."
+    )
+    canary.add_argument("--agent", default="canary", metavar="ID", help="the agent to ask (default: %(default)s)")
+    canary.add_argument("--text", default="Are you there?", help="the message (default: %(default)s)")
+    canary.add_argument(
+        "--every", type=_period, default=60.0, metavar="SECONDS", help="between two messages (default: %(default)g)"
+    )
+    canary.add_argument(
+        "--limit", type=_period, default=30.0, metavar="SECONDS", help="for one answer (default: %(default)g)"
+    )
+    canary.add_argument("--once", action="store_true", help="send one message, and exit")
+    canary.add_argument("--listen", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics")
+
+
 def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is_repeated: bool = False) -> None:
     # argparse reads percent signs in a help text as placeholders.
     shown_url = settings.url.replace("%", "%%")
@@ -244,6 +264,18 @@ def _seconds(text: str) -> float:
     if not 0 <= number < MAX_WAIT_S:
         raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to {MAX_WAIT_S:g}")
     return number
+
+
+def _period(text: str) -> float:
+    if (number := _seconds(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1 second")
+    return number
+
+
+def _address(text: str) -> tuple[str, int]:
+    if not text or not re.fullmatch(ADDRESS_PATTERN, text):
+        raise argparse.ArgumentTypeError("must be an address with its port, such as 127.0.0.1:9466")
+    return split_address(text)
 
 
 def _json_object(text: str) -> dict[str, object]:

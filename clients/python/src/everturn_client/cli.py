@@ -21,9 +21,11 @@ from everturn.events.views import TurnView
 from everturn_client.answers import try_find_agent
 from everturn_client.arguments import build_command_prefix, build_parser, check_encoding, parse_arguments
 from everturn_client.backoff import Timings
+from everturn_client.canary import Canary
 from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable, check_utf8
 from everturn_client.settings import ClientSettings, load_settings
+from everturn_client.terminal.canary import run_canary
 from everturn_client.terminal.chat import NEW, Chat, ChatOptions
 from everturn_client.terminal.commands import (
     run_agents,
@@ -202,6 +204,12 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 )
             case "doctor":
                 return FAILED if await run_doctor(client, screen) else DONE
+            case "canary":
+                canary = Canary(client, arguments.agent, arguments.text, limit_s=arguments.limit)
+                has_answered = await run_canary(
+                    canary, screen, every_s=arguments.every, once=arguments.once, address=arguments.listen
+                )
+                return DONE if has_answered else FAILED
             case "download":
                 await run_download(client, screen, arguments.artifact, arguments.output)
             case _:

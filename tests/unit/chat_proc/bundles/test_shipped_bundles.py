@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[4]
 BUNDLES = ROOT / "bundles"
 
 
-@pytest.mark.parametrize("name", ["analyst", "desk", "librarian"])
+@pytest.mark.parametrize("name", ["analyst", "desk", "librarian", "canary"])
 def test_a_worker_accepts_it_without_a_warning(name: str) -> None:
-    checked = check_folder(BUNDLES / name)
+    checked = check_folder((ROOT / "deploy" if name == "canary" else BUNDLES) / name)
 
     assert checked.bundle is not None
     assert (checked.bundle.id, checked.problems, checked.warnings) == (name, (), ())

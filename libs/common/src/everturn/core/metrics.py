@@ -20,6 +20,7 @@ LABELS: Final[Mapping[str, str]] = {
     "reason": "Why something happened, such as a rejection, a loss, a break or a summary.",
     "role": "The caller's strongest role, `none` before it is known.",
     "route": "The route template of an HTTP request, or `none`.",
+    "stage": "A stage of a turn, as clients see it.",
     "state": "The current state of the things counted.",
     "status": "The status code of an HTTP response, and nothing else.",
     "table": "A table of the database.",
