@@ -19,7 +19,7 @@ from everturn_client.client import EverturnClient
 
 Stage = Literal["accepted", "started", "answering", "ended"]
 Outcome = Literal["ok", "rejected", "failed", "late", "deaf"]
-MAX_TURNS = 60
+MAX_TURNS = 20
 """Turns of one conversation; then it is deleted, and another one is created."""
 DELETE_LIMIT_S = 10.0
 
