@@ -9,7 +9,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy bundles tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos borders load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -47,6 +47,9 @@ pictures: setup ## Retake the README's screenshots in a real Chromium, into docs
 
 chaos: setup ## Inject faults from random schedules while BUSY=2 other processes keep the machine busy; SEEDS=50 runs 50 schedules, SEEDS=7,19 repeats these seeds
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
+
+borders: setup ## Kill workers and processes at every border of a turn; `make test` does so at every third one
+	@ALL_BORDERS=1 $(BIN)/pytest -q $(ARGS) tests/chaos/test_codecs.py tests/chaos/test_plans.py tests/chaos/test_workflows.py
 
 load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py

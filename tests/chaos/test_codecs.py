@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
 from platform_harness.harness import Harness
 
@@ -53,7 +54,7 @@ async def check_inputs(harness: Harness, conversation_id: str, turn_id: str, rou
     assert kept >= rounds - 1
 
 
-@pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
+@pytest.mark.parametrize("failpoints", choose(BORDERS), ids=" ".join)
 async def test_turns_under_any_codec_survive_their_workers(
     harness: Harness, failpoints: tuple[str, str], tmp_path: Path
 ) -> None:

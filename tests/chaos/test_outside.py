@@ -288,19 +288,14 @@ async def test_the_shown_part_of_an_interrupted_reply_is_rewound(outside: Outsid
     assert await ask(outside) == ("From the provider.", 2)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("retry_after", "asked"), [("3600", range(1, 2)), ("0", range(5, 60))])
-async def test_without_a_fallback_a_failed_provider_fails_the_turn(
-    outside: Outside, retry_after: str, asked: range
-) -> None:
+async def test_without_a_fallback_a_failed_provider_fails_the_turn(outside: Outside) -> None:
     await outside.harness.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})
     outside.provider.forget()
-    outside.provider.answer_error(429, {"error": {"message": "Too many."}}, retry_after=retry_after)
+    outside.provider.answer_error(429, {"error": {"message": "Too many."}}, retry_after="3600")
     sent = await outside.harness.clients[0].send_message("new", "script:plain please")
     watcher = outside.harness.watch(sent.conversation_id)
 
-    # The provider is asked for a minute, and a busy machine takes its time besides.
-    failed = await watcher.wait_ended(sent.turn_id, limit_s=180)
+    failed = await watcher.wait_ended(sent.turn_id)
     tries = len(outside.provider.received)
     outside.provider.forget()
     say(outside, ANSWER)
@@ -309,6 +304,6 @@ async def test_without_a_fallback_a_failed_provider_fails_the_turn(
 
     assert failed.error is not None
     assert (failed.status, failed.error.type) == ("failed", "urn:everturn:problem:model-unavailable")
-    assert tries in asked
+    assert tries == 1
     assert (answered.status, answered.answer) == ("completed", "From the provider.")
     await outside.harness.check_invariants(sent.conversation_id, watcher)

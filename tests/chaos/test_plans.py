@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
 from platform_harness.harness import Harness
 
@@ -29,7 +30,7 @@ BORDERS = [
 ]
 
 
-@pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
+@pytest.mark.parametrize("failpoints", choose(BORDERS), ids=" ".join)
 async def test_every_lane_survives_its_worker(harness: Harness, failpoints: tuple[str, str]) -> None:
     harness.platform.auto_restart = False
     await asyncio.gather(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
 from helpers.waiting import wait_until
 from platform_harness.harness import Harness
@@ -122,7 +123,7 @@ def check_feedback(harness: Harness, turn_id: str) -> None:
     assert harness.platform.postgres.run_sql(query, database=DATABASE).strip() == "The ticket is open."
 
 
-@pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
+@pytest.mark.parametrize("failpoints", choose(BORDERS), ids=" ".join)
 async def test_workers_killed_at_two_borders_repeat_no_step(
     harness: Harness, server: Server, failpoints: tuple[str, str]
 ) -> None:
@@ -150,7 +151,7 @@ async def test_workers_killed_at_two_borders_repeat_no_step(
     await harness.close()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", choose(PLACES))
 async def test_a_killed_process_of_a_workflow_repeats_no_step(harness: Harness, server: Server, place: str) -> None:
     sent = await harness.clients[0].send_message("new", f"script:clerk {server.port} {place}", bundle_id="clerk")
     watcher = harness.watch(sent.conversation_id)

@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).with_name("memory_script.toml")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Platform]:
     home = copy_home(tmp_path_factory.mktemp("memory"))
-    env = {"EVERTURN_MODEL": f"scripted:{SCRIPT}", WORKER_BOUNDS: '{"lease_s": 2}'}
+    env = {"EVERTURN_MODEL": f"scripted:{SCRIPT}", "EMBEDDER": "minilm", WORKER_BOUNDS: '{"lease_s": 2}'}
     async with Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         yield platform
 

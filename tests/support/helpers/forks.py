@@ -40,6 +40,9 @@ INGRESS_BOUNDS, WORKER_BOUNDS = "INGRESS_BOUNDS", "WORKER_BOUNDS"
 """For the services of a test: which of their `Bounds` differ, as JSON. A limit is a list of its numbers."""
 BOUNDS = {"ingress": (INGRESS_BOUNDS, IngressBounds()), "chat_proc": (WORKER_BOUNDS, WorkerBounds())}
 
+CHEAP = {"EMBEDDER": "hashed"}
+"""Settings of forked services unless a test has others: an encoder that is a process costs each start a second."""
+
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
@@ -99,7 +102,7 @@ class ForkingSpawn:
         if option != "-m" or module not in DRIVERS:
             return Child(argv, env=env, log=log, pass_fds=pass_fds, output=output)
         [ready_fd] = pass_fds
-        return ForkedService(fork_service(self._forks, module, env, log, ready_fd))
+        return ForkedService(fork_service(self._forks, module, {**CHEAP, **env}, log, ready_fd))
 
 
 def open_forks(*modules: str) -> ForkServerContext:
