@@ -1,5 +1,7 @@
 """The code tool over the real sandbox: a file of the conversation in, a chart and a table out."""
 
+from typing import Any
+
 from turn_harness.programs import build_program_tools
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
@@ -10,6 +12,7 @@ from chat_proc.tools.workspace.checkout import PullParams, PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
+from everturn.execution.profiles import Profiles
 from everturn.skills.model import Skills
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -76,6 +79,32 @@ async def test_a_program_imports_the_script_of_a_pulled_skill(sandbox: Supervise
     assert outcome.status == "ok", outcome.text
     assert "Up by 8 %." in outcome.text
     assert [artifact.mime for artifact in outcome.artifacts] == ["application/pdf"]
+
+
+async def test_a_call_runs_with_the_limits_of_its_profile_and_says_so(
+    sandbox: SupervisedSandbox, profiles: Profiles
+) -> None:
+    offered = {"default": profiles["default"], "brief": profiles["brief"]}
+    history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
+    tool = RunCodeTool(sandbox, MemoryObjects(), history, build_program_tools(), offered)
+    timeline = TimelineBuilder()
+    timeline.start_turn("turn_1", "Compute it")
+
+    async def run(profile: str, program: str) -> tuple[str, dict[str, Any]]:
+        params = tool.spec.params.model_validate({"profile": profile})
+        outcome = await tool.run(ToolCall(CallId(f"call_{profile}"), params, program, build_context(timeline)))
+        return outcome.text, dict(outcome.data or {})["run"]
+
+    take = "x = bytearray(300 << 20)\nprint('it fits')\n"
+    roomy, default = await run("default", take)
+    _, small = await run("brief", take)
+    _, brief = await run("brief", "while True: pass")
+
+    assert "it fits" in roomy
+    assert (default["receipt"]["profile"], small["receipt"]["profile"]) == ("default", "brief")
+    assert small["error"]["code"] == "memory_limit"
+    assert small["receipt"]["limits"]["memory_bytes"] == profiles["brief"].limits.memory_bytes
+    assert (brief["error"]["code"], brief["receipt"]["timeout_s"]) == ("timeout", 2)
 
 
 async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> None:

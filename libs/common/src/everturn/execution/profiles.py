@@ -29,6 +29,10 @@ BATTERY_LIMITS: Final = RunLimits(
 )
 MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
+DEFAULT_TIMEOUT_S: Final = 300.0
+MAX_TIMEOUT_S: Final = 1800.0
+"""A quarter of the two hours after which a broker removes a pair, which can have waited warm for half an hour."""
+
 _LIMIT_NAMES: Final = frozenset(entry.name for entry in fields(RunLimits))
 
 _TOOL_PATTERN: Final = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?\.([A-Za-z0-9_]+|\*)$"
@@ -38,8 +42,10 @@ ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][
 
 
 class ExecutionProfile(BaseModel):
-    """One profile. Images, `cpus`, `shm_bytes` and `network_mode` (the supervisor's) concern containers only.
+    """One profile. Images, `runtime`, `shm_bytes` and `network_mode` (the supervisor's) concern containers only.
 
+    `timeout_s` is the longest time limit of a program. `runtime` is the name under which the container engine knows the
+    program's runtime, such as `runsc`, or the RuntimeClass of its Pod; empty for the engine's own choice.
     Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
     Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
@@ -51,6 +57,8 @@ class ExecutionProfile(BaseModel):
     limits: RunLimits = RunLimits()
     executor_image: str = Field(default="everturn/executor:latest", min_length=1, max_length=300)
     supervisor_image: str = Field(default="everturn/exec-supervisor:latest", min_length=1, max_length=300)
+    runtime: str = Field(default="", max_length=63, pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
+    timeout_s: float = Field(default=DEFAULT_TIMEOUT_S, ge=1, le=MAX_TIMEOUT_S)
     cpus: float = Field(default=1.0, ge=0.1, le=64)
     shm_bytes: int = Field(default=0, ge=0, le=8 << 30)
     network_mode: str = Field(default="none", pattern=r"^(none|bridge|[a-z0-9][a-z0-9_.-]{0,62})$")

@@ -208,7 +208,8 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
             f"{tool_id} needs a program, but the reply does not contain one. Call it again with its program.",
             refused_tool=tool_id,
         )
-    return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)
+    recorded = {name: getattr(params, name) for name in spec.recorded_defaults if name not in raw_params}
+    return UseTool(spec, params, {**raw_params, **recorded}, code if spec.takes_code else None, notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,9 +276,13 @@ class ToolRunner:
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
         except Invalid as gone:
-            # The tool was offered when the call was decided, but not by this worker: workers can have different tools.
-            why = "The worker stopped during this call, and this worker lacks its tool."
-            return _NoOutcome(why) if resumed else ToolOutcome("error", gone.detail)
+            # The call was possible when it was decided, but not here: workers can have different tools and profiles.
+            lost = "The worker stopped during this call, and this worker"
+            if not resumed:
+                return ToolOutcome("error", gone.detail)
+            if self._catalog.try_spec(pending.body.tool_id) is None:
+                return _NoOutcome(f"{lost} lacks its tool.")
+            return _NoOutcome(f"{lost} can't repeat it. {gone.detail}"[:MAX_ERROR_CHARS])
 
     async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)

@@ -73,6 +73,9 @@ class ToolSpec:
     `shows_schema` adds the schema of the parameters to the guide where tools are not declared to the model, for a guide
     that does not describe them.
 
+    `recorded_defaults` are parameters whose default is recorded with a call that does not name them, because another
+    worker, which may repeat the call, can have another default.
+
     A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
@@ -102,6 +105,7 @@ class ToolSpec:
     asks_after_untrusted: bool = False
     shows_schema: bool = False
     connector: Connector | None = None
+    recorded_defaults: tuple[str, ...] = ()
 
 
 class SourcePool(Protocol):

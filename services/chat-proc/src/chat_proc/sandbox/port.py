@@ -87,7 +87,8 @@ class FileHash:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The program, its inputs, its protections and its requests. `posture` is None if nothing was started.
+    """The program, its inputs, its protections and its requests. `posture` is None if nothing was started. `profile` is
+    the name of the execution profile.
 
     `image` is the digest of the executor's image, empty if it is not a container.
     """
@@ -101,6 +102,7 @@ class RunRecord:
     calls: tuple[CallRecord, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict[str, int])
     image: str = ""
+    profile: str = DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,7 @@ def build_result(
             outputs=tuple(FileHash(artifact.filepath, artifact.size, artifact.sha256) for artifact in artifacts),
             calls=finished.calls,
             refusals=finished.refusals,
+            profile=request.profile,
         ),
     )
 
@@ -192,6 +193,7 @@ def _build_empty(
             timeout_s=request.timeout_s,
             limits=run_limits,
             posture=None,
+            profile=request.profile,
         ),
     )
 

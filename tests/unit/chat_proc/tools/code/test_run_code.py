@@ -20,7 +20,7 @@ from everturn.core.errors import Invalid
 from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import ArtifactKind
-from everturn.timeline.blocks import ToolResultBody, canonical_json
+from everturn.timeline.blocks import ToolCallBody, ToolResultBody, canonical_json
 from everturn.turns.model import Effect
 from everturn_testing.timeline import TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn
@@ -395,8 +395,9 @@ async def test_another_profile_is_refused_with_the_names_of_those_there_are(obje
     with pytest.raises(Invalid) as refused:
         registry.check_params("exec_tools.execute_code_python", {"profile": "huge"})
 
-    assert "'small'" in refused.value.detail
-    assert "'large'" in refused.value.detail
+    assert "there is no profile 'huge'. The profiles are: small, large." in refused.value.detail
+    with pytest.raises(Invalid, match=r"'larg'\. Did you mean large\?"):
+        registry.check_params("exec_tools.execute_code_python", {"profile": "larg"})
 
 
 async def test_the_guide_lists_profiles_only_if_there_is_a_choice(objects, history) -> None:
@@ -407,6 +408,52 @@ async def test_the_guide_lists_profiles_only_if_there_is_a_choice(objects, histo
     assert "`large`: (4,096 MiB of memory" in several.guide
     assert "profile" not in alone.guide
     assert "profile" not in alone.params.model_fields
+
+
+async def test_a_run_has_the_time_limit_of_its_profile(call_tool, timeline, objects, history) -> None:
+    profiles = {"brief": ExecutionProfile(timeout_s=20), "long": ExecutionProfile(timeout_s=900)}
+    tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools(), profiles)
+
+    for params in ({}, {"timeout_s": 15}, {"profile": "long"}, {"profile": "long", "timeout_s": 800}):
+        await call_tool(tool, timeline, params, code="pass")
+    refused = await call_tool(tool, timeline, {"timeout_s": 30}, code="pass")
+
+    assert [request.timeout_s for request in sandbox.requests] == [20, 15, 60, 800]
+    assert (refused.status, refused.text) == (
+        "error",
+        "The program was not run: timeout_s is 30; the profile brief allows at most 20.",
+    )
+    assert "seconds, at most 900." in tool.spec.guide
+    assert "timeout_s of at most 20" in tool.spec.guide
+    assert tool.spec.timeout_s > 900
+    alone = RunCodeTool(sandbox, objects, history, build_program_tools(), {"brief": profiles["brief"]}).spec
+    assert "at most 20." in alone.guide
+    assert alone.params().timeout_s == 20
+
+
+@pytest.mark.parametrize(
+    ("later", "ran"),
+    [({"large": PROFILES["large"], "small": PROFILES["small"]}, ["small"]), ({"large": PROFILES["large"]}, [])],
+)
+async def test_a_repeated_call_has_the_profile_that_was_recorded(
+    history, later: dict[str, ExecutionProfile], ran: list[str]
+) -> None:
+    bench = Bench(call("exec_tools.execute_code_python", {}, code="..."), answer("Done."))
+    sandbox, tools = RecordingSandbox(), build_program_tools()
+    bench.registry = ToolRegistry([RunCodeTool(sandbox, bench.objects, history, tools, PROFILES)])
+    await bench.say("Compute it.")
+    await bench.hire(failpoint="turn.in_tool:1:raise").work()
+    bench.expire_lease()
+    bench.registry = ToolRegistry([RunCodeTool(sandbox, bench.objects, history, tools, later)])
+
+    await bench.work()
+
+    assert [request.profile for request in sandbox.requests] == ran
+    (asked,) = [block.body for block in bench.blocks if isinstance(block.body, ToolCallBody)]
+    assert asked.params == {"profile": "small"}
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert result.status == ("ok" if ran else "error")
+    assert ran or "this worker can't repeat it. The parameters of exec_tools.execute_code_python" in result.text
 
 
 async def test_a_program_is_granted_no_tool_that_its_profile_denies(call_tool, timeline, objects, history) -> None:

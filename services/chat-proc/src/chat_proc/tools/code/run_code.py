@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import partial
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
@@ -26,7 +29,7 @@ from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_FILE_BYTES, Workspace, own_file
 from everturn.core.errors import EverturnError, Invalid
 from everturn.execution.messages import Capability, check_relative_path
-from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.execution.profiles import DEFAULT_PROFILE, DEFAULT_TIMEOUT_S, ExecutionProfile, Profiles
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
@@ -34,7 +37,8 @@ from everturn.turns.model import Effect
 
 _log = structlog.get_logger(__name__)
 
-MAX_TIMEOUT_S = 300.0
+USUAL_TIMEOUT_S = 60.0
+"""The time limit of calls that name none, unless their profile allows less."""
 MAX_CONTRACT_FILES = 32
 REPORT_CHARS = 8_000
 OUT_CHARS = 8_000
@@ -45,6 +49,7 @@ _ONE_PROFILE: Profiles = {DEFAULT_PROFILE: ExecutionProfile()}
 _STARTING_AND_STORING_S = 180.0
 STORING_S = 60.0
 """For all files of one run and its log."""
+_MAX_NAME_CHARS = 40
 _NOT_AVAILABLE = "The file store is not available now."
 
 
@@ -65,7 +70,7 @@ class RunCodeParams(BaseModel):
 
     contract: list[ContractFile] = Field(default_factory=lambda: [], max_length=MAX_CONTRACT_FILES)
     prog_name: str = Field(default="program", max_length=120)
-    timeout_s: float = Field(default=60.0, ge=1.0, le=MAX_TIMEOUT_S)
+    timeout_s: float = Field(default=USUAL_TIMEOUT_S, ge=1.0, le=DEFAULT_TIMEOUT_S)
 
 
 class ProfiledRunCodeParams(RunCodeParams):
@@ -91,10 +96,11 @@ def build_code_spec(called: Sequence[ToolSpec] = (), profiles: Profiles = _ONE_P
         params=_build_params(profiles),
         effect=Effect.IDEMPOTENT,
         strategy="exploitation",
+        recorded_defaults=("profile",) if len(profiles) > 1 else (),
         takes_code=True,
         returns_partial_work=True,
         result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
-        timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
+        timeout_s=_find_longest(profiles) + _STARTING_AND_STORING_S,
     )
 
 
@@ -123,18 +129,20 @@ class RunCodeTool:
         if not isinstance(params, RunCodeParams):
             raise TypeError("the parameters of the code tool are RunCodeParams")
         name = params.profile if isinstance(params, ProfiledRunCodeParams) else next(iter(self._profiles))
-        tools = self._tools.allowed_by(self._profiles[name])
+        profile = self._profiles[name]
+        tools = self._tools.allowed_by(profile)
         if not (call.code or "").strip():
             return ToolOutcome("error", "The reply has no program. Write it into the code channel after the action.")
         try:
+            timeout_s = _choose_timeout(params, name, profile)
             promises = _read_contract(params.contract, call.context)
         except Invalid as invalid:
             return ToolOutcome("error", f"The program was not run: {invalid.detail}")
         workspace = await load_local(self._history, call.context)
         texts = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
         inputs = await self._inputs.load(call.context, workspace, texts)
-        capability = build_capability(tools.specs, params.timeout_s)
-        request = _build_request(call, params, promises, inputs, capability, profile=name)
+        capability = build_capability(tools.specs, timeout_s)
+        request = _build_request(call, timeout_s, promises, inputs, capability, profile=name)
         calls = ProgramCalls(tools, call)
         result = await self._sandbox.run(request, calls, stop=call.stop)
         if unmatched := calls.find_unmatched(result.record.calls):
@@ -215,17 +223,48 @@ def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
 
 def _build_params(profiles: Profiles) -> type[RunCodeParams]:
     """Parameters with a choice of profile, if there are several, so that unknown names are refused before the run."""
-    if len(profiles) == 1:
+    names, longest = tuple(profiles), _find_longest(profiles)
+    fields: dict[str, Any] = {}
+    if longest != DEFAULT_TIMEOUT_S:
+        usual = Field(default=min(USUAL_TIMEOUT_S, longest), ge=1.0, le=longest)
+        fields["timeout_s"] = (float, usual)
+    if len(names) > 1:
+        choice = Annotated[Literal[names], BeforeValidator(partial(_check_name, names))]
+        fields["profile"] = (choice, Field(default=names[0]))
+    if not fields:
         return RunCodeParams
-    names = tuple(profiles)
-    field = (Literal[names], Field(default=names[0]))
-    return create_model("RunCodeParams", __base__=ProfiledRunCodeParams, profile=field)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+    base = ProfiledRunCodeParams if len(names) > 1 else RunCodeParams
+    return create_model("RunCodeParams", __base__=base, **fields)
+
+
+def _check_name(names: Sequence[str], value: object) -> object:
+    if value in names:
+        return value
+    like = get_close_matches(str(value), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {like[0]}?" if like else ""
+    message = f"there is no profile {str(value)[:_MAX_NAME_CHARS]!a}.{hint} The profiles are: {', '.join(names)}"
+    raise PydanticCustomError("unknown_profile", "{problem}", {"problem": message})
+
+
+def _find_longest(profiles: Profiles) -> float:
+    """The longest time limit of a program under any of the profiles, in seconds."""
+    return max(profile.timeout_s for profile in profiles.values())
+
+
+def _choose_timeout(params: RunCodeParams, name: str, profile: ExecutionProfile) -> float:
+    """The time limit in seconds. Raises Invalid if the call asks for more than its profile allows."""
+    if params.timeout_s <= profile.timeout_s:
+        return params.timeout_s
+    if "timeout_s" in params.model_fields_set:
+        raise Invalid(f"timeout_s is {params.timeout_s:g}; the profile {name} allows at most {profile.timeout_s:g}.")
+    return profile.timeout_s
 
 
 def _build_guide(called: Sequence[ToolSpec], profiles: Profiles) -> str:
     """The tool's guide, with the profiles and tools available to programs here."""
     package = files("chat_proc.tools.code")
     guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
+    guide = guide.replace(f"at most {DEFAULT_TIMEOUT_S:g}.", f"at most {_find_longest(profiles):g}.")
     if len(profiles) > 1:
         lines = [_describe_profile(name, profile, called) for name, profile in profiles.items()]
         guide = f"{guide.rstrip()}\n- `profile` says what the program may use; without it, `{next(iter(profiles))}`:\n"
@@ -244,6 +283,7 @@ def _describe_profile(name: str, profile: ExecutionProfile, called: Sequence[Too
     parts = [
         f"{limits.memory_bytes >> 20:,} MiB of memory",
         f"{limits.cpu_s:,} s of processor time",
+        *([f"timeout_s of at most {profile.timeout_s:,g}"] if profile.timeout_s != DEFAULT_TIMEOUT_S else []),
         f"{limits.processes:,} processes and threads",
         f"{limits.out_dir_bytes >> 20:,} MiB in OUTPUT_DIR",
     ]
@@ -254,7 +294,7 @@ def _describe_profile(name: str, profile: ExecutionProfile, called: Sequence[Too
 
 def _build_request(
     call: ToolCall,
-    params: RunCodeParams,
+    timeout_s: float,
     promises: Sequence[_Promise],
     inputs: Inputs,
     capability: Capability,
@@ -267,7 +307,7 @@ def _build_request(
         program=call.code or "",
         contract=tuple(promise.item for promise in promises),
         inputs=dict(inputs.files),
-        timeout_s=params.timeout_s,
+        timeout_s=timeout_s,
         profile=profile,
         capability=capability,
     )
