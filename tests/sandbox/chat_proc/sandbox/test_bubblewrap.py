@@ -1,19 +1,22 @@
 """The bubblewrap launcher where less is to be had: no control group, a closed folder, a part missing."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable
 from everturn.execution.messages import MIB, GatewayCall, RunLimits, ToolReply
-from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.profiles import ExecutionProfile, choose_profiles, load_profiles
 
 PROFILES = {
     "default": ExecutionProfile(),
@@ -46,6 +49,28 @@ def plain_sandbox(bubblewrap_sandbox, repository) -> SupervisedSandbox:
 @pytest.fixture(scope="module")
 def repository() -> Path:
     return Path(__file__).parents[4]
+
+
+async def test_a_profile_for_containers_is_not_offered_and_takes_no_other_sandbox_instead(
+    bubblewrap_sandbox, repository
+):
+    python = repository / ".venv-sandbox" / "bin" / "python"
+    document = {"small": {}, "other": {"executor_image": "mine:1", "warm": 1}, "guarded": {"runtime": "runsc"}}
+    profiles = load_profiles(json.dumps(document))
+    choice = ExecutionChoice("bubblewrap", None, python, profiles, choose_profiles(profiles, ""))
+
+    async with open_sandbox(choice) as opened:
+        assert isinstance(opened, OpenedSandbox)
+        result = await opened.sandbox.run(RunRequest("r", "turn_1", "pass", (), profile="guarded"), refuse)
+
+    assert list(opened.profiles) == ["default", "small"]
+    assert result.exit.by == "not_run"
+    assert "its runtime 'runsc' belongs to a container engine" in result.error.message
+
+    profiles = load_profiles('{"default": {"runtime": "runsc"}}')
+    async with open_sandbox(replace(choice, profiles=profiles, offered=choose_profiles(profiles, ""))) as refused:
+        assert isinstance(refused, SandboxUnavailable)
+        assert "The execution profile 'default' needs containers" in refused.reason
 
 
 async def run_program(sandbox: SupervisedSandbox, program: str, timeout_s: float = 6.0) -> RunResult:

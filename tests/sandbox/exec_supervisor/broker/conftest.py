@@ -25,9 +25,15 @@ def broker(images: dict[str, str]) -> Iterator[OwnBroker]:
     small = {"memory_bytes": 128 * MIB, "work_dir_bytes": 8 * MIB, "out_dir_bytes": 8 * MIB}
     profiles = {
         "default": {**images, "limits": small},
-        "other": {**images, "limits": {"processes": 20, "open_files": 100, "inodes": 99}, "cpus": 0.5},
+        "other": {
+            **images,
+            "limits": {"processes": 20, "open_files": 100, "inodes": 99},
+            "cpus": 0.5,
+            "runtime": "runc",
+        },
         "warm": {**images, "warm": 1},
         "no-image": {**images, "executor_image": "everturn/no-such-image:latest"},
+        "no-runtime": {**images, "runtime": "no-such-runtime"},
         "wrong-image": {**images, "executor_image": images["supervisor_image"]},
     }
     # Not under pytest's folder, whose path is too long for a socket on some machines.

@@ -116,6 +116,7 @@ def check_executor(found: dict[str, Any]) -> None:
     assert list(found["NetworkSettings"]["Networks"]) == ["none"]
     assert host["Memory"] == 1024 * MIB
     assert host["NanoCpus"] == 500_000_000
+    assert host["Runtime"] == "runc"
     assert host["PidsLimit"] == 24
     assert sorted(host["Tmpfs"]) == ["/workspace/out", "/workspace/work"]
     for options in host["Tmpfs"].values():
@@ -196,6 +197,7 @@ async def test_a_caller_that_leaves_while_its_pair_boots_leaves_nothing(call: Ca
     [
         ("no-image", "image_missing", "No such image"),
         ("wrong-image", "start_failed", "the executor"),
+        ("no-runtime", "start_failed", "no-such-runtime"),
         ("unknown", "unknown_profile", "unknown"),
     ],
 )

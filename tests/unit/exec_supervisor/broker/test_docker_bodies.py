@@ -51,6 +51,7 @@ HOST_KEYS = frozenset(
         "Privileged",
         "ReadonlyRootfs",
         "RestartPolicy",
+        "Runtime",
         "SecurityOpt",
         "ShmSize",
         "Tmpfs",
@@ -152,6 +153,13 @@ def test_the_supervisor_has_its_own_limits_and_its_stdin_is_its_lifeline():
     assert host["PidsLimit"] == 32
     assert amounts_of(host)["fsize"] == MIB
     assert "Tmpfs" not in host
+
+
+def test_only_the_executor_gets_the_runtime_of_the_profile():
+    supervisor, executor = both(PROFILE.model_copy(update={"runtime": "runsc"}))
+
+    assert host_config(executor)["Runtime"] == "runsc"
+    assert "Runtime" not in host_config(supervisor) | host_config(both()[1])
 
 
 def test_only_the_supervisor_gets_the_network_of_the_profile():

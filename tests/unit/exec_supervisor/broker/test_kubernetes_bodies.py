@@ -125,6 +125,12 @@ def test_options_reach_the_pod_and_marks_name_broker_pair_and_pool():
         {"apiVersion": "v1", "kind": "Pod", "name": "broker-0", "uid": "1b7a"}
     ]
     assert chosen["spec"]["runtimeClassName"] == "gvisor"
+    guarded = replace(PLAN, profile=PROFILE.model_copy(update={"runtime": "kata"}))
+    assert [build(guarded, options)["spec"]["runtimeClassName"] for options in (PodOptions(), ALL_OPTIONS)] == [
+        "kata",
+        "kata",
+    ]
+    assert "runtimeClassName" not in plain["spec"]
     assert executor["securityContext"]["seccompProfile"] == {
         "type": "Localhost",
         "localhostProfile": "everturn/executor.json",

@@ -48,6 +48,8 @@ import importlib.util, json, sys
 has_executor = importlib.util.find_spec("executor") is not None
 print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[:2], has_executor]))
 """
+_USUAL_RUNTIME: Final = "runc"
+"""What the walls of a local launcher are comparable to: namespaces, a filter and the kernel of the machine."""
 _LIBRARIES: Final = ("lib", "lib64", "lib32")
 _PACKAGES: Final = ("site-packages", "dist-packages")
 _MAX_SHARED: Final = 300
@@ -87,6 +89,8 @@ class LocalLauncher:
         wanted = self._profiles.get(profile)
         if wanted is None:
             raise UnknownProfile(f"there is no execution profile {profile!r}")
+        if need := find_container_need(wanted, self._profiles[DEFAULT_PROFILE]):
+            raise SupervisorFailed(need)
         with _run_dir() as run_dir:
             boot = Boot(wanted.limits, self._interpreter, self._executable, run_dir, self._uids, wanted.preload)
             async with open_supervisor(self._supervisor, boot) as supervisor:
@@ -103,12 +107,27 @@ async def open_local_sandbox(
     """Verify by a trial boot that supervisors of this command can isolate with `executable`.
 
     `python` belongs to an environment with the executor and the scientific libraries. As root, each run gets one of
-    `uids`; otherwise all run as the current user. Raises SandboxUnavailable if `python` can't be used, and
-    SupervisorFailed or OSError if the trial fails.
+    `uids`; otherwise all run as the current user. Raises SandboxUnavailable if `python` can't be used or the default
+    profile needs containers, and SupervisorFailed or OSError if the trial fails.
     """
+    default = profiles[DEFAULT_PROFILE]
+    if need := find_container_need(default, default):
+        raise SandboxUnavailable(f"The execution profile {DEFAULT_PROFILE!r} needs containers: {need}.")
     launcher = LocalLauncher(executable, await load_interpreter(python), profiles, uids, supervisor)
     async with launcher.take(DEFAULT_PROFILE, TRIAL) as booted:
         return SupervisedSandbox(launcher, booted.posture, booted.limits)
+
+
+def find_container_need(profile: ExecutionProfile, default: ExecutionProfile) -> str:
+    """What a process of this machine can't give a profile; empty if there is nothing.
+
+    All runs here have the libraries of one environment, which stands for the image of the default profile.
+    """
+    if profile.runtime not in ("", _USUAL_RUNTIME):
+        return f"its runtime {profile.runtime!r} belongs to a container engine"
+    if profile.executor_image != default.executor_image:
+        return f"its image {profile.executor_image!r} is not that of the default profile"
+    return ""
 
 
 @contextlib.contextmanager

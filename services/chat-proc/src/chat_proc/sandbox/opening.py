@@ -80,7 +80,7 @@ async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox 
         yield unavailable
         return
     _log.info("Chose the sandbox", launcher=opened.sandbox.posture.launcher, why=opened.why)
-    async with _keep_warm(opened, choice.profiles) as warm:
+    async with _keep_warm(opened) as warm:
         yield warm
 
 
@@ -184,9 +184,9 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
 
 
 @contextlib.asynccontextmanager
-async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerator[OpenedSandbox]:
-    """Keep supervisors booted as the profiles configure, unless the launcher does this itself."""
-    sizes = {name: profile.warm for name, profile in profiles.items() if profile.warm}
+async def _keep_warm(opened: OpenedSandbox) -> AsyncGenerator[OpenedSandbox]:
+    """Keep supervisors booted as the offered profiles configure, unless the launcher does this itself."""
+    sizes = {name: profile.warm for name, profile in opened.profiles.items() if profile.warm}
     if not sizes or opened.sandbox.launcher.keeps_warm:
         yield opened
         return

@@ -75,6 +75,7 @@ def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
 def build_executor(plan: PairPlan, broker_id: str) -> Body:
     """The untrusted half: no network, and only two writable folders, with size limits, that count as its memory.
 
+    Only this half gets the profile's runtime: the supervisor is ours, and it must start without delay.
     Its user is unique to the pair; the group is that of the sockets, which all pairs share.
     """
     profile, labels = plan.profile, _build_labels(plan, broker_id)
@@ -84,6 +85,7 @@ def build_executor(plan: PairPlan, broker_id: str) -> Body:
         "Cmd": ["--preload", ",".join(plan.preload)] if plan.preload else [],
         "HostConfig": {
             **_confinement(build_profile()),
+            **({"Runtime": profile.runtime} if profile.runtime else {}),
             "NetworkMode": "none",
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,

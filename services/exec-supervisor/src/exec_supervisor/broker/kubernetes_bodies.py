@@ -79,8 +79,8 @@ def build_pod(plan: PairPlan, broker_id: str, options: PodOptions, dial: DialPla
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    if options.runtime_class:
-        spec["runtimeClassName"] = options.runtime_class
+    if runtime_class := plan.profile.runtime or options.runtime_class:
+        spec["runtimeClassName"] = runtime_class
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _build_metadata(plan, broker_id, options), "spec": spec}
 
 
