@@ -96,6 +96,16 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
         help="`check [NAME] [--json]` or `list`; `everturn models check --help` says more",
     )
 
+    verify = commands.add_parser(
+        "verify-receipt", help="verify the receipt of a run (only where the platform is installed)"
+    )
+    verify.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="FILE --key PUBLIC",
+        help="the receipt and a file of public keys; --files FOLDER also compares files with it",
+    )
+
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
     download.add_argument(

@@ -61,7 +61,11 @@ START_SERVER = (
 
 PLATFORM = "everturn_local"
 """The package that starts a platform on this machine."""
-PLATFORM_COMMANDS = {"models": "docs/models.md", "bundle": "docs/build-an-agent.md"}
+PLATFORM_COMMANDS = {
+    "models": "docs/models.md",
+    "bundle": "docs/build-an-agent.md",
+    "verify-receipt": "docs/how-to/prove-what-ran.md",
+}
 """Its commands, with the page about each."""
 
 

@@ -11,7 +11,7 @@ from everturn_local.compose.images import SERVICES, run_images
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock
 from everturn_local.migrations import run_migrate
-from everturn_local.models import run_models
+from everturn_local.models import run_models, run_worker_command
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
 from everturn_local.settings import (
@@ -23,7 +23,9 @@ from everturn_local.settings import (
 )
 from everturn_local.web.choice import open_web_client
 
-COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "models", "bundle", "web", "clean")
+PASSED_ON = ("operate", "models", "bundle", "verify-receipt")
+"""Commands whose arguments are for the ingress or the worker, even if they begin with a dash."""
+COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", *PASSED_ON, "web", "clean")
 MAX_PRINTED = 20
 """Limit for the names of files that `clean` did not delete."""
 
@@ -37,9 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--services", default="", help="logs: the services to show")
     parser.add_argument("--images", choices=tuple(SERVICES), default="all", help="images: which ones to build")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
-    # Everything after these is for the ingress or the worker, even if it begins with a dash.
-    is_passed_on = arguments[:1] in (["operate"], ["models"], ["bundle"])
-    chosen = parser.parse_args(arguments[:1] if is_passed_on else arguments)
+    chosen = parser.parse_args(arguments[:1] if arguments[:1] and arguments[0] in PASSED_ON else arguments)
     try:
         settings = load_settings()
         match chosen.command:
@@ -59,6 +59,8 @@ def main(arguments: list[str]) -> int:
                 return run_operate(settings, arguments[1:], environment=load_run_environment())
             case "models":
                 return run_models(arguments[1:], environment=load_run_environment())
+            case "verify-receipt":
+                return run_worker_command(arguments, load_run_environment())
             case "bundle":
                 return run_bundle(arguments[1:], settings, environment=load_run_environment())
             case "web":

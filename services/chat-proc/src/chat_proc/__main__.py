@@ -1,5 +1,6 @@
 """`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers, with
-`models` it checks or lists the models that it would use, with `bundle` it makes, checks or tests a bundle."""
+`models` it checks or lists the models that it would use, with `bundle` it makes, checks or tests a bundle, with
+`verify-receipt` it verifies the receipt of a run."""
 
 import argparse
 import asyncio
@@ -18,6 +19,7 @@ from chat_proc.bundle_commands.command import parse_arguments as parse_bundle_ar
 from chat_proc.bundle_commands.command import run_bundle
 from chat_proc.model_check.command import parse_arguments, print_models, run_check
 from chat_proc.model_choice import choose_checked_model, choose_models
+from chat_proc.sandbox.receipt_command import parse_receipt_arguments, run_verification
 from chat_proc.selftest.command import run_command
 from chat_proc.settings import ExecutionSettings, ModelSettings, WorkerSettings, load_config
 from everturn.confinement.fork import hide_process
@@ -67,6 +69,9 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
     """Return the exit status; 2 means that a setting is invalid."""
     refused = "chat-proc can't start"
     try:
+        if list(arguments[:1]) == ["verify-receipt"]:
+            refused = "verify-receipt"
+            return run_verification(parse_receipt_arguments(arguments[1:]))
         load_secrets()
         if list(arguments[:1]) == ["models"]:
             refused = "models"

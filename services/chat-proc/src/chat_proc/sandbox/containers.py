@@ -231,6 +231,7 @@ class ContainersLauncher:
                 load_hits=functools.partial(self._load_hits, pair.pair_id),
                 is_waiting=line.is_quiet,
                 image=pair.executor_image,
+                supervisor_image=pair.supervisor_image,
             )
 
     async def _start(self, line: BrokerConnection, request: StartPair) -> PairStarted:

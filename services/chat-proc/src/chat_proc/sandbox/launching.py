@@ -207,7 +207,8 @@ async def execute_on(
     done = await run_supervised(supervisor, launch, pieces, call_tool, stop)
     build = partial(_build_result, request, supervisor.limits, done, launch.outputs, input_hashes)
     result = build() if len(done.tar) <= MAX_UNPACKED_ON_LOOP_BYTES else await asyncio.to_thread(build)
-    result = replace(result, record=replace(result.record, image=supervisor.image))
+    images = {"image": supervisor.image, "supervisor_image": supervisor.supervisor_image}
+    result = replace(result, record=replace(result.record, **images))
     return _Ran(result, done.finished.verdict, len(done.finished.calls))
 
 

@@ -50,6 +50,15 @@ print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[
 """
 _USUAL_RUNTIME: Final = "runc"
 """What the walls of a local launcher are comparable to: namespaces, a filter and the kernel of the machine."""
+_LIST_FILES: Final = """
+import hashlib, importlib.metadata as metadata, sys
+found = [f"python {sys.version}"]
+for library in metadata.distributions():
+    found.append(f"{library.metadata['Name']} {library.version}")
+    found += [f"{file} {file.hash.value}" for file in library.files or () if file.hash and file.parts[0] != ".."
+              and not file.parts[0].endswith(".dist-info")]
+print(hashlib.sha256("\\n".join(sorted(found)).encode()).hexdigest())
+"""
 _LIBRARIES: Final = ("lib", "lib64", "lib32")
 _PACKAGES: Final = ("site-packages", "dist-packages")
 _MAX_SHARED: Final = 300
@@ -158,6 +167,23 @@ async def load_interpreter(python: Path, *, timeout_s: float = ASK_TIMEOUT_S) ->
     if not has_executor:
         raise SandboxUnavailable(f"The executor is not installed in the sandbox environment {prefix}.", "make setup")
     return find_parts(place, prefix, base_prefix, name)
+
+
+async def load_environment_digest(python: Path, *, timeout_s: float = ASK_TIMEOUT_S) -> str:
+    """`sha256:` and the digest of the interpreter's version, its libraries, and the hashes of their files, as recorded
+    when they were installed. Equal environments at different places have one digest. Raises SandboxUnavailable."""
+    try:
+        status, answer, errors = await run_command(
+            (str(Path.cwd() / python), "-I", "-c", _LIST_FILES), timeout_s=timeout_s
+        )
+    except OSError as error:  # a timeout is one
+        raise SandboxUnavailable(
+            f"The libraries of the sandbox's Python {python} could not be listed: {error}."
+        ) from error
+    if status != 0:
+        reason = errors.decode(errors="replace")[-200:].strip()
+        raise SandboxUnavailable(f"The libraries of the sandbox's Python {python} could not be listed: {reason}")
+    return f"sha256:{answer.decode().strip()}"
 
 
 def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interpreter:

@@ -90,7 +90,7 @@ class RunRecord:
     """The program, its inputs, its protections and its requests. `posture` is None if nothing was started. `profile` is
     the name of the execution profile.
 
-    `image` is the digest of the executor's image, empty if it is not a container.
+    `image` and `supervisor_image` are the digests of the two images, empty if there are no containers.
     """
 
     program_sha256: str
@@ -103,6 +103,7 @@ class RunRecord:
     refusals: Mapping[str, int] = field(default_factory=dict[str, int])
     image: str = ""
     profile: str = DEFAULT_PROFILE
+    supervisor_image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

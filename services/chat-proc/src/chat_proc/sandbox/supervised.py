@@ -60,6 +60,7 @@ class BootedSupervisor:
     load_hits: Callable[[Finished], Coroutine[Any, Any, tuple[LimitName, ...]]]
     is_waiting: Callable[[], bool]
     image: str = ""
+    supervisor_image: str = ""
 
 
 async def run_supervised(
