@@ -20,7 +20,7 @@ REPORT = BatteryReport("bubblewrap", (HELD, MISSED), 100.0, 2.5)
 def test_an_unreported_attempt_counts_as_not_held():
     found = complete([("network", "connect"), ("network", "send")], [HELD], "killed")
 
-    assert found == (HELD, Finding("network", "send", False, "no answer: killed"))
+    assert found == (HELD, Finding("network", "send", False, "no answer: killed", answered=False))
 
 
 def test_a_battery_holds_only_when_all_of_it_did():

@@ -239,6 +239,18 @@ SANDBOXES_DISCARDED = Counter(
     "everturn_sandboxes_discarded", "Sandboxes booted ahead and discarded unused, by reason.", ["reason"]
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
+BATTERY_LAST_RUN = Gauge(
+    "everturn_escape_battery_attempts",
+    "Attempts of this worker's last run of the escape battery (BATTERY_INTERVAL_S), by state: denied, succeeded (an"
+    " escape), or unanswered (it could not be made).",
+    ["state"],
+)
+BATTERY_RUNS = Counter(
+    "everturn_escape_battery_runs",
+    "Runs of the escape battery in a worker that serves turns, by outcome: passed, failed (an attempt succeeded), or"
+    " incomplete.",
+    ["outcome"],
+)
 BUNDLE_HOSTS_RUNNING = Gauge("everturn_bundle_hosts_running", "Processes that run the code of bundles.")
 BUNDLE_HOSTS_ENDED = Counter(
     "everturn_bundle_hosts_ended",

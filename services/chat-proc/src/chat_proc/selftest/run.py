@@ -147,11 +147,11 @@ def _readable_file(canary: str) -> Generator[Path]:
         yield file
 
 
-async def run_battery(sandbox: Sandbox, *, now: Clock = time.time) -> BatteryReport:
+async def run_battery(sandbox: Sandbox, *, at_once: int = AT_ONCE, now: Clock = time.time) -> BatteryReport:
     """Run every attempt on this launcher. Attempts that could not run count as not held. Takes about 10 s."""
     started = now()
     try:
-        found = await _try_all(sandbox)
+        found = await _try_all(sandbox, at_once)
         reason = "the battery did not report it"
     except NeighbourLost as lost:
         found, reason = (), str(lost)
@@ -166,12 +166,12 @@ def list_attempts() -> tuple[tuple[str, str], ...]:
     return (*dict.fromkeys(pair for trial in trials for pair in trial.attempts), ATTEMPT)
 
 
-async def _try_all(sandbox: Sandbox) -> tuple[Finding, ...]:
+async def _try_all(sandbox: Sandbox, at_once: int) -> tuple[Finding, ...]:
     async with open_site() as site, open_surroundings(site.port) as around:
         ended = await load_ended_nonce(sandbox)
         async with open_neighbour(sandbox, around.neighbour) as neighbour:
             trials = _build_trials(replace(around, nonces=(neighbour.nonce, ended)), site)
-            found = await _run_all(sandbox, trials)
+            found = await _run_all(sandbox, trials, at_once)
             return (*found, await neighbour.leave())
 
 
@@ -185,8 +185,8 @@ def _build_trials(around: Surroundings, site: Site) -> tuple[Trial, ...]:
     )
 
 
-async def _run_all(sandbox: Sandbox, trials: Sequence[Trial]) -> list[Finding]:
-    room = asyncio.Semaphore(AT_ONCE)
+async def _run_all(sandbox: Sandbox, trials: Sequence[Trial], at_once: int) -> list[Finding]:
+    room = asyncio.Semaphore(at_once)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_run_one(sandbox, trial, room)) for trial in trials]
     return [finding for task in tasks for finding in task.result()]
@@ -206,7 +206,9 @@ async def _run_one(sandbox: Sandbox, trial: Trial, room: asyncio.Semaphore) -> t
     async with room:
         result = await sandbox.run(request, trial.call_tool or _echo)
     message = result.error.message if result.error else result.runtime_err_tail
-    return complete(trial.attempts, trial.judge(result), f"{describe(result)}. {message}")
+    never_ran = result.error is not None and result.error.code == "sandbox_failed" and result.exit.by == "not_run"
+    judged = () if never_ran else trial.judge(result)
+    return complete(trial.attempts, judged, f"{describe(result)}. {message}")
 
 
 async def _echo(call: GatewayCall) -> ToolReply:

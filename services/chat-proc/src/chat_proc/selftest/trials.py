@@ -27,12 +27,13 @@ NONCE: Final = "battery_tools._call.__self__._nonce"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One attempt. `detail` says what denied it, or what it obtained."""
+    """One attempt. `detail` says what denied it, or what it obtained. One that could not be made has no answer."""
 
     group: str
     attempt: str
     held: bool
     detail: str
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def complete(expected: Iterable[tuple[str, str]], found: Iterable[Finding], reas
     """One finding for each expected pair of group and attempt: a missing one counts as not held."""
     by_name = {(finding.group, finding.attempt): finding for finding in found}
     return tuple(
-        by_name.get(pair) or Finding(*pair, False, f"no answer: {reason}"[:_MAX_DETAIL_CHARS]) for pair in expected
+        by_name.get(pair) or Finding(*pair, False, f"no answer: {reason}"[:_MAX_DETAIL_CHARS], answered=False)
+        for pair in expected
     )
 
 

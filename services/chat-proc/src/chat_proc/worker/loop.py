@@ -111,6 +111,12 @@ class Slots:
             self._changed.clear()
             await self._changed.wait()
 
+    async def wait_idle(self) -> None:
+        """Return once no turn runs."""
+        while self._running:
+            self._changed.clear()
+            await self._changed.wait()
+
     @contextmanager
     def exclusive(self) -> Generator[None]:
         """Start no other turns until the block exits; those that run may go on (`wait_exclusive`)."""

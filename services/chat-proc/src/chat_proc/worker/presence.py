@@ -9,7 +9,7 @@ import structlog
 
 from everturn.core.errors import Unavailable
 from everturn.core.loops import guarded
-from everturn.queue.model import Presences, WorkerPresence
+from everturn.queue.model import BatteryOutcome, Presences, WorkerPresence
 
 _log = structlog.get_logger(__name__)
 
@@ -53,6 +53,10 @@ class PresenceTask:
     def slots(self) -> tuple[int, int]:
         """Ordinary and extra slots of all workers, as far as this one knows: at least its own."""
         return self._slots, self._extra_slots
+
+    def note_battery(self, outcome: BatteryOutcome) -> None:
+        """From now on publish the result of a later run of the escape battery."""
+        self._own = replace(self._own, battery=outcome)
 
     async def run(self) -> None:
         """Renew until cancelled. Afterwards the presence expires within 15 s."""

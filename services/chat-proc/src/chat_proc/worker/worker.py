@@ -3,7 +3,7 @@ logs what its turns do."""
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -45,6 +45,7 @@ class Worker:
         bundles: BundleLibrary[BundleKit],
         operations: OperationRunner,
         collections: CollectionIndexer | None = None,
+        run_battery: Callable[[], Awaitable[None]] | None = None,
         deadline_s: float = DEADLINE_S,
         margin_s: float = MARGIN_S,
     ) -> None:
@@ -58,6 +59,7 @@ class Worker:
         self._bundles = bundles
         self._operations = operations
         self._collections = collections
+        self._run_battery = run_battery
         self._deadline_s = deadline_s
         self._margin_s = margin_s
         self._stopping = asyncio.Event()
@@ -95,6 +97,9 @@ class Worker:
             building = None
             if self._collections is not None:
                 building = tasks.create_task(run_guarded("collections", self._collections.run))
+            testing = None
+            if self._run_battery is not None:
+                testing = tasks.create_task(run_guarded("battery_schedule", self._run_battery))
             claiming = tasks.create_task(self._claim_loop.run())
             self._claims = not self._stopping.is_set()
             await self._bundles.wait_published()
@@ -104,8 +109,9 @@ class Worker:
             sweeping.cancel()
             expiring.cancel()
             trimming.cancel()
-            if building is not None:
-                building.cancel()
+            for task in (building, testing):
+                if task is not None:
+                    task.cancel()
             self._indexer.drain()
             self._claim_loop.drain()
             self._operations.drain()
