@@ -1,17 +1,25 @@
 """The code tool over the real sandbox: a file of the conversation in, a chart and a table out."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from turn_harness.programs import build_program_tools
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.local_supervisor import load_environment_digest
+from chat_proc.sandbox.receipt_command import compare_files
+from chat_proc.sandbox.receipts import ReceiptSigner, verify_receipt
 from chat_proc.skills.reader import load_platform_skills
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.tools.workspace.checkout import PullParams, PullTool
 from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.core.clock import SystemClock
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
+from everturn.core.logging import Redactor
 from everturn.execution.profiles import Profiles
 from everturn.skills.model import Skills
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -21,6 +29,7 @@ from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn
 
+PYTHON = Path(__file__).parents[2] / ".venv-sandbox" / "bin" / "python"
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
 PROGRAM = """
 import os
@@ -101,13 +110,13 @@ async def test_a_call_runs_with_the_limits_of_its_profile_and_says_so(
     _, brief = await run("brief", "while True: pass")
 
     assert "it fits" in roomy
-    assert (default["receipt"]["profile"], small["receipt"]["profile"]) == ("default", "brief")
+    assert (default["record"]["profile"], small["record"]["profile"]) == ("default", "brief")
     assert small["error"]["code"] == "memory_limit"
-    assert small["receipt"]["limits"]["memory_bytes"] == profiles["brief"].limits.memory_bytes
-    assert (brief["error"]["code"], brief["receipt"]["timeout_s"]) == ("timeout", 2)
+    assert small["record"]["limits"]["memory_bytes"] == profiles["brief"].limits.memory_bytes
+    assert (brief["error"]["code"], brief["record"]["timeout_s"]) == ("timeout", 2)
 
 
-async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> None:
+async def test_a_csv_becomes_a_chart_and_a_table_with_a_receipt(sandbox: SupervisedSandbox, tmp_path: Path) -> None:
     objects = MemoryObjects()
     file = build_file("turn_1", "sales.csv", CSV, mime="text/csv")
     await objects.save(file.object_key, CSV)
@@ -117,7 +126,9 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> 
     params = RunCodeParams.model_validate({"contract": contract})
 
     history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
-    outcome = await RunCodeTool(sandbox, objects, history, build_program_tools()).run(
+    key = Ed25519PrivateKey.generate()
+    signer = ReceiptSigner(key, SystemClock(), Redactor(), await load_environment_digest(PYTHON))
+    outcome = await RunCodeTool(sandbox, objects, history, build_program_tools(), receipts=signer).run(
         ToolCall(CallId("call_1"), params, PROGRAM, build_context(timeline))
     )
 
@@ -126,3 +137,20 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> 
     chart, table = outcome.artifacts
     assert (chart.mime, table.mime) == ("image/png", "text/csv")
     assert await objects.load(table.object_key, max_bytes=1000) == b"month,amount\nFeb,20\nJan,15\n"
+    receipt = (outcome.data or {})["run"]["receipt"]
+    payload = verify_receipt(json.dumps(receipt).encode(), {signer.key_id: key.public_key()})
+    assert [file["path"] for file in payload["outputs"]] == ["outputs/by_month.png", "outputs/by_month.csv"]
+    assert [file["path"] for file in payload["inputs"]] == ["turn_1/attachments/sales.csv"]
+    assert (payload["outcome"], payload["backend"]) == ("ok", sandbox.posture.launcher)
+    names = "executor_image", "supervisor_image", "environment"
+    assert [str(payload[name])[:7] for name in names] == (
+        ["sha256:", "sha256:", "None"] if sandbox.image else ["None", "None", "sha256:"]
+    )
+    for artifact in (chart, table):
+        (tmp_path / artifact.filename).write_bytes(await objects.load(artifact.object_key, max_bytes=1 << 20))
+    (tmp_path / "program").write_text(PROGRAM)
+    assert set(compare_files(tmp_path, payload).values()) == {
+        "the program",
+        "output outputs/by_month.csv",
+        "output outputs/by_month.png",
+    }

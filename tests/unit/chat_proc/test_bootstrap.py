@@ -3,7 +3,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from pydantic import SecretStr
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pydantic import SecretStr, ValidationError
 from turn_harness.programs import build_parts
 
 from chat_proc.attachments.reader import AttachmentReader
@@ -11,15 +13,17 @@ from chat_proc.bootstrap import (
     choose_encoder,
     choose_execution,
     choose_web_tools,
+    open_receipts,
     open_worker,
 )
 from chat_proc.model_choice import build_model
 from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
-from chat_proc.sandbox.containers import BadBrokerAddress
-from chat_proc.sandbox.opening import open_sandbox
+from chat_proc.sandbox.containers import BadBrokerAddress, build_unseen_sandbox, parse_address
+from chat_proc.sandbox.opening import OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.sandbox.receipts import BadReceiptKey
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
@@ -157,3 +161,28 @@ def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) ->
     keyed = settings.model_copy(update={"brave_api_key": SecretStr("k")})
 
     assert web_tools(keyed) == ["web_tools.web_search", "web_tools.web_fetch"]
+
+
+PEM = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+async def test_runs_get_receipts_where_a_key_is_set(settings: WorkerSettings) -> None:
+    opened = OpenedSandbox(build_unseen_sandbox(parse_address("unix:///nowhere")), "it works")
+    keyed = settings.model_copy(update={"receipt_key": SecretStr(PEM)})
+
+    assert await open_receipts(settings, opened) is None
+    assert await open_receipts(keyed, SandboxUnavailable("No bubblewrap.")) is None
+    signer = await open_receipts(keyed, opened)
+    assert signer is not None
+    assert len(signer.key_id) == 32
+    assert PEM in keyed.secrets
+    with pytest.raises(BadReceiptKey):
+        await open_receipts(settings.model_copy(update={"receipt_key": SecretStr("k")}), opened)
+
+
+def test_the_battery_is_never_repeated_all_the_time(settings: WorkerSettings) -> None:
+    given = settings.model_dump()
+
+    with pytest.raises(ValidationError, match="at least 300 seconds"):
+        WorkerSettings.model_validate({**given, "battery_interval_s": 299})
+    assert WorkerSettings.model_validate({**given, "battery_interval_s": 300}).battery_interval_s == 300

@@ -33,9 +33,12 @@ from chat_proc.models.roles import (
 )
 from chat_proc.opening import KitOpener, build_host_options, build_texts
 from chat_proc.sandbox.containers import parse_address
+from chat_proc.sandbox.local_supervisor import load_environment_digest
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.sandbox.receipts import ReceiptSigner, read_signing_key
 from chat_proc.selftest.command import build_presence, pass_gate
+from chat_proc.selftest.schedule import BatterySchedule
 from chat_proc.settings import (
     ExecutionSettings,
     OperatorConfig,
@@ -232,6 +235,7 @@ async def open_bundles(
             conversations,
             PostgresTimelines(database),
             CollectionReader(PostgresCollections(database), store, embedder) if settings.collections == "on" else None,
+            await open_receipts(settings, opened),
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
@@ -274,6 +278,20 @@ async def open_bundles(
         await repositories.wait_fetched()
         await bundles.start()
         yield bundles, offered
+
+
+async def open_receipts(settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable) -> ReceiptSigner | None:
+    """What signs the receipts of runs; None without a key or a sandbox. Raises BadReceiptKey, SandboxUnavailable."""
+    if not (pem := settings.receipt_key.get_secret_value()):
+        return None
+    key = read_signing_key(pem)
+    if isinstance(opened, SandboxUnavailable):
+        return None
+    python = None if opened.sandbox.posture.launcher == "containers" else settings.sandbox_python
+    environment = await load_environment_digest(python) if python else ""
+    signer = ReceiptSigner(key, open_clock(settings.clock_steps), Redactor(settings.secrets), environment)
+    _log.info("Runs get signed receipts", key_id=signer.key_id, environment=environment or "images")
+    return signer
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
@@ -425,6 +443,14 @@ def build_worker(
         ring_indexer=indexer.ring,
     )
     sweeper = Sweeper(sweeps, redis.doorbells, clock, lease_s=bounds.lease_s)
+    battery = None
+    if settings.battery_interval_s and isinstance(opened, OpenedSandbox):
+        battery = BatterySchedule(
+            opened.sandbox,
+            interval_s=settings.battery_interval_s,
+            wait_idle=slots.wait_idle,
+            note=presence.note_battery,
+        )
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
     trimmer = StreamTrimmer(redis.memory)
     return Worker(
@@ -434,6 +460,7 @@ def build_worker(
         bundles=bundles,
         operations=OperationRunner(redis.operations, bundles),
         collections=collections,
+        run_battery=battery.run if battery else None,
         deadline_s=settings.drain_timeout_s,
     )
 

@@ -61,6 +61,9 @@ MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
 again."""
 
+MIN_BATTERY_INTERVAL_S: Final = 300
+"""A run takes about half a minute."""
+
 LauncherName = Literal["containers", "bubblewrap"]
 """What can start programs. `sandbox/opening.py` says how each is opened, and in which order `auto` tries them."""
 ExecutionMode = Literal["auto", LauncherName, "off"]
@@ -363,6 +366,21 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         description="on offers tools that remember facts about a user permanently, across conversations.",
     )
 
+    receipt_key: SecretStr = Field(
+        default=SecretStr(""),
+        validation_alias="RECEIPT_KEY",
+        description="Private key with which workers sign a receipt of each program that they run: Ed25519 in PEM "
+        "(openssl genpkey -algorithm ed25519). Empty makes no receipts.",
+    )
+    battery_interval_s: int = Field(
+        default=0,
+        ge=0,
+        le=2_592_000,
+        validation_alias="BATTERY_INTERVAL_S",
+        description="Seconds between two runs of the escape battery in a worker that serves turns, at least 300; 0 "
+        "never repeats it. A run waits until the worker has no turn, for at most this time.",
+    )
+
     connections_key: SecretStr = Field(
         default=SecretStr(""),
         validation_alias="CONNECTIONS_KEY",
@@ -379,7 +397,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that no tool result and no log may show."""
-        keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key, self.connections_key)]
+        own = self.brave_api_key, self.tavily_api_key, self.connections_key, self.receipt_key
+        keys = [key.get_secret_value() for key in own]
         urls = find_url_secrets((self.database_url, self.redis_url, self.objects_url))
         return tuple(dict.fromkeys((*keys, *urls, *super().secrets)))
 
@@ -452,6 +471,13 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
     def _check_key(cls, value: SecretStr) -> SecretStr:
         if value.get_secret_value() and not _KEY.fullmatch(value.get_secret_value()):
             raise ValueError("write 64 hexadecimal digits, as openssl rand -hex 32 does")
+        return value
+
+    @field_validator("battery_interval_s")
+    @classmethod
+    def _check_interval(cls, value: int) -> int:
+        if 0 < value < MIN_BATTERY_INTERVAL_S:
+            raise ValueError(f"write 0, or at least {MIN_BATTERY_INTERVAL_S} seconds")
         return value
 
     @field_validator("connections_callback_url")

@@ -179,7 +179,12 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
     other = scenario.add_call("exec_tools.run", {}, code="print(2)")
     turn_id = scenario.records[-1].turn.id
     log = make_artifact(turn_id, "log.txt").model_copy(update={"ref": log_ref(turn_id, "call_1.txt")})
-    scenario.add(ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first)
+    receipt = {"payload": {"run_id": "exec_1"}, "key_id": "k", "signature": "s"}
+    ran = {"run": {"ok": True, "receipt": receipt}}
+    body = ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,), data=ran)
+    scenario.add(body, call_id=first)
+    old = {"run": {"receipt": {"image": "not signed"}}}
+    scenario.add(ToolResultBody(tool_id="exec_tools.run", status="ok", text="", data=old), call_id=other)
     scenario.commit()
 
     (shown, second) = view_of(scenario).steps
@@ -190,5 +195,9 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
     assert detail.log is not None
     assert detail.log.ref == log.ref
     assert (len(shown.code or ""), shown.code_chars, detail.status) == (4_000, 9_000, "completed")
+    assert detail.receipt == receipt
+    unsigned = try_build_step_detail(scenario.records[-1], str(other), tenant=TENANT, project=PROJECT)
+    assert unsigned is not None
+    assert unsigned.receipt is None
     assert (second.step, second.code, second.code_chars) == (other, "print(2)", 8)
     assert try_build_step_detail(scenario.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None

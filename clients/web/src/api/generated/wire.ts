@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 8bee06c4456a38c0d344cbb93cab6bd0fd0066fd8745c92467390916706e6565
-// Types cc0976ec52ce55455f1c04c9223242b96700660ee84b281c20cfe56bf4368f87
+// Schemas ca08bf6e6a0b2d1337e04ff90d98257d2aafff33ebfde88712566ca66584ca86
+// Types 0a4919c2540714bd9e2ae6b16b310bd156d03cfb51c552a669b5ed0d950e91c6
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2369,6 +2369,13 @@ export interface components {
              * @description The parameters of the call.
              */
             readonly params?: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Receipt
+             * @description The signed receipt of the program's run; absent without a key for receipts.
+             */
+            readonly receipt?: {
                 readonly [key: string]: unknown;
             };
             /**

@@ -366,14 +366,23 @@ def try_build_step_detail(record: TurnRecord, step: str, *, tenant: str, project
                 whole |= {"code": text, "code_ref": block.ref}
             case ToolCallBody(params=params):
                 whole |= {"params": params}
-            case ToolResultBody(text=text, artifacts=files):
-                whole |= {"result": text, "result_ref": block.ref}
+            case ToolResultBody(text=text, artifacts=files, data=data):
+                whole |= {"result": text, "result_ref": block.ref, "receipt": _find_receipt(data)}
                 logs = [file for file in files if file.ref.startswith(log_ref(record.turn.id, "x")[:-1])]
                 if logs:
                     whole |= {"log": build_file_view(logs[0], tenant=tenant, project=project)}
             case _:
                 """Notes and files of the call are elsewhere in the turn."""
     return StepDetail(**{**dict(shown), **whole})
+
+
+def _find_receipt(data: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The signed receipt in a result; other results have other data, and those of older versions no signature."""
+    match data:
+        case {"run": {"receipt": {"signature": str()} as receipt}}:
+            return receipt
+        case _:
+            return None
 
 
 def _end_fields(turn: Turn, seen: "_Seen") -> dict[str, Any]:

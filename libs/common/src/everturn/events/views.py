@@ -120,6 +120,8 @@ class StepDetail(StepView):
     """The reference of the result."""
     log: FileView | None = None
     """The end of what the program printed."""
+    receipt: dict[str, Any] | None = None
+    """The signed receipt of the program's run; absent without a key for receipts."""
 
 
 class CitationView(ApiModel):

@@ -9,6 +9,7 @@ from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
+from chat_proc.sandbox.receipts import ReceiptSigner
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
@@ -80,7 +81,8 @@ class OfferedTools:
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """The external dependencies of the tools; without `collections` they are switched off."""
+    """The external dependencies of the tools; without `collections` they are switched off. Without `receipts` runs get
+    none."""
 
     objects: Objects
     attachments: AttachmentReader
@@ -88,6 +90,7 @@ class ToolPorts:
     reader: ConversationReader
     sources: ConversationSources
     collections: CollectionReader | None = None
+    receipts: ReceiptSigner | None = None
 
 
 def offer_tools(
@@ -122,7 +125,7 @@ def offer_tools(
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history, collections)
     own = [FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading)]
     called = ProgramTools([tool for tool in (*more, *own) if tool.spec.tool_id not in off], programs)
-    code = RunCodeTool(sandbox, ports.objects, history, called, profiles)
+    code = RunCodeTool(sandbox, ports.objects, history, called, profiles, ports.receipts)
     registry = ToolRegistry([*tools, code] if code.spec.tool_id not in off else tools)
     posture = _describe_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history, collections)

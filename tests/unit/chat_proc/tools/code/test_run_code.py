@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 from turn_harness.checks import check_conversation
 from turn_harness.harness import Bench
@@ -12,11 +13,14 @@ from turn_harness.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.receipts import ReceiptSigner, verify_receipt
 from chat_proc.tools.code import run_code
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
 from everturn.core.errors import Invalid
+from everturn.core.logging import Redactor
+from everturn.events.turn_view import try_build_step_detail
 from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import ArtifactKind
@@ -235,7 +239,9 @@ async def test_the_envelope_can_be_stored_in_a_block(call_tool, timeline, object
     )
 
     body = ToolResultBody(tool_id="x.y", status="ok", text="", data=outcome.data)
-    assert json.loads(canonical_json(body))["data"]["run"]["receipt"]["posture"]["launcher"] == "bubblewrap"
+    run = json.loads(canonical_json(body))["data"]["run"]
+    assert run["record"]["posture"]["launcher"] == "bubblewrap"
+    assert "receipt" not in run
 
 
 @pytest.mark.parametrize(
@@ -372,6 +378,31 @@ async def test_calls_of_a_program_are_on_the_timeline(history) -> None:
     shown = str(bench.model.requests[-1].messages)
     assert "- mail.send ok: tc:" in shown
     assert "said" not in shown
+
+
+@pytest.mark.parametrize("died", ["turn.in_tool", "turn.before_c2", "turn.after_c2"])
+async def test_a_run_has_one_receipt_even_if_its_worker_dies(history, died: str) -> None:
+    bench = Bench(call("exec_tools.execute_code_python", {}, code="print(1)"), answer("Done."))
+    key = Ed25519PrivateKey.generate()
+    signer = ReceiptSigner(key, bench.clock, Redactor())
+    tool = RunCodeTool(RecordingSandbox(), bench.objects, history, build_program_tools(), receipts=signer)
+    bench.registry = ToolRegistry([tool])
+    await bench.say("Print it.")
+
+    await bench.hire(failpoint=f"{died}:1:raise").work()
+    bench.expire_lease()
+    await bench.work()
+
+    await check_conversation(bench)
+    [turn] = bench.state().turns
+    [step] = turn.steps
+    [record] = bench.turns.read(bench.conversation_id).turns
+    detail = try_build_step_detail(record, step.step, tenant="t", project="p")
+    assert detail is not None
+    payload = verify_receipt(detail.model_dump_json().encode(), {signer.key_id: key.public_key()})
+    [result] = [block for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert (payload["call_id"], payload["turn_id"]) == (result.call_id, turn.turn_id)
+    assert payload["conversation_id"] == bench.conversation_id
 
 
 PROFILES = {

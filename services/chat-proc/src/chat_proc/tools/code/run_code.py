@@ -1,7 +1,7 @@
 """`exec_tools.execute_code_python`: runs the program of the code channel and stores the declared files."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
+from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
 from chat_proc.tools.stored_files import (
@@ -115,7 +116,9 @@ class RunCodeTool:
         history: WorkspaceHistory,
         tools: ProgramTools,
         profiles: Profiles | None = None,
+        receipts: ReceiptSigner | None = None,
     ) -> None:
+        self._receipts = receipts
         self._profiles = profiles or _ONE_PROFILE
         self._sandbox = sandbox
         self._tools = tools
@@ -144,7 +147,12 @@ class RunCodeTool:
         capability = build_capability(tools.specs, timeout_s)
         request = _build_request(call, timeout_s, promises, inputs, capability, profile=name)
         calls = ProgramCalls(tools, call)
+        began_at = self._receipts.now() if self._receipts else None
         result = await self._sandbox.run(request, calls, stop=call.stop)
+        receipt = None
+        if self._receipts and began_at:
+            place = RunPlace(call.context.principal, call.context.conversation_id, call.call_id)
+            receipt = self._receipts.sign(request, result, place, began_at)
         if unmatched := calls.find_unmatched(result.record.calls):
             _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
@@ -153,7 +161,7 @@ class RunCodeTool:
             _build_text(result, inputs, [*refused, calls.describe()]),
             artifacts=artifacts,
             records=calls.records(),
-            data=_build_data(result),
+            data=_build_data(result, receipt),
             untrusted=calls.untrusted,
         )
 
@@ -341,8 +349,8 @@ def _cut_middle(text: str, cap: int) -> str:
     return f"{text[:half]}\n... ({len(text) - 2 * half} characters left out)\n{text[-half:]}"
 
 
-def _build_data(result: RunResult) -> dict[str, Any]:
-    """The envelope without the texts and bytes that the result stores elsewhere."""
+def _build_data(result: RunResult, receipt: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The envelope without the texts and bytes that the result stores elsewhere; with the receipt if runs get one."""
     record = asdict(result.record) | {"refusals": dict(result.record.refusals)}
     return {
         "run": {
@@ -351,6 +359,7 @@ def _build_data(result: RunResult) -> dict[str, Any]:
             "exit": asdict(result.exit),
             "limits_hit": list(result.limits_hit),
             "duration_ms": result.duration_ms,
-            "receipt": record,
+            "record": record,
+            **({"receipt": receipt} if receipt else {}),
         }
     }
