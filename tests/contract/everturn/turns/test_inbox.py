@@ -11,6 +11,7 @@ from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyReused
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox, claim_key, save_response
+from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.database_roles import Roles
 from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
@@ -19,6 +20,12 @@ from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract
 from everturn_testing.turns.receipts_contract import ReceiptsContract
+
+CONFIRMED_S = 0.5
+"""How long a commit waits for the standby in a test."""
+TRIES = 500
+_WAIT_FOR_STANDBY = "ALTER SYSTEM SET synchronous_standby_names = 'absent';\nSELECT pg_reload_conf();"
+_WAIT_FOR_NOBODY = "ALTER SYSTEM RESET synchronous_standby_names;\nSELECT pg_reload_conf();"
 
 
 class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
@@ -46,6 +53,36 @@ async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
     assert edited.text == "Stop."
     with pytest.raises(Conflict):
         await postgres_harness.say("One too many.", conversation_id)
+
+
+async def test_a_receipt_is_not_shown_before_the_standby_has_it(
+    postgres_harness: Harness, postgres_server: EmbeddedPostgres
+) -> None:
+    harness = postgres_harness
+    await asyncio.to_thread(postgres_server.run_sql, _WAIT_FOR_STANDBY)
+    try:
+        key = await _say_unconfirmed(harness)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(CONFIRMED_S):
+                await harness.inbox.try_load_receipt(harness.principal, key)
+    finally:
+        await asyncio.to_thread(postgres_server.run_sql, _WAIT_FOR_NOBODY)
+
+    kept = await harness.inbox.try_load_receipt(harness.principal, key)
+    assert kept is not None and kept.replayed
+
+
+async def _say_unconfirmed(harness: Harness) -> IdempotencyKey:
+    """The first messages may still be confirmed, because the server reads its settings a little later. When the caller
+    gives up, the server ends the wait, and keeps what it has committed."""
+    for _ in range(TRIES):
+        key = IdempotencyKey("messages", harness.ids.call(), "hash")
+        try:
+            async with asyncio.timeout(CONFIRMED_S):
+                await harness.say(key=key)
+        except TimeoutError:
+            return key
+    raise AssertionError("the server does not wait for the standby")
 
 
 async def test_twenty_duplicates_open_one_turn(postgres_harness: Harness) -> None:

@@ -52,7 +52,9 @@ from everturn.turns.postgres_rows import (
 
 _CLAIM_KEY = "SELECT claim_key($1, $2, $3, $4, $5, $6, $7)"
 _LOAD = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
-_LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
+# The lock makes this transaction wait for a synchronous standby, as the one that stored the answer may not have done:
+# the server ends that wait, and keeps the commit, when its client gives up. A failover could still lose it.
+_LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp() FOR UPDATE"
 _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
 
 UNLOCKED_TURNS = 256
@@ -120,7 +122,8 @@ async def claim_key(
 
 
 async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
-    """The first answer to the same request, if still stored; does not claim the key. Raises KeyReused."""
+    """The first answer to the same request, if still stored; does not claim the key. It may be shown once this
+    transaction has committed. Raises KeyReused."""
     row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
     if row is None:
         return None
@@ -184,7 +187,7 @@ class PostgresInbox:
         return await self._accept(principal, message.conversation_id, _as_signal(message), key, opening)
 
     async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
-        async with self._database.transaction(principal, readonly=True) as transaction:
+        async with self._database.transaction(principal) as transaction:
             response = await try_load_response(transaction, key)
         return None if response is None else _replay(response)
 
