@@ -9,7 +9,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy bundles tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos borders load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos borders failover load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -54,6 +54,9 @@ borders: setup ## Kill workers and processes at every border of a turn; `make te
 load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 	@RETURNING="$(or $(RETURNING),1000)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_streams.py -k killed_ingress
+
+failover: setup ## Lose the primary of Postgres while TURNS=200 turns run, and promote its replica
+	@TURNS="$(or $(TURNS),200)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_failover.py
 
 check: setup ## Check lint, format, types, import layers and architecture rules, including the web client's
 	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from faults.chaos import Chaos
-from faults.links import open_links
+from faults.links import Links, open_links
 from helpers.followers import allow_files
 from helpers.forks import INGRESS_BOUNDS, WORKER_BOUNDS, ForkingSpawn
 from helpers.homes import copy_home
@@ -32,18 +33,23 @@ TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, 
 async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
     """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production.
 
-    A module can define further variables of its services in `EXTRA_ENV`.
+    A module can define further variables of its services in `EXTRA_ENV`, and its own `PLATFORM`, which gets the links.
     """
     allow_files(8192)
     home = copy_home(tmp_path_factory.mktemp("chaos"))
     env = {**ENVIRONMENT, **getattr(request.module, "EXTRA_ENV", {})}
+    build = getattr(request.module, "PLATFORM", build_platform)
     async with (
         open_links(ingresses=2, workers=2) as links,
-        Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs, spawn=ForkingSpawn()) as platform,
+        build(home, links=links, ingresses=2, workers=2, env=env, spawn=ForkingSpawn()) as platform,
     ):
         harness = Harness(platform, urls=links.urls, timings=TIMINGS)
         yield Chaos(harness, links)
         await harness.quit()
+
+
+def build_platform(home: Path, *, links: Links, **settings: Any) -> Platform:
+    return Platform(home, specs=links.build_specs, **settings)
 
 
 @pytest.fixture(scope="module")

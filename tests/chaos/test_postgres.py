@@ -5,11 +5,11 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 from faults.chaos import Chaos
 from faults.proxy import FaultProxy
+from faults.replicas import load_children
 
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
@@ -48,10 +48,6 @@ async def pause(chaos: Chaos) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(session, sig)
         await asyncio.sleep(wait_s)
-
-
-def load_children(pid: int | None) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def fill(chaos: Chaos) -> None:
