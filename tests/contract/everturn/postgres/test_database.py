@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import asyncpg
 import pytest
+from helpers.pgbouncer import run_pgbouncer
 
 from everturn.core.errors import DatabaseFault, Invalid, Unavailable
 from everturn.core.identity import Principal
@@ -15,6 +16,11 @@ from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness
+
+_SESSION = """
+SELECT current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('jit'),
+       current_setting('application_name'), $1::integer AS prepared
+"""
 
 
 async def test_opening_needs_no_server_and_using_it_says_unavailable() -> None:
@@ -31,6 +37,16 @@ async def test_a_wrong_password_is_not_called_unavailable(database: DatabaseUrls
     async with open_database(url, pool_size=2, application_name="test") as opened:
         with pytest.raises(DatabaseFault, match="password authentication failed"):
             await opened.check()
+
+
+async def test_a_pooler_in_session_mode_keeps_what_a_session_has(database: DatabaseUrls) -> None:
+    with run_pgbouncer(database.worker) as url:
+        for _ in range(2):
+            async with open_database(url, pool_size=1, application_name="test") as opened:
+                for _ in range(2):
+                    async with opened.transaction(ANN) as transaction:
+                        settings = await transaction.fetchrow(_SESSION, 1)
+                assert settings and tuple(settings.values()) == ("8s", "2s", "off", "test", 1)
 
 
 async def test_a_connection_that_was_ended_is_unavailable_once_and_then_replaced(roles: Roles) -> None:

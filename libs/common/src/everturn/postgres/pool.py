@@ -48,7 +48,7 @@ class SchemaDiffers(Unavailable):
     """The database's schema is not the one that this version needs. Run the migrations, or wait until they are done."""
 
 
-def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
+def build_session_settings(lease: LeaseTiming) -> dict[str, str]:
     """The server settings of our sessions; our queries are too short for jit."""
     return {
         "statement_timeout": "8s",
@@ -63,14 +63,24 @@ async def open_database(
     url: str, *, pool_size: int, application_name: str, lease: LeaseTiming | None = None
 ) -> AsyncGenerator["Database"]:
     """A database that connects on first use; `url` is `postgresql://role:password@host:port/name`."""
+    # Poolers such as PgBouncer refuse most settings in the first message of a connection, so a statement makes them.
+    settings = ", ".join(
+        f"set_config('{k}', '{v}', false)" for k, v in build_session_settings(lease or LeaseTiming()).items()
+    )
+    statement = f"SELECT {settings}"
+
+    async def prepare(connection: Any) -> None:
+        await connection.execute(statement)
+
     created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types
         url,
         min_size=0,
         max_size=pool_size,
         timeout=CONNECT_TIMEOUT_S,
         command_timeout=COMMAND_TIMEOUT_S,
+        init=prepare,
         reset=_keep_session,
-        server_settings=build_server_settings(lease or LeaseTiming()) | {"application_name": application_name},
+        server_settings={"application_name": application_name},
     )
     pool: Any = await created
     try:
