@@ -3,12 +3,12 @@
 import asyncio
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from platform_harness.harness import Harness
 from platform_harness.watcher import Watcher
 
-from everturn.events.model import StreamGap
 from everturn_client.answers import Accepted
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
@@ -19,6 +19,10 @@ TURNS = int(os.environ.get("TURNS") or "12")
 SLOTS = 16
 """Of each worker."""
 TEXTS = ("script:brisk please", "script:plain please")
+MAX_TURNS = 18
+"""Of one conversation: all of them fit in a snapshot."""
+READS_S = 1.0
+"""How long a person reads an answer."""
 LIMIT_S = 60.0 + TURNS
 PATIENT = Timings(connect_s=2.0, answer_s=20.0, max_delay_s=1.0, attempts=200)
 """Sends a message again until it is accepted: on a busy machine many are refused."""
@@ -58,10 +62,12 @@ class Load:
                 self._changed.notify_all()
             await self._wait_completed(watcher, sent.turn_id)
             count = 1
-            while count < len(TEXTS) or not self._over.is_set():
+            while count < len(TEXTS) or (count < MAX_TURNS and not self._over.is_set()):
                 sent = await self._send(client, sent.conversation_id, TEXTS[count % len(TEXTS)])
                 await self._wait_completed(watcher, sent.turn_id)
                 count += 1
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), READS_S)
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle", LIMIT_S)
         return watcher
 
@@ -75,13 +81,12 @@ class Load:
         assert (turn.status, turn.error) == ("completed", None)
 
     async def check(self) -> list[Watcher]:
-        """What was accepted has ended, once, and there is nothing else; no stream has missed an event."""
+        """What was accepted has ended, once, and there is nothing else; every stream folds to what is stored."""
         self.disturb()
         self._over.set()
         watchers = await asyncio.gather(*self._talks)
         for watcher in watchers:
             await self.harness.check_invariants(watcher.conversation_id, watcher)
-            assert [envelope for envelope in watcher.seen if isinstance(envelope.data, StreamGap)] == []
         sql = "SELECT id FROM turn WHERE status = 'completed'"
         rows = await asyncio.to_thread(self.harness.platform.postgres.run_sql, sql, database=DATABASE)
         assert sorted(rows.split()) == sorted(self.accepted)
