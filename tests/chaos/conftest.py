@@ -33,7 +33,8 @@ TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, 
 async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
     """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production.
 
-    A module can define further variables of its services in `EXTRA_ENV`, and its own `PLATFORM`, which gets the links.
+    A module can define further variables of its services in `EXTRA_ENV`, the `TIMINGS` of its clients, and its
+    own `PLATFORM`, which gets the links.
     """
     allow_files(8192)
     home = copy_home(tmp_path_factory.mktemp("chaos"))
@@ -43,7 +44,8 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         open_links(ingresses=2, workers=2) as links,
         build(home, links=links, ingresses=2, workers=2, env=env, spawn=ForkingSpawn()) as platform,
     ):
-        harness = Harness(platform, urls=links.urls, timings=TIMINGS)
+        timings = getattr(request.module, "TIMINGS", TIMINGS)
+        harness = Harness(platform, urls=links.urls, timings=timings)
         yield Chaos(harness, links)
         await harness.quit()
 

@@ -8,13 +8,16 @@ import time
 
 import pytest
 from faults.chaos import Chaos
-from faults.load import SLOTS, TURNS, Load
+from faults.load import PATIENT, SLOTS, TURNS, Load
 from faults.replicas import ReplicatedPlatform
+from helpers.forks import INGRESS_BOUNDS
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(200 + 2 * TURNS)]
 
 PLATFORM = ReplicatedPlatform
-EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS)}
+EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}"}
+TIMINGS = PATIENT
+"""Impatient clients, and heartbeats for them, keep the process of many conversations too busy."""
 UNCONFIRMED_S = 1.0
 OUTAGE_S = 4.0
 """Until somebody promotes the standby: longer than a lease, which lasts 3 s here."""

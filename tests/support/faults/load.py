@@ -21,10 +21,11 @@ SLOTS = 16
 TEXTS = ("script:brisk please", "script:plain please")
 MAX_TURNS = 18
 """Of one conversation: all of them fit in a snapshot."""
+BEGIN_EVERY_S = 0.05
 READS_S = 1.0
 """How long a person reads an answer."""
 LIMIT_S = 60.0 + TURNS
-PATIENT = Timings(connect_s=2.0, answer_s=20.0, max_delay_s=1.0, attempts=200)
+PATIENT = Timings(max_delay_s=5.0, attempts=200, give_up_s=400.0)
 """Sends a message again until it is accepted: on a busy machine many are refused."""
 
 
@@ -53,6 +54,7 @@ class Load:
     async def _talk(self, n: int) -> Watcher:
         if n % 3 == 2:
             await self._disturbed.wait()
+        await asyncio.sleep(n * BEGIN_EVERY_S)
         async with EverturnClient(self.harness.clients[n % 2].base_url, timings=PATIENT) as client:
             sent = await self._send(client, "new", TEXTS[0])
             watcher = self.harness.watch(sent.conversation_id, ingress=n // 2 % 2)
