@@ -16,7 +16,7 @@ from documents.metric_page import QUESTIONS, MetricLine, list_metrics, render_me
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from everturn.core.metrics import LABELS
-from everturn_client.terminal.canary import CanaryMetrics
+from everturn_client.metrics import CanaryMetrics
 from exec_supervisor.broker.metrics import BrokerMetrics
 from ingress.metrics import IngressMetrics
 
@@ -108,7 +108,7 @@ def test_every_module_that_defines_metrics_is_on_the_page() -> None:
     defining = {module.path for module in load_modules() if defines_metrics(module) and module.name != "metric_page"}
 
     assert defining == {
-        "clients/python/src/everturn_client/terminal/canary.py",
+        "clients/python/src/everturn_client/metrics.py",
         "libs/common/src/everturn/core/metrics.py",
         "services/exec-supervisor/src/exec_supervisor/broker/metrics.py",
         "services/ingress/src/ingress/metrics.py",

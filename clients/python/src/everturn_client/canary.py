@@ -29,8 +29,8 @@ class Reading:
     """One message.
 
     `outcome`: `ok`; `rejected`, nothing accepted it; `failed`, its turn ended without a complete answer; `late`, its
-    turn did not end in time; `deaf`, its turn ended, and the listener was not told. `seen_s` has the seconds from the
-    request to each stage that was seen, `detail` what went wrong.
+    turn did not end in time; `deaf`, its turn ended, and the listener received no event of that. `seen_s` has the
+    seconds from the request to each stage that was seen, `detail` what went wrong.
     """
 
     outcome: Outcome

@@ -14,7 +14,8 @@ from everturn.timeline.blocks import CompletionBody
 from everturn.timeline.turns import Outcome
 from everturn_client import EverturnClient, Timings
 from everturn_client.canary import MAX_TURNS, Canary, Reading
-from everturn_client.terminal.canary import OUTCOMES, render_reading, run_canary
+from everturn_client.metrics import OUTCOMES
+from everturn_client.terminal.canary import render_reading, run_canary
 from everturn_client.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def test_a_turn_that_does_not_end_is_late_and_takes_no_later_message(
         assert count_deletions(server) == 1
 
 
-async def test_a_failed_turn_and_a_refused_message_are_told_apart(
+async def test_a_failed_turn_and_a_refused_message_have_different_outcomes(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
     async with aclosing(Canary(client, "canary", "Are you there?", limit_s=LIMIT_S)) as canary:
@@ -147,7 +148,7 @@ async def test_the_command_prints_a_line_for_each_message_and_serves_its_metrics
     assert count_deletions(server) == 1
 
 
-async def test_one_message_tells_whether_it_went_well(client: EverturnClient, server: "SmallServer") -> None:
+async def test_one_message_ends_with_its_result(client: EverturnClient, server: "SmallServer") -> None:
     canary, screen = Canary(client, "canary", "Hi", limit_s=SHORT_S), Screen(StringIO(), StringIO(), colour=False)
     server.scenario.start_turn("Hi")
 
