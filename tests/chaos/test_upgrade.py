@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -57,6 +58,8 @@ class Upgrade:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Upgrade]:
+    if "TURNS" not in os.environ:
+        pytest.skip("it takes minutes: make failover")
     commit = find_previous()
     if commit is None:
         pytest.skip("this checkout has no history")
