@@ -92,23 +92,11 @@ class ReplicatedPlatform(Platform):
 
     def _start_replica(self) -> None:
         """A copy of the running primary, which from then on commits nothing that the copy does not have."""
-        program, data = load_postgres_binary().with_name("pg_basebackup"), self.replica.data
         save_server_folder(self.replica.folder)
         url = urlsplit(self.postgres.superuser_url(""))
         place = f"{url.netloc.rpartition(':')[0]}:{self.to_replica.port}"
         through = url._replace(netloc=place, query=f"application_name={STANDBY}").geturl()
-        done = subprocess.run(
-            [
-                *build_server_prefix(death_signal="KILL", reaches=[program, data]),
-                *(str(program), "-D", str(data), "-d", through, "-X", "stream", "--checkpoint=fast", "-R", "--no-sync"),
-            ],
-            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
-            capture_output=True,
-            text=True,
-            timeout=COPY_LIMIT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        save_base_backup(through, self.replica.data, "-R")
         self.replica.start()
         self.postgres.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}';\nSELECT pg_reload_conf();")
 
@@ -128,3 +116,20 @@ def _add_host(spec: ServiceSpec, port: int) -> ServiceSpec:
     url = urlsplit(spec.env["DATABASE_URL"])
     both = url._replace(netloc=f"{url.netloc},{LOOPBACK}:{port}", query="target_session_attrs=read-write")
     return replace(spec, env={**spec.env, "DATABASE_URL": both.geturl()})
+
+
+def save_base_backup(url: str, folder: Path, *options: str) -> None:
+    """Copy a running server into a folder, which must be empty or absent and which the servers' user can write to."""
+    program = load_postgres_binary().with_name("pg_basebackup")
+    done = subprocess.run(
+        [
+            *build_server_prefix(death_signal="KILL", reaches=[program, folder]),
+            *(str(program), "-D", str(folder), "-d", url, "-X", "stream", "--checkpoint=fast", "--no-sync", *options),
+        ],
+        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=COPY_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
