@@ -9,7 +9,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy bundles tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos borders failover load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos failover load check fmt migrate operate models doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -33,7 +33,7 @@ down: setup ## Stop and remove the containers; VOLUMES=1 also deletes the data, 
 logs: setup ## Follow the logs of the containers; SERVICE=ingress shows only that service
 	@$(LOCAL) logs --services "$(SERVICE)"
 
-test: setup ## Run the tests in parallel groups; ALL=1 adds browser and compose; TESTS=tests/unit ARGS='-k name -x' select some
+test: setup ## Run the tests in parallel groups; ALL=1 adds browser and compose; SLOW=1 adds those that take long; TESTS=tests/unit ARGS='-k name -x' select some
 	@$(if $(strip $(TESTS)$(ARGS)),$(BIN)/pytest -q --durations=10 $(ARGS) $(TESTS),exec env PYTHONPATH=tests/support $(BIN)/python -P -m suite $(if $(ALL),--all) $(if $(LIMIT_S),--limit-s $(LIMIT_S)) $(if $(MAX_FLAKY),--max-flaky $(MAX_FLAKY)))
 
 compose-test: setup ## Start the platform as `make up` does, but without a registry, and run a turn; takes minutes
@@ -48,15 +48,12 @@ pictures: setup ## Retake the README's screenshots in a real Chromium, into docs
 chaos: setup ## Inject faults from random schedules while BUSY=2 other processes keep the machine busy; SEEDS=50 runs 50 schedules, SEEDS=7,19 repeats these seeds
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
-borders: setup ## Kill workers and processes at every border of a turn; `make test` does so at every third one
-	@ALL_BORDERS=1 $(BIN)/pytest -q $(ARGS) tests/chaos/test_codecs.py tests/chaos/test_plans.py tests/chaos/test_workflows.py
-
 load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 	@RETURNING="$(or $(RETURNING),1000)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_streams.py -k killed_ingress
 
 failover: setup ## Lose the primary of Postgres while TURNS=200 turns run; then upgrade from the last commit, or from PREVIOUS=<commit>
-	@TURNS="$(or $(TURNS),200)" PREVIOUS="$(PREVIOUS)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_failover.py tests/chaos/test_upgrade.py
+	@SLOW=1 TURNS="$(or $(TURNS),200)" PREVIOUS="$(PREVIOUS)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_failover.py tests/chaos/test_upgrade.py
 
 check: setup ## Check lint, format, types, import layers and architecture rules, including the web client's
 	@failed=; types=$$(mktemp); web=$$(mktemp); $(BIN)/pyright --warnings >"$$types" 2>&1 & pyright=$$!; \

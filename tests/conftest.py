@@ -5,6 +5,7 @@ All are synchronous, so they may be asked for by synchronous and asynchronous te
 
 import functools
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -36,8 +37,19 @@ structlog.configure(processors=[*_processors, _plain])
 # Every HTTP client reads all public certificate authorities, for 40 ms. A test makes hundreds, and asks none of them.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
+SLOW = "SLOW"
+"""Runs the tests that are marked as slow, and all cases of those that try some."""
+
 TEMPLATE = "everturn_template"
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip slow tests unless they are asked for."""
+    if not os.environ.get(SLOW):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: make test SLOW=1"))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from playwright.async_api import expect
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
+@pytest.mark.slow
 async def test_new_conversation_and_conversation_list(person: Person) -> None:
     await person.send("script:plain please")
     await person.finish()
@@ -27,6 +28,7 @@ async def test_new_conversation_and_conversation_list(person: Person) -> None:
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1024])
 async def test_api_page_fits_its_window(users: BrowserUsers, width: int) -> None:
     person = await users.open_page(viewport={"width": width, "height": 640})
@@ -39,6 +41,7 @@ async def test_api_page_fits_its_window(users: BrowserUsers, width: int) -> None
     assert await links.evaluate_all("links => links.every(link => link.scrollWidth <= link.parentElement.clientWidth)")
 
 
+@pytest.mark.slow
 async def test_conversation_list_as_a_drawer(users: BrowserUsers) -> None:
     person = await users.open_page(viewport={"width": 390, "height": 780})
     await person.button("Show conversations").click()
@@ -86,6 +89,7 @@ async def test_approval_request_and_its_answer(person: Person) -> None:
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.slow
 async def test_running_turn_with_a_queued_message_and_a_rejected_file(person: Person, gates: Path) -> None:
     await person.send("script:gate please")
     await expect(person.reply).to_contain_text("before the gate first")
@@ -101,6 +105,7 @@ async def test_running_turn_with_a_queued_message_and_a_rejected_file(person: Pe
     await person.finish()
 
 
+@pytest.mark.slow
 async def test_details_in_an_answer_open_by_their_summary(person: Person) -> None:
     await person.send("script:fold please")
     await expect(person.reply.get_by_text("After.")).to_be_visible()
@@ -115,6 +120,7 @@ async def test_details_in_an_answer_open_by_their_summary(person: Person) -> Non
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.slow
 async def test_plan_sources_and_suggestions(person: Person, harness: Any) -> None:
     await person.send("script:plan please")
     await person.finish()
@@ -122,6 +128,7 @@ async def test_plan_sources_and_suggestions(person: Person, harness: Any) -> Non
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.slow
 async def test_generated_page_beside_the_conversation(person: Person) -> None:
     await person.send("script:note please")
     await person.finish()
@@ -131,6 +138,7 @@ async def test_generated_page_beside_the_conversation(person: Person) -> None:
     assert await find_violations(person.page) == []
 
 
+@pytest.mark.slow
 async def test_menu_and_dialogs_of_a_conversation(person: Person) -> None:
     await person.send("script:plain please")
     await person.finish()

@@ -73,6 +73,7 @@ async def test_a_click_chooses_and_returns_to_the_message(person: Person) -> Non
     await expect(person.field).to_have_value("Write a reply to: Ann")
 
 
+@pytest.mark.slow
 async def test_two_hundred_hostile_agents_fit_a_small_phone(users: BrowserUsers) -> None:
     person = await users.open_page(viewport=SMALL, has_touch=True, is_mobile=True)
 

@@ -29,6 +29,7 @@ async def choose(person: Person, title: str, item: str) -> None:
     await person.page.get_by_role("menuitem", name=item).click()
 
 
+@pytest.mark.slow
 async def test_a_renamed_conversation_has_its_name_in_every_tab(person: Person) -> None:
     await begin(person, "script:plain to rename")
     other = await person.open_tab()
@@ -114,6 +115,7 @@ async def test_a_deleted_conversation_is_gone_from_list_and_server(person: Perso
     assert conversation_id not in {each.conversation_id for each in listed.items}
 
 
+@pytest.mark.slow
 async def test_a_missing_conversation_offers_a_new_one(person: Person) -> None:
     await person.page.goto(f"{person.url}#/conv_01900000-0000-7000-8000-000000000000")
 
@@ -122,6 +124,7 @@ async def test_a_missing_conversation_offers_a_new_one(person: Person) -> None:
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
+@pytest.mark.slow
 async def test_the_list_loads_more_on_scroll_and_finds_titles(person: Person, harness: Any) -> None:
     made = [await harness.clients[0].create_conversation(f"Made before {number}") for number in range(PAGE_ROWS + 5)]
     await harness.clients[0].rename_conversation(made[0].conversation_id, "The very first one")

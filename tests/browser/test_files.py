@@ -35,6 +35,7 @@ async def test_a_table_becomes_a_chart_across_a_reload(person: Person, harness: 
     assert (await person.turns.inner_text()).count("What is the total revenue by region?") == 1
 
 
+@pytest.mark.slow
 async def test_the_end_stays_in_view_when_a_chart_loads_late(
     person: Person,
 ) -> None:

@@ -32,6 +32,7 @@ async def test_hostile_markup_in_an_answer_stays_text(person: Person) -> None:
     assert await person.reply.locator(ACTIVE).count() == 0
 
 
+@pytest.mark.slow
 async def test_hostile_markup_in_a_message_and_in_a_title_stays_text(person: Person) -> None:
     text = "<img src=x onerror=window.hurt=1> script:plain"
     await person.send(text)
@@ -125,6 +126,7 @@ async def test_a_page_of_the_agent_keeps_no_frame_whatever_it_replaces(
     assert person.alarms == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["script:emphasis", "script:underlines"])
 async def test_a_text_that_is_hard_to_parse_does_not_freeze_the_page(person: Person, script: str) -> None:
     await person.page.evaluate(WATCH_TASKS)

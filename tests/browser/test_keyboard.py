@@ -31,6 +31,7 @@ async def choose(person: Person, item: str) -> None:
     await person.page.keyboard.press("Enter")
 
 
+@pytest.mark.slow
 async def test_start_a_conversation_with_a_file_and_rate_the_result(person: Person, harness: Any) -> None:
     keyboard = person.page.keyboard
     await press(person, person.button("New conversation"))

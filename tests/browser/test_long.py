@@ -38,6 +38,7 @@ LIMIT_MS = float(os.environ.get("LONG_TASK_MS", "inf"))
 """Limit of a long task. It needs an idle machine, so it is set by `make browser LONG_TASK_MS=100` only."""
 
 
+@pytest.mark.slow
 async def test_only_a_few_of_2000_messages_are_in_the_dom(person: Person, harness: Any) -> None:
     await person.send("script:rich NUMBER please")
     await person.finish()
@@ -67,6 +68,7 @@ async def test_only_a_few_of_2000_messages_are_in_the_dom(person: Person, harnes
     assert max(seen["tasks"], default=0) <= LIMIT_MS
 
 
+@pytest.mark.slow
 async def test_all_loaded_messages_are_printed_without_controls(person: Person, harness: Any) -> None:
     await person.send("script:rich NUMBER please")
     await person.finish()

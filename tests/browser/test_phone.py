@@ -21,6 +21,7 @@ async def open_phone(users: BrowserUsers, viewport: dict[str, int]) -> Person:
     return await users.open_page(viewport=viewport, has_touch=True, is_mobile=True)
 
 
+@pytest.mark.slow
 async def test_enter_adds_a_line_and_the_button_sends(users: BrowserUsers) -> None:
     person = await open_phone(users, PHONE)
 
@@ -53,6 +54,7 @@ async def test_queue_redirect_and_stop_fit_into_one_row(users: BrowserUsers, gat
     await person.finish()
 
 
+@pytest.mark.slow
 async def test_back_closes_the_list_that_covers_the_conversation(users: BrowserUsers) -> None:
     person = await open_phone(users, PHONE)
     await person.field.fill("script:note please")
@@ -104,6 +106,7 @@ async def test_back_closes_the_panel_that_covers_the_conversation(users: Browser
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
+@pytest.mark.slow
 async def test_right_to_left_text_runs_from_the_right(users: BrowserUsers) -> None:
     person = await open_phone(users, PHONE)
     await person.field.fill("مرحبا بالعالم. script:plain")

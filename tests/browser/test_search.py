@@ -47,6 +47,7 @@ async def test_an_old_message_is_found_and_opened(person: Person, harness: Any) 
     await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
 
 
+@pytest.mark.slow
 async def test_a_button_loads_more_and_a_link_opens_another_tab(person: Person) -> None:
     for number in range(MANY):
         await person.send(f"script:plain, pelican number {number}")
@@ -68,6 +69,7 @@ async def test_a_button_loads_more_and_a_link_opens_another_tab(person: Person) 
     await expect(turn(other, MANY)).to_be_in_viewport()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", ["desktop", "phone"])
 async def test_a_search_in_the_open_chat_finds_only_its_messages(users: BrowserUsers, look: Width) -> None:
     person = await users.open_page(viewport=SIZES[look])

@@ -24,6 +24,7 @@ async def show(page: Page, *, looked_at: bool) -> None:
     await page.evaluate(LOOK, looked_at)
 
 
+@pytest.mark.slow
 async def test_eight_windows_can_all_send_and_those_without_a_slot_say_so(person: Person, harness: Any) -> None:
     await person.send("script:plain please")
     await person.finish()

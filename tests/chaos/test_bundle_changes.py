@@ -97,6 +97,7 @@ async def run_turn(harness: Harness, number: int) -> tuple[Any, Watcher]:
     return await watcher.wait_ended(sent.turn_id), watcher
 
 
+@pytest.mark.slow
 async def test_turns_keep_their_version_and_nothing_is_left(harness: Harness, authors: list[Author]) -> None:
     await wait_until(lambda: all(author.count_loaded() for author in authors))
     before = max(count_unix_sockets(harness.platform.pid(each)) for each in WORKERS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import WORKER_BOUNDS
+from helpers.slow import choose
 from platform_harness.harness import Harness
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -41,7 +42,7 @@ async def wait_listed(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("change", [lower, remove])
-@pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
+@pytest.mark.parametrize("failpoints", choose(BORDERS), ids=" ".join)
 async def test_a_turn_runs_the_version_with_which_it_began(
     harness: Harness, tmp_path: Path, failpoints: tuple[str, str], change: Callable[[Path], None]
 ) -> None:

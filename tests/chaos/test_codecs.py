@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
+from helpers.slow import choose
 from platform_harness.harness import Harness
 
 from everturn.lifecycle.export_check import check_export

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import WORKER_BOUNDS
+from helpers.slow import choose
 from platform_harness.harness import Harness
 
 from everturn.events.model import ChatCompaction
@@ -73,7 +74,7 @@ async def run_killed(harness: Harness, text: str) -> list[TurnView]:
     return ended
 
 
-@pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
+@pytest.mark.parametrize("failpoints", choose(BORDERS), ids=" ".join)
 async def test_workers_killed_at_two_borders_are_taken_over_and_nothing_doubles(
     harness: Harness, failpoints: tuple[str, str]
 ) -> None:

@@ -134,6 +134,7 @@ class Figures:
         assert self.beside_s <= (MAX_WAIT * max(1.0, self.slower) + MARGIN) * self.alone_s, str(self)
 
 
+@pytest.mark.slow
 async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Harness, flooding: Harness) -> None:
     await asyncio.gather(*(send_light(light, n) for n in range(LIGHT)))
     alone = [await send_light(light, n) for n in range(LIGHT)]

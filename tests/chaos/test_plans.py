@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
+from helpers.slow import choose
 from platform_harness.harness import Harness
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]

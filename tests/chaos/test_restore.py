@@ -1,6 +1,6 @@
 """The database is restored to a point in time, from a base backup and the archived WAL: docs/operate.md, "Backup".
 
-`make failover` plays it.
+`make test SLOW=1 TESTS=tests/chaos/test_restore.py` plays it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from everturn_local.privileges import SERVER_UID, is_root
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SCRIPTS = Path(__file__).with_name("scripts.toml")
 ENVIRONMENT = {"EVERTURN_MODEL": f"scripted:{SCRIPTS}", WORKER_BOUNDS: '{"lease_s": 3, "orphans_after_s": 4}'}
@@ -33,8 +33,6 @@ KEEP_ORPHANS = {"ORPHANS": "keep"}
 async def test_the_state_of_a_point_in_time_comes_back_and_turns_go_on(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    if "TURNS" not in os.environ:
-        pytest.skip("it takes minutes: make failover")
     home = copy_home(tmp_path_factory.mktemp("restore"))
     archive, backup = home.postgres.parent / "archive", home.postgres.parent / "backup"
     for folder in (archive, backup):

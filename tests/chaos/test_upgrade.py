@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -58,8 +57,6 @@ class Upgrade:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Upgrade]:
-    if "TURNS" not in os.environ:
-        pytest.skip("it takes minutes: make failover")
     commit = find_previous()
     if commit is None:
         pytest.skip("this checkout has no history")
@@ -78,6 +75,7 @@ async def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield Upgrade(harness, links, spawn)
 
 
+@pytest.mark.slow
 async def test_turns_run_on_while_every_service_is_replaced(upgrade: Upgrade) -> None:
     platform, load = upgrade.harness.platform, Load(upgrade.harness)
     await load.start()

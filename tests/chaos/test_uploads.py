@@ -59,6 +59,7 @@ async def check_taken(harness: Harness, watcher: Watcher, answer: httpx2.Respons
     assert len(find_files(harness, watcher.conversation_id)) == 1
 
 
+@pytest.mark.slow
 async def test_objects_of_uncommitted_writes_are_deleted(harness: Harness) -> None:
     watcher, platform, key = await begin(harness), harness.platform, str(uuid.uuid4())
     platform.auto_restart = False

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from faults.borders import choose
 from helpers.forks import WORKER_BOUNDS
+from helpers.slow import choose
 from helpers.waiting import wait_until
 from platform_harness.harness import Harness
 from turn_harness.authored import LocalWorkflow

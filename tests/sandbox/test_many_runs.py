@@ -17,7 +17,7 @@ from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult
 from everturn.execution.messages import GatewayCall, ToolReply
 
-IN_A_ROW = int(os.environ.get("RUNS_IN_A_ROW", "15"))
+IN_A_ROW = int(os.environ.get("RUNS_IN_A_ROW", "10"))
 AT_ONCE = 20
 WARM = 3
 RUN_LIMIT_S = 3.4

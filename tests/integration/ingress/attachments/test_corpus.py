@@ -55,6 +55,7 @@ async def find_refusals(intake: Intake, files: Iterable[tuple[str, bytes]]) -> d
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_the_files_of_a_machine_are_accepted(intake: Intake) -> None:
     paths = await asyncio.to_thread(find_files)

@@ -73,6 +73,7 @@ async def test_a_file_that_newer_signatures_detect_is_revoked(
     assert len(before - stored(ingress_env)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_an_operator_revokes_a_file(client: httpx2.AsyncClient, command: Run, refused: Any) -> None:
     (file,) = await send(client, "reported words")
