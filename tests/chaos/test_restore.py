@@ -18,9 +18,10 @@ from platform_harness.harness import Harness
 from redis import Redis
 
 from everturn_client.errors import ProblemError
-from everturn_local.home import Home
+from everturn_local.home import Home, load_secrets
 from everturn_local.privileges import SERVER_UID, is_root
 from everturn_local.servers.databases import DATABASE
+from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -33,7 +34,7 @@ KEEP_ORPHANS = {"ORPHANS": "keep"}
 async def test_the_state_of_a_point_in_time_comes_back_and_turns_go_on(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    home = copy_home(tmp_path_factory.mktemp("restore"))
+    home = Home(copy_home(tmp_path_factory.mktemp("restore")))
     archive, backup = home.postgres.parent / "archive", home.postgres.parent / "backup"
     for folder in (archive, backup):
         folder.mkdir(mode=0o700)
@@ -59,11 +60,14 @@ async def test_the_state_of_a_point_in_time_comes_back_and_turns_go_on(
         await harness.quit()
 
     await asyncio.to_thread(restore, home, backup, archive, moment)
+    server = EmbeddedPostgres(home.postgres, password=load_secrets(home).postgres)
+    await asyncio.to_thread(server.start)
+    await wait_until(lambda: server.run_sql("SELECT pg_is_in_recovery()") == "f")
+    await asyncio.to_thread(server.stop)
     async with open_platform(home, KEEP_ORPHANS) as platform:
         with Redis.from_url(platform.redis.url) as redis:
             redis.flushall()
         harness = Harness(platform)
-        await wait_until(lambda: platform.postgres.run_sql("SELECT pg_is_in_recovery()") == "f")
         resumed = await harness.watch(kept).wait_ended(running.turn_id)
         for conversation in (before, kept, erased):
             await harness.check_invariants(conversation)
@@ -78,7 +82,7 @@ async def test_the_state_of_a_point_in_time_comes_back_and_turns_go_on(
 
 
 def open_platform(home: Home, env: dict[str, str] | None = None) -> Platform:
-    return Platform(home, ingresses=1, workers=1, env=ENVIRONMENT | (env or {}), spawn=ForkingSpawn())
+    return Platform(home.root, ingresses=1, workers=1, env=ENVIRONMENT | (env or {}), spawn=ForkingSpawn())
 
 
 async def run_sql(platform: Platform, sql: str) -> str:
