@@ -15,7 +15,9 @@ from everturn_client.client import EverturnClient
 from everturn_local.servers.databases import DATABASE
 
 TURNS = int(os.environ.get("TURNS") or "12")
-"""At least 6, and even; `make failover` sets it. Half as many conversations, of two turns or more each."""
+"""At least 6; `make failover` sets it."""
+CONVERSATIONS = min(30, TURNS // 2)
+"""All are of one person, who may have 32 streams of an ingress, and for a while there is only one."""
 SLOTS = 16
 """Of each worker."""
 TEXTS = ("script:brisk please", "script:plain please")
@@ -44,9 +46,9 @@ class Load:
 
     async def start(self) -> None:
         """Returns once half of the turns that may start now can be seen running."""
-        self._talks = [asyncio.create_task(self._talk(n)) for n in range(TURNS // 2)]
+        self._talks = [asyncio.create_task(self._talk(n)) for n in range(CONVERSATIONS)]
         async with asyncio.timeout(LIMIT_S), self._changed:
-            await self._changed.wait_for(lambda: self._running >= TURNS // 6)
+            await self._changed.wait_for(lambda: self._running >= CONVERSATIONS // 3)
 
     def disturb(self) -> None:
         self._disturbed.set()
@@ -64,14 +66,18 @@ class Load:
                 self._changed.notify_all()
             await self._wait_completed(watcher, sent.turn_id)
             count = 1
-            while count < len(TEXTS) or (count < MAX_TURNS and not self._over.is_set()):
+            while count < MAX_TURNS and not (count >= len(TEXTS) and self._is_enough()):
                 sent = await self._send(client, sent.conversation_id, TEXTS[count % len(TEXTS)])
                 await self._wait_completed(watcher, sent.turn_id)
                 count += 1
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), READS_S)
+                if len(self.accepted) >= TURNS:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._over.wait(), READS_S)
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle", LIMIT_S)
         return watcher
+
+    def _is_enough(self) -> bool:
+        return self._over.is_set() and len(self.accepted) >= TURNS
 
     async def _send(self, client: EverturnClient, conversation_id: str, text: str) -> Accepted:
         sent = await client.send_message(conversation_id, text)

@@ -23,6 +23,17 @@ def remove_database(postgres: EmbeddedPostgres, name: str) -> None:
 
 
 @contextmanager
+def without_standby(postgres: EmbeddedPostgres) -> Generator[None]:
+    """Commits wait for a synchronous standby that does not exist. The server reads its settings a little later, so the
+    first ones may not. When its caller gives up, the server keeps what it has committed."""
+    postgres.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'absent';\nSELECT pg_reload_conf();")
+    try:
+        yield
+    finally:
+        postgres.run_sql("ALTER SYSTEM RESET synchronous_standby_names;\nSELECT pg_reload_conf();")
+
+
+@contextmanager
 def run_throwaway_database(*, durable: bool = True) -> Generator[DatabaseUrls]:
     """An empty database, removed at the end with its server and its folder. See EmbeddedPostgres for `durable`."""
     with tempfile.TemporaryDirectory() as folder, run_database(save_home(Path(folder)), durable=durable) as urls:

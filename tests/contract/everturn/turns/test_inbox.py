@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from helpers.databases import without_standby
 
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal, Role
@@ -24,8 +25,6 @@ from everturn_testing.turns.receipts_contract import ReceiptsContract
 CONFIRMED_S = 0.5
 """How long a commit waits for the standby in a test."""
 TRIES = 500
-_WAIT_FOR_STANDBY = "ALTER SYSTEM SET synchronous_standby_names = 'absent';\nSELECT pg_reload_conf();"
-_WAIT_FOR_NOBODY = "ALTER SYSTEM RESET synchronous_standby_names;\nSELECT pg_reload_conf();"
 
 
 class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
@@ -59,22 +58,17 @@ async def test_a_receipt_is_not_shown_before_the_standby_has_it(
     postgres_harness: Harness, postgres_server: EmbeddedPostgres
 ) -> None:
     harness = postgres_harness
-    await asyncio.to_thread(postgres_server.run_sql, _WAIT_FOR_STANDBY)
-    try:
+    with without_standby(postgres_server):
         key = await _say_unconfirmed(harness)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(CONFIRMED_S):
                 await harness.inbox.try_load_receipt(harness.principal, key)
-    finally:
-        await asyncio.to_thread(postgres_server.run_sql, _WAIT_FOR_NOBODY)
 
     kept = await harness.inbox.try_load_receipt(harness.principal, key)
     assert kept is not None and kept.replayed
 
 
 async def _say_unconfirmed(harness: Harness) -> IdempotencyKey:
-    """The first messages may still be confirmed, because the server reads its settings a little later. When the caller
-    gives up, the server ends the wait, and keeps what it has committed."""
     for _ in range(TRIES):
         key = IdempotencyKey("messages", harness.ids.call(), "hash")
         try:

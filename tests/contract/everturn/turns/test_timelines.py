@@ -1,18 +1,24 @@
 """Timelines in memory and in Postgres keep one contract; a commit is written as a whole or not at all."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from helpers.databases import without_standby
 
 from everturn.core.errors import Conflict
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import SignalKind
 from everturn.turns.model import Effect, EffectChange, EffectState, Promotion, UsageEvent
 from everturn.turns.ports import InboxMoved
+from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
 from everturn_testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 
+CONFIRMED_S = 0.5
+"""How long a commit waits for the standby in a test."""
+TRIES = 500
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 
 
@@ -35,6 +41,27 @@ async def test_a_commit_that_fails_late_leaves_nothing(postgres_harness: Harness
     for table in ("block", "usage_event"):
         query = f"SELECT count(*) FROM {table} WHERE conversation_id = $1"
         assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == 0
+
+
+async def test_a_repeated_commit_succeeds_only_once_the_standby_has_it(
+    postgres_harness: Harness, postgres_server: EmbeddedPostgres
+) -> None:
+    claim = await postgres_harness.start_turn()
+    blocks = think(claim, "a")
+
+    async def commit_within_limit() -> None:
+        async with asyncio.timeout(CONFIRMED_S):
+            await postgres_harness.timelines.commit(claim.lease, commit(claim, blocks))
+
+    with without_standby(postgres_server):
+        with pytest.raises(TimeoutError):
+            for _ in range(TRIES):
+                await commit_within_limit()
+                blocks = think(claim, "more", after=blocks)
+        with pytest.raises(TimeoutError):
+            await commit_within_limit()
+
+    await commit_within_limit()
 
 
 async def test_an_ended_turn_is_not_closed_twice(postgres_harness: Harness) -> None:

@@ -70,7 +70,12 @@ async def open_database(
     statement = f"SELECT {settings}"
 
     async def prepare(connection: Any) -> None:
-        await connection.execute(statement)
+        try:
+            await connection.execute(statement)
+        except BaseException:
+            # The driver would wait until the server has confirmed the cancellation, and the caller with it.
+            connection.terminate()
+            raise
 
     created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types
         url,

@@ -293,10 +293,11 @@ class PostgresTimelines:
 
     async def _check_written(self, lease: Lease, commit: Commit) -> int:
         """A commit is retried when its answer was lost: an equal last hash proves that its blocks are already
-        stored."""
-        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+        stored. The lock makes this transaction wait for a synchronous standby, as the commit may not have done: the
+        server ends that wait, and keeps the commit, when its client gives up."""
+        async with self._database.transaction(lease.principal) as transaction:
             inbox_seq = await transaction.fetchval(
-                "SELECT inbox_seq FROM conversation WHERE id = $1 AND fence = $2 AND last_hash = $3",
+                "SELECT inbox_seq FROM conversation WHERE id = $1 AND fence = $2 AND last_hash = $3 FOR NO KEY UPDATE",
                 lease.conversation_id,
                 lease.fence,
                 commit.blocks[-1].hash,
