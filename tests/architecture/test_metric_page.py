@@ -65,7 +65,7 @@ def test_the_page_lists_every_metric() -> None:
 @pytest.mark.parametrize("query", list(load_queries()))
 def test_a_query_names_metrics_and_labels_that_there_are(query: str, known: dict[str, MetricLine]) -> None:
     named = SERIES.findall(query)
-    labels = {"le", "job"}
+    labels = {"le", "job", "instance"}
     for series, selected in named:
         assert series in known, f"{series} is no metric"
         labels.update(known[series].labels)

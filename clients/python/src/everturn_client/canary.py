@@ -22,6 +22,8 @@ Outcome = Literal["ok", "rejected", "failed", "late", "deaf"]
 MAX_TURNS = 20
 """Turns of one conversation; then it is deleted, and another one is created."""
 DELETE_LIMIT_S = 10.0
+GRACE_S = 5.0
+"""How long an event can follow its commit before the listener counts as deaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Canary:
         self._listener: _Listener | None = None
 
     async def read(self) -> Reading:
-        """Send one message, and wait for the end of its turn. Bounded by twice `limit_s`, and by DELETE_LIMIT_S."""
+        """Send one message, and wait for the end of its turn. Bounded by twice `limit_s`, GRACE_S and
+        DELETE_LIMIT_S."""
         reading = await self._read()
         if reading.outcome != "ok" or (self._listener is not None and len(self._listener.turns) >= MAX_TURNS):
             # A turn that still runs would take the next message for itself, and a deaf listener must connect again.
@@ -105,7 +108,11 @@ class Canary:
         except (EverturnError, TimeoutError):
             found = ()
         if found and not is_open(found[0]):
-            return Reading("deaf", seen_s, f"The turn {turn_id} has ended, and its event did not arrive {limit}.")
+            try:
+                async with asyncio.timeout(min(GRACE_S, self._limit_s)):
+                    await listener.wait_ended(turn_id)
+            except (EverturnError, TimeoutError):
+                return Reading("deaf", seen_s, f"The turn {turn_id} has ended, and its event did not arrive {limit}.")
         return Reading("late", seen_s, f"The turn {turn_id} did not end {limit}.")
 
 
@@ -161,7 +168,7 @@ class _Listener:
         has_ended = not is_open(turn)
         stages: dict[Stage, bool] = {
             "started": has_ended or turn.status != "queued",
-            "answering": bool(turn.answer),
+            "answering": bool(turn.answer) or any(text.channel == "answer" and text.text for text in turn.texts),
             "ended": has_ended,
         }
         for stage, is_seen in stages.items():

@@ -71,7 +71,8 @@ class EventStream:
                     raise
                 failure, self._asked_s = error, error.retry_after_s
             if _now() - self._alive_at > self._timings.give_up_s:
-                raise Unreachable(f"Nothing was received for {self._timings.give_up_s:.0f} s.") from failure
+                why = f" The last answer was: {failure}" if isinstance(failure, ProblemError) else ""
+                raise Unreachable(f"Nothing was received for {self._timings.give_up_s:.0f} s.{why}") from failure
             await asyncio.sleep(self._backoff.next_delay_s(self._asked_s))
             self._asked_s = None
 
