@@ -1,7 +1,9 @@
 """Receipts: what is signed can be verified by anybody with the public key, and nothing else can."""
 
 import base64
+import errno
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -204,8 +206,33 @@ def test_the_command_compares_files_by_content(folder: Path, capsys: pytest.Capt
     assert "program.py: the program" in out
     assert f"not in {folder}/files: output outputs/größe.csv" in out
     (folder / "files" / "renamed.csv").write_bytes(CSV + b"x")
-    assert verify(folder, "--files", f"{folder}/files") == 1
+    assert verify(folder, "--files", f"{folder}/files") == 3
     assert "renamed.csv: NOT A FILE OF THIS RUN" in capsys.readouterr().out
+
+
+def test_nothing_under_the_folder_is_passed_over(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "files" / "linked").symlink_to(folder / "elsewhere")
+    (folder / "files" / "dangling").symlink_to(folder / "absent")
+    os.mkfifo(folder / "files" / "pipe")
+
+    assert verify(folder, "--files", f"{folder}/files") == 3
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if "NOT A FILE" in line] == ["dangling", "linked", "pipe"]
+    (folder / "files" / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # permissions don't stop root
+    assert verify(folder, "--files", f"{folder}/files") == 2
+    assert "closed: Permission denied" in capsys.readouterr().err
 
 
 def test_the_command_explains_what_it_can_not_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +249,10 @@ def test_the_command_explains_what_it_can_not_verify(folder: Path, capsys: pytes
     assert errors[0].startswith("verify-receipt: The receipt was signed with a key that was not given.")
     assert "absent.json: No such file" in errors[1]
     assert "a field is missing or wrong: 'calls'" in errors[2]
-    assert "has 0 files" in errors[3]
+    assert "nowhere: No such file" in errors[3]
+    (folder / "empty").mkdir()
+    assert verify(folder, "--files", f"{folder}/empty") == 2
+    assert "must have 1 to 10000 files; it has none" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")

@@ -2,10 +2,12 @@
 
 import argparse
 import hashlib
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from chat_proc.sandbox.receipts import BadReceipt, read_public_keys, verify_receipt
 from everturn.core.errors import Invalid
@@ -16,7 +18,8 @@ MAX_KEY_BYTES: Final = 1 << 20
 MAX_FILES: Final = 10_000
 _PROGRAM: Final = "the program"
 
-FAILED: Final = 1
+FAILED: Final = 3
+"""The exit status if a file is none of the run; 1 and 2 are those of errors."""
 
 
 def parse_receipt_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -41,7 +44,7 @@ def parse_receipt_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run_verification(given: argparse.Namespace) -> int:
-    """Print what the receipt says; 1 if a file is none of the run. Raises Invalid if it can't be trusted or read."""
+    """Print what the receipt says; FAILED if a file is none of the run. Raises Invalid if the receipt can't be used."""
     keys = read_public_keys((str(path), _load(path, MAX_KEY_BYTES).decode(errors="replace")) for path in given.keys)
     data = _load(given.receipt, MAX_RECEIPT_BYTES)
     try:
@@ -60,12 +63,29 @@ def run_verification(given: argparse.Namespace) -> int:
 
 
 def compare_files(folder: Path, payload: Mapping[str, Any]) -> dict[str, str | None]:
-    """What each file under the folder was to the run, by its path there; None for a file that is none of the run's."""
+    """What each file under the folder was to the run, by its path there; None for a file that is none of the run's.
+
+    Links to folders, pipes and the like are none of the run's. Raises Invalid, also if a folder can't be read.
+    """
     roles = _list_roles(payload)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    if not files or len(files) > MAX_FILES:
-        raise Invalid(f"{folder} has {len(files)} files; it must have 1 to {MAX_FILES}.")
-    return {str(path.relative_to(folder)): roles.get(_hash(path)) for path in files}
+    try:
+        files = sorted(islice(_walk(folder), MAX_FILES + 1))
+        if not files or len(files) > MAX_FILES:
+            raise Invalid(f"{folder} must have 1 to {MAX_FILES} files; it has {'none' if not files else 'more'}.")
+        return {str(path.relative_to(folder)): roles.get(_hash(path)) if path.is_file() else None for path in files}
+    except OSError as error:
+        raise Invalid(f"{error.filename or folder}: {error.strerror}.") from error
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All that is under the folder but folders. Links to folders are not followed. Raises OSError."""
+    for parent, folders, files in os.walk(folder, onerror=_refuse, followlinks=False):
+        yield from (Path(parent, name) for name in files)
+        yield from (path for name in folders if (path := Path(parent, name)).is_symlink())
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise error
 
 
 def _list_roles(payload: Mapping[str, Any]) -> dict[str, str]:
@@ -108,8 +128,5 @@ def _load(path: Path, max_bytes: int) -> bytes:
 
 
 def _hash(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Invalid(f"{path}: {error.strerror}.") from error
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
