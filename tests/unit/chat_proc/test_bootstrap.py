@@ -178,6 +178,8 @@ async def test_runs_get_receipts_where_a_key_is_set(settings: WorkerSettings) ->
     assert PEM in keyed.secrets
     with pytest.raises(BadReceiptKey):
         await open_receipts(settings.model_copy(update={"receipt_key": SecretStr("k")}), opened)
+    with pytest.raises(BadReceiptKey, match="Choose another secret"):
+        await open_receipts(keyed.model_copy(update={"brave_api_key": SecretStr("everturn")}), opened)
 
 
 def test_the_battery_is_never_repeated_all_the_time(settings: WorkerSettings) -> None:

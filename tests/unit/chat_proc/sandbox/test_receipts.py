@@ -26,6 +26,7 @@ from chat_proc.sandbox.receipts import (
     ReceiptSigner,
     RunPlace,
     UnknownKey,
+    list_common_texts,
     read_public_keys,
     read_signing_key,
     render_canonical,
@@ -102,6 +103,20 @@ def test_a_receipt_says_what_ran_and_hides_secrets_before_it_is_signed() -> None
     images = replace(RESULT.record, image="sha256:i", supervisor_image="sha256:s", posture=None)
     other = sign(result=replace(RESULT, record=images))["payload"]
     assert (other["backend"], other["executor_image"], other["environment"]) == (None, "sha256:i", None)
+
+
+@pytest.mark.parametrize("secret", ["everturn", "conversation", "duration_ms", "signature", "memory_bytes"])
+def test_a_secret_that_every_receipt_contains_is_refused_at_once(secret: str) -> None:
+    with pytest.raises(BadReceiptKey, match="Choose another secret"):
+        ReceiptSigner(KEY, SystemClock(), Redactor([secret]))
+
+
+def test_the_names_that_no_redaction_may_change_are_those_of_receipts() -> None:
+    payload = sign()["payload"]
+    found = {name for part in ("exit", "limits", "posture") for name in payload[part]}
+
+    found |= {*payload, *payload["inputs"][0], *sign()}
+    assert list_common_texts() == found | {payload["type"]}
 
 
 @given(PLAIN)

@@ -10,8 +10,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,12 +23,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from chat_proc.sandbox.port import RunRequest, RunResult
+from chat_proc.sandbox.port import FileHash, ProgramExit, RunRecord, RunRequest, RunResult
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
 from everturn.core.logging import Redactor
+from everturn.execution.messages import Posture, RunLimits
 
 RECEIPT_TYPE: Final = "everturn.execution-receipt/1"
 RECEIPT_KEY: Final = "RECEIPT_KEY"
@@ -138,6 +139,12 @@ class ReceiptSigner:
     """
 
     def __init__(self, key: Ed25519PrivateKey, clock: Clock, redactor: Redactor, environment: str = "") -> None:
+        """Raises BadReceiptKey if a secret occurs in what all receipts have in common."""
+        if any(redactor.redact(text) != text for text in list_common_texts()):
+            raise BadReceiptKey(
+                "A secret in the settings occurs in the type or in the name of a field of every receipt, so none could "
+                "be verified. Choose another secret, which is no common word."
+            )
         self._key = key
         self._environment = environment
         self._clock = clock
@@ -149,11 +156,16 @@ class ReceiptSigner:
         return self._clock.now()
 
     def sign(self, request: RunRequest, result: RunResult, place: RunPlace, began_at: datetime) -> dict[str, Any]:
-        """The receipt of a run that has just ended. Takes less than a millisecond."""
+        """The receipt of a run that has just ended. Takes about a millisecond for 40 files, and 7 ms for 200."""
         said = build_payload(request, result, place, began_at, self.now(), environment=self._environment)
         payload = self._redactor.redact_value(said)
         signature = self._key.sign(render_canonical(payload))
         return {"payload": payload, "key_id": self.key_id, "signature": base64.b64encode(signature).decode()}
+
+
+def is_unknown(result: RunResult) -> bool:
+    """Whether the sandbox was lost after its start: nobody knows what the program did, so nothing is signed."""
+    return result.exit.by == "sandbox" and result.record.posture is None
 
 
 def build_payload(
@@ -197,6 +209,16 @@ def build_payload(
         "refusals": dict(record.refusals),
         "posture": asdict(record.posture) if record.posture else None,
     }
+
+
+def list_common_texts() -> frozenset[str]:
+    """The type and the names of fields, which no redaction may change."""
+    record = RunRecord("", 0, RunLimits(), posture=None)
+    result = RunResult(False, (), None, ProgramExit("not_run"), "", "", "", (), 0, record)
+    place = RunPlace(Principal("", "", ""), ConversationId(""), CallId(""))
+    payload = build_payload(RunRequest("", "", "", ()), result, place, datetime.now(UTC), datetime.now(UTC))
+    parts = (field.name for kind in (FileHash, ProgramExit, RunLimits, Posture) for field in fields(kind))
+    return frozenset({RECEIPT_TYPE, *_FIELDS, *payload, *parts})
 
 
 def verify_receipt(data: bytes, keys: PublicKeys) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import threading
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,12 +15,23 @@ from turn_harness.programs import ScriptedTool, build_program_tools
 from turn_harness.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
-from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.port import (
+    FileHash,
+    ProgramExit,
+    RunArtifact,
+    RunError,
+    RunRecord,
+    RunRequest,
+    RunResult,
+    ToolCaller,
+)
 from chat_proc.sandbox.receipts import ReceiptSigner, verify_receipt
+from chat_proc.sandbox.results import build_broken
 from chat_proc.tools.code import run_code
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
+from everturn.core.clock import SystemClock
 from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.events.turn_view import try_build_step_detail
@@ -403,6 +417,59 @@ async def test_a_run_has_one_receipt_even_if_its_worker_dies(history, died: str)
     [result] = [block for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert (payload["call_id"], payload["turn_id"]) == (result.call_id, turn.turn_id)
     assert payload["conversation_id"] == bench.conversation_id
+
+
+class FixedSandbox:
+    """Every run ends with this result."""
+
+    posture, limits = POSTURE, RunLimits()
+
+    def __init__(self, result: RunResult) -> None:
+        self.result = result
+
+    async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        return self.result
+
+
+class ThreadClock(SystemClock):
+    """Remembers which thread asks for the time."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def now(self) -> datetime:
+        self.threads.append(threading.get_ident())
+        return super().now()
+
+
+LOST = build_broken(RunRequest("e", "t", "", ()), RunLimits(), RunError("sandbox_failed", "gone", "sandbox"))
+
+
+@pytest.mark.parametrize(("files", "other_thread"), [(40, False), (41, True)])
+async def test_a_receipt_of_many_files_does_not_keep_turns_waiting(
+    call_tool, timeline, objects, history, files: int, other_thread: bool
+) -> None:
+    listed = tuple(FileHash(f"turn_1/attachments/{number}", 1, "0" * 64) for number in range(files))
+    result = replace(LOST, record=replace(LOST.record, posture=POSTURE, inputs=listed[1:], outputs=listed[:1]))
+    signer = ReceiptSigner(Ed25519PrivateKey.generate(), clock := ThreadClock(), Redactor())
+    tool = RunCodeTool(FixedSandbox(result), objects, history, build_program_tools(), receipts=signer)
+
+    outcome = await call_tool(tool, timeline, {}, code="pass")
+
+    payload = outcome.data["run"]["receipt"]["payload"]
+    assert len(payload["inputs"] + payload["outputs"]) == files
+    began, ended = clock.threads
+    assert (began != ended) is other_thread
+
+
+async def test_a_run_of_which_nobody_knows_what_it_did_has_no_receipt(call_tool, timeline, objects, history) -> None:
+    signer = ReceiptSigner(Ed25519PrivateKey.generate(), SystemClock(), Redactor())
+    tool = RunCodeTool(FixedSandbox(LOST), objects, history, build_program_tools(), receipts=signer)
+
+    outcome = await call_tool(tool, timeline, {}, code="pass")
+
+    assert outcome.data["run"]["error"]["code"] == "sandbox_failed"
+    assert "receipt" not in outcome.data["run"]
 
 
 PROFILES = {

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
-from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace
+from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace, is_unknown
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
 from chat_proc.tools.stored_files import (
@@ -48,6 +48,8 @@ _LABEL_CHARS = 4_000
 """Together they are below the prompt's limit of a result."""
 _ONE_PROFILE: Profiles = {DEFAULT_PROFILE: ExecutionProfile()}
 _STARTING_AND_STORING_S = 180.0
+MAX_SIGNED_ON_LOOP = 40
+"""Files of a receipt that is made on the event loop, in about a millisecond; for more, a thread makes it."""
 STORING_S = 60.0
 """For all files of one run and its log."""
 _MAX_NAME_CHARS = 40
@@ -150,9 +152,11 @@ class RunCodeTool:
         began_at = self._receipts.now() if self._receipts else None
         result = await self._sandbox.run(request, calls, stop=call.stop)
         receipt = None
-        if self._receipts and began_at:
+        if self._receipts and began_at and not is_unknown(result):
             place = RunPlace(call.context.principal, call.context.conversation_id, call.call_id)
-            receipt = self._receipts.sign(request, result, place, began_at)
+            sign = partial(self._receipts.sign, request, result, place, began_at)
+            files = len(result.record.inputs) + len(result.record.outputs)
+            receipt = sign() if files <= MAX_SIGNED_ON_LOOP else await asyncio.to_thread(sign)
         if unmatched := calls.find_unmatched(result.record.calls):
             _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
