@@ -164,7 +164,7 @@ def test_the_script_needs_no_installed_package_and_keys_of_the_store_are_for_who
     command = [sys.executable, "-I", "-S", str(tmp_path / "deploy" / "prepare.py")]
     keys = tmp_path / "deploy" / "secrets" / "aws-access-key-id"
 
-    subprocess.run(command, env={"TAVILY_API_KEY": "tvly-1"}, check=True)
+    subprocess.run(command, env={"TAVILY_API_KEY": "tvly-1", "RECEIPT_KEY": "-----\na\n-----"}, check=True)
     without = keys.read_text()
     subprocess.run([*command, "--store"], env={}, check=True)
     shutil.move(tmp_path / "deploy" / "secrets" / "redis-url", tmp_path / "lost")
@@ -172,4 +172,5 @@ def test_the_script_needs_no_installed_package_and_keys_of_the_store_are_for_who
 
     assert (without, len(keys.read_text().strip())) == ("", 48)
     assert (keys.parent / "tavily-api-key").read_text() == "tvly-1\n"
+    assert (keys.parent / "receipt-key").read_text() == "-----\na\n-----\n"
     assert (lost.returncode, lost.stderr.startswith("error: redis-url is missing in")) == (1, True)
