@@ -15,6 +15,7 @@ from turn_harness.programs import ScriptedTool, build_program_tools
 from turn_harness.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
+from chat_proc.channels.codec import build_parameters
 from chat_proc.sandbox.port import (
     FileHash,
     ProgramExit,
@@ -531,7 +532,11 @@ async def test_a_run_has_the_time_limit_of_its_profile(call_tool, timeline, obje
 
 @pytest.mark.parametrize(
     ("later", "ran"),
-    [({"large": PROFILES["large"], "small": PROFILES["small"]}, ["small"]), ({"large": PROFILES["large"]}, [])],
+    [
+        ({"large": PROFILES["large"], "small": PROFILES["small"]}, ["small"]),
+        ({"small": PROFILES["small"]}, ["small"]),
+        ({"large": PROFILES["large"]}, []),
+    ],
 )
 async def test_a_repeated_call_has_the_profile_that_was_recorded(
     history, later: dict[str, ExecutionProfile], ran: list[str]
@@ -552,6 +557,25 @@ async def test_a_repeated_call_has_the_profile_that_was_recorded(
     (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert result.status == ("ok" if ran else "error")
     assert ran or "this worker can't repeat it. The parameters of exec_tools.execute_code_python" in result.text
+    assert ran or "there is no profile 'small'. The profiles are: large." in result.text
+
+
+@pytest.mark.parametrize("profiles", [None, {"brief": ExecutionProfile(timeout_s=20)}])
+async def test_the_name_of_the_only_profile_is_accepted_but_not_described(objects, history, profiles) -> None:
+    tool = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools(), profiles)
+    registry, (name,) = ToolRegistry([tool]), profiles or ["default"]
+
+    params = registry.check_params(tool.spec.tool_id, {"profile": name, "prog_name": "sum"})
+
+    assert params == registry.check_params(tool.spec.tool_id, {"prog_name": "sum"})
+    assert list(build_parameters(tool.spec)["properties"]) == ["contract", "prog_name", "timeout_s", "code"]
+    for given, said in (
+        ({"profile": "huge"}, f"no profile 'huge'. The profiles are: {name}."),
+        ({"mood": 1}, "mood: "),
+    ):
+        with pytest.raises(Invalid) as refused:
+            registry.check_params(tool.spec.tool_id, given)
+        assert said in refused.value.detail
 
 
 async def test_a_program_is_granted_no_tool_that_its_profile_denies(call_tool, timeline, objects, history) -> None:

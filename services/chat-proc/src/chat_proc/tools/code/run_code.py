@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import structlog
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
@@ -234,7 +234,7 @@ def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
 
 
 def _build_params(profiles: Profiles) -> type[RunCodeParams]:
-    """Parameters with a choice of profile, if there are several, so that unknown names are refused before the run."""
+    """Parameters with a choice of profile, if there are several. Other names are refused before the run."""
     names, longest = tuple(profiles), _find_longest(profiles)
     fields: dict[str, Any] = {}
     if longest != DEFAULT_TIMEOUT_S:
@@ -243,10 +243,20 @@ def _build_params(profiles: Profiles) -> type[RunCodeParams]:
     if len(names) > 1:
         choice = Annotated[Literal[names], BeforeValidator(partial(_check_name, names))]
         fields["profile"] = (choice, Field(default=names[0]))
-    if not fields:
-        return RunCodeParams
-    base = ProfiledRunCodeParams if len(names) > 1 else RunCodeParams
-    return create_model("RunCodeParams", __base__=base, **fields)
+        return create_model("RunCodeParams", __base__=ProfiledRunCodeParams, **fields)
+    validators: dict[str, Any] = {"drop_only_name": model_validator(mode="before")(partial(_drop_only_name, names))}
+    doc = None if fields else RunCodeParams.__doc__
+    return create_model("RunCodeParams", __base__=RunCodeParams, __doc__=doc, __validators__=validators, **fields)
+
+
+def _drop_only_name(names: Sequence[str], given: object) -> object:
+    """The parameters without `profile`, which workers with several profiles record with their calls."""
+    if not isinstance(given, Mapping):
+        return given
+    params = dict(cast("Mapping[str, object]", given))
+    if "profile" in params:
+        _check_name(names, params.pop("profile"))
+    return params
 
 
 def _check_name(names: Sequence[str], value: object) -> object:
