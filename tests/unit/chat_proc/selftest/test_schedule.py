@@ -20,6 +20,8 @@ from everturn.queue.model import BatteryOutcome
 
 PASSED = BatteryReport("bubblewrap", (Finding("network", "connect", True, "EPERM"),), 1000.0, 2.0)
 ESCAPED = replace(PASSED, findings=(*PASSED.findings, Finding("network", "listen", False, "port 1")))
+HELD = replace(PASSED, findings=(*PASSED.findings, Finding("network", "listen", True, "EPERM")))
+OTHER = replace(ESCAPED, findings=(Finding("network", "connect", False, "connected"), ESCAPED.findings[1]))
 UNCLEAR = replace(PASSED, findings=(*PASSED.findings, Finding("network", "listen", False, "busy", answered=False)))
 
 
@@ -61,7 +63,7 @@ def runs(outcome: str) -> float:
 
 
 async def test_the_battery_is_repeated_and_its_last_result_is_published() -> None:
-    repeated, before = Repeated(PASSED, ESCAPED, PASSED, PASSED), (runs("passed"), runs("failed"))
+    repeated, before = Repeated(PASSED, ESCAPED, ESCAPED, PASSED, PASSED), (runs("passed"), runs("failed"))
 
     await repeated.until_done()
 
@@ -85,7 +87,7 @@ async def test_an_escape_is_no_attempt_that_could_not_be_made(report, outcome: s
     before = runs(outcome)
 
     with capture_logs() as logs:
-        await Repeated(report).schedule.check()
+        await Repeated(report, report).schedule.check()
 
     assert (attempts("denied"), attempts("succeeded"), attempts("unanswered")) == (
         1,
@@ -94,6 +96,48 @@ async def test_an_escape_is_no_attempt_that_could_not_be_made(report, outcome: s
     )
     assert runs(outcome) == before + 1
     assert [line["log_level"] for line in logs if line["event"] == said] == ["error"]
+
+
+@pytest.mark.parametrize("second", [PASSED, UNCLEAR, HELD])
+async def test_what_succeeds_in_only_one_of_two_runs_is_no_escape(second: BatteryReport) -> None:
+    repeated, before = Repeated(ESCAPED, second), (runs("failed"), runs("incomplete"))
+
+    with capture_logs() as logs:
+        await repeated.schedule.check()
+
+    assert (attempts("denied"), attempts("succeeded"), attempts("unanswered")) == (1, 0, 1)
+    assert (runs("failed"), runs("incomplete")) == (before[0], before[1] + 1)
+    assert repeated.noted == [BatteryOutcome(1, 2, 1000.0)]
+    assert [line["first"] for line in logs] == [
+        "network: listen (port 1)",
+        "network: listen (it succeeded in only one run: port 1)",
+    ]
+
+
+async def test_an_escape_found_only_by_the_second_run_is_unconfirmed() -> None:
+    await Repeated(ESCAPED, OTHER).schedule.check()
+
+    assert (attempts("denied"), attempts("succeeded"), attempts("unanswered")) == (0, 1, 1)
+
+
+async def test_a_second_run_that_hangs_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "MAX_RUN_S", 0.01)
+    repeated = Repeated(ESCAPED)
+    hangs = asyncio.Event()
+
+    async def run(_) -> BatteryReport:
+        if not repeated.found:
+            await hangs.wait()
+        return repeated.found.pop()
+
+    repeated.schedule = BatterySchedule(
+        None, interval_s=1, wait_idle=repeated.slots.wait_idle, note=repeated.noted.append, run=run
+    )
+
+    await repeated.schedule.check()
+
+    assert (attempts("succeeded"), attempts("unanswered")) == (0, 1)
+    assert repeated.noted == [BatteryOutcome(1, 2, 1000.0)]
 
 
 async def test_the_battery_waits_for_the_turns_but_not_forever() -> None:
