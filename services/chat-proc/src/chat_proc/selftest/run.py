@@ -207,8 +207,13 @@ async def _run_one(sandbox: Sandbox, trial: Trial, room: asyncio.Semaphore) -> t
         result = await sandbox.run(request, trial.call_tool or _echo)
     message = result.error.message if result.error else result.runtime_err_tail
     never_ran = result.error is not None and result.error.code == "sandbox_failed" and result.exit.by == "not_run"
-    judged = () if never_ran else trial.judge(result)
+    # A judge may read all of /proc.
+    judged = () if never_ran else await asyncio.to_thread(_judge, trial, result)
     return complete(trial.attempts, judged, f"{describe(result)}. {message}")
+
+
+def _judge(trial: Trial, result: RunResult) -> tuple[Finding, ...]:
+    return tuple(trial.judge(result))
 
 
 async def _echo(call: GatewayCall) -> ToolReply:

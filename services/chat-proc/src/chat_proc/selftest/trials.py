@@ -142,7 +142,7 @@ Judge = Callable[[RunResult], Iterable[Finding]]
 class Trial:
     """`attempts` are the pairs of group and name that `judge` has to report; omitted ones count as not held.
 
-    If `call_tool` is None, tool calls are answered by an echo.
+    `judge` runs in a thread. If `call_tool` is None, tool calls are answered by an echo.
     """
 
     attempts: tuple[tuple[str, str], ...]
