@@ -11,6 +11,7 @@ from tests.unit.chat_proc.selftest.results import build_run
 from chat_proc.sandbox.port import RunError
 from chat_proc.sandbox.results import build_refused
 from chat_proc.selftest import schedule
+from chat_proc.selftest.exhaustion import open_neighbour
 from chat_proc.selftest.run import list_attempts, run_battery
 from chat_proc.selftest.schedule import BatterySchedule
 from chat_proc.selftest.trials import BatteryReport, Finding
@@ -192,3 +193,35 @@ async def test_attempts_without_a_sandbox_are_unanswered_and_no_escape() -> None
 
     assert [finding.held for finding in report.findings if finding.answered] == [True]
     assert (report.held, report.total) == (1, len(list_attempts()))
+
+
+class StubbornSandbox(FullSandbox):
+    """Its run of the neighbour needs a while to end after it was cancelled."""
+
+    def __init__(self) -> None:
+        self.is_ending, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def run(self, request, call_tool, *, stop=None):
+        try:
+            return await super().run(request, call_tool, stop=stop)
+        except asyncio.CancelledError:
+            self.is_ending.set()
+            await self.may_end.wait()
+            raise
+
+
+async def test_a_drain_while_the_neighbour_ends_is_not_lost() -> None:
+    sandbox = StubbornSandbox()
+
+    async def use_and_go_on() -> str:
+        async with open_neighbour(sandbox, "mark"):
+            pass
+        return "went on"
+
+    using = asyncio.create_task(use_and_go_on())
+    await asyncio.wait_for(sandbox.is_ending.wait(), 5)
+    using.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(using, 5)
+    sandbox.may_end.set()

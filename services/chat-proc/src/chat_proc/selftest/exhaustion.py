@@ -13,6 +13,7 @@ from typing import Final
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
 from chat_proc.selftest.probes.attempts import Surroundings
 from chat_proc.selftest.trials import NONCE, Finding, Judge, Trial, find_for
+from everturn.core.cancellation import discard_errors, end_tasks
 from everturn.execution.messages import (
     MAX_PATH_CHARS,
     OUTPUT_DIR,
@@ -373,9 +374,8 @@ async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbou
     try:
         yield Neighbour(await _take_nonce(tools, running), tools, running)
     finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        await end_tasks(running)
+        discard_errors(running)
 
 
 async def load_ended_nonce(sandbox: Sandbox) -> str:
