@@ -443,14 +443,7 @@ def build_worker(
         ring_indexer=indexer.ring,
     )
     sweeper = Sweeper(sweeps, redis.doorbells, clock, lease_s=bounds.lease_s)
-    battery = None
-    if settings.battery_interval_s and isinstance(opened, OpenedSandbox):
-        battery = BatterySchedule(
-            opened.sandbox,
-            interval_s=settings.battery_interval_s,
-            wait_idle=slots.wait_idle,
-            note=presence.note_battery,
-        )
+    battery = build_battery(settings, opened, slots, presence)
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
     trimmer = StreamTrimmer(redis.memory)
     return Worker(
@@ -462,6 +455,20 @@ def build_worker(
         collections=collections,
         run_battery=battery.run if battery else None,
         deadline_s=settings.drain_timeout_s,
+    )
+
+
+def build_battery(
+    settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable, slots: Slots, presence: PresenceTask
+) -> BatterySchedule | None:
+    """What repeats the escape battery; None without an interval or a sandbox."""
+    if not settings.battery_interval_s or isinstance(opened, SandboxUnavailable):
+        return None
+    return BatterySchedule(
+        opened.sandbox,
+        interval_s=settings.battery_interval_s,
+        wait_idle=slots.wait_idle,
+        note=presence.note_battery,
     )
 
 
