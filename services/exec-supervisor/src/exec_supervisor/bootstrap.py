@@ -29,6 +29,12 @@ def _run_pair() -> int:
     return run()
 
 
+def _run_combined() -> int:
+    from exec_supervisor.combined import main as run
+
+    return run()
+
+
 def _run_broker() -> int:
     from exec_supervisor.broker.entry import main as run
 
@@ -38,6 +44,7 @@ def _run_broker() -> int:
 MODES: Final[Mapping[str, Callable[[], int]]] = {
     "bubblewrap": _run_bubblewrap,
     "pair": _run_pair,
+    "combined": _run_combined,
     "broker": _run_broker,
 }
 """Each mode has the folder or the module of its name, which images of the other modes leave out."""

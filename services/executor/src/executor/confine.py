@@ -4,18 +4,27 @@ import contextlib
 import ctypes
 import os
 import resource
+import signal
 import socket
 import struct
 from collections.abc import Sequence
 from typing import Final
 
 from everturn.execution.messages import RunLimits
+from everturn.execution.privileges import leave_root
 
 MAX_PENDING_SIGNALS: Final = 1024
 """Queued signals and timers of one run. The kernel counts them per user, and every run has a user of its own."""
 
+RUNNER_UID: Final = 1003
+"""The runner's own user where its supervisor is a process of the same container, which knows the same number."""
+
+PROGRAM_GID: Final = 1001
+
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_SECCOMP: Final = 22
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _SECCOMP_MODE_FILTER: Final = 2
 _X32_CALLS: Final = 0x40000000
 _IO_URING_SETUP: Final = 425
@@ -23,22 +32,62 @@ _SOCKET_CALLS: Final = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 
 """By machine: its number in a filter, and the numbers of the calls `socket` and `socketpair`."""
 
 _OTHER_FAMILIES: Final = {"IPv4": 2, "IPv6": 10, "netlink": 16, "packet": 17, "vsock": 40}
+_SECRETS: Final = ("environ", "fd", "maps", "mem", "root")
+_OWN_DESCRIPTORS: Final = 5
+"""The standard streams, and both directions of the line."""
+
+_OOM_SCORE_PROGRAM: Final = 1000
 _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 
-def find_failures(*, shares_network: bool = False) -> tuple[str, ...]:
+def become_runner(program_uid: int) -> None:
+    """Leave root, in a container where the supervisor is a process too: from now on this process acts as the program's
+    user, but has a real user of its own, so that it can end the program and the program can't signal it.
+
+    It inherits and reaps every orphan, and ends with its supervisor. Raises OSError.
+    """
+    leave_root(real_uid=RUNNER_UID, effective_uid=program_uid, gid=PROGRAM_GID)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def become_program_user() -> None:
+    """In the fork that becomes the program: give up the runner's user, if that is another one, and be killed before the
+    runner when memory runs out."""
+    real, effective, _ = os.getresuid()
+    if real == effective:
+        return
+    os.setresuid(effective, effective, effective)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write(str(_OOM_SCORE_PROGRAM))
+    hide_process()
+
+
+def may_end_all() -> bool:
+    """Whether all that this process may signal is part of its run."""
+    real, effective, _ = os.getresuid()
+    return os.getpid() == 1 or real != effective
+
+
+def find_failures(*, shares_network: bool = False, shares_processes: bool = False) -> tuple[str, ...]:
     """The violations of the confinement, as sentences; empty if there are none.
 
     With `shares_network`, the devices belong to others: this process can then open Unix sockets only, from now on, and
-    so can its children.
+    so can its children. With `shares_processes`, others are visible and this one is not the first: then users must
+    separate it from its program, and both from all others.
     """
     with open("/proc/self/status", encoding="ascii") as status, open("/proc/net/dev", encoding="ascii") as devices:
         failures = check_confinement(
             status=status.read(),
             devices="" if shares_network else devices.read(),
             root_is_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
-            pid=os.getpid(),
+            pid=1 if shares_processes else os.getpid(),
         )
+    if shares_processes:
+        failures += find_shared_users()
     if failures or not shares_network:
         return failures
     try:
@@ -46,6 +95,44 @@ def find_failures(*, shares_network: bool = False) -> tuple[str, ...]:
     except OSError as error:
         return (f"its filter of sockets can't be loaded: {error.strerror}",)
     return tuple(f"it can open {name} sockets" for name, family in _OTHER_FAMILIES.items() if _can_open(family))
+
+
+def find_shared_users(proc: str = "/proc") -> tuple[str, ...]:
+    """The ways in which a program could reach its runner, or both could reach their supervisor, in one process
+    namespace."""
+    failures: list[str] = []
+    (real, effective, saved), parent = os.getresuid(), os.getppid()
+    if effective in (real, saved):
+        failures.append("its program could signal it")
+    if os.getsid(0) != os.getpid():
+        failures.append("it is in a session of other processes")
+    others = {pid: users for pid, users in _load_users(proc).items() if pid != os.getpid()}
+    if any(users & {real, effective, saved} for users in others.values()):
+        failures.append("another process has one of its users")
+    failures += (f"it can read its supervisor's {name}" for name in _SECRETS if _can_read(f"{proc}/{parent}/{name}"))
+    if len(os.listdir(f"{proc}/self/fd")) - 1 > _OWN_DESCRIPTORS:
+        failures.append("it has descriptors of its supervisor")
+    return tuple(failures)
+
+
+def _load_users(proc: str) -> dict[int, set[int]]:
+    """Real, effective, saved and file system users by process."""
+    found: dict[int, set[int]] = {}
+    for name in os.listdir(proc):
+        if name.isdigit():
+            with (
+                contextlib.suppress(OSError),
+                open(f"{proc}/{name}/status", encoding="utf-8", errors="replace") as text,
+            ):
+                found[int(name)] = {int(uid) for line in text if line.startswith("Uid:") for uid in line.split()[1:]}
+    return found
+
+
+def _can_read(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        os.listdir(path) if os.path.isdir(path) else open(path, "rb").close()
+        return True
+    return False
 
 
 def refuse_other_sockets() -> None:

@@ -31,7 +31,7 @@ from everturn.execution.messages import (
 )
 from everturn.execution.records import build_message, parse_message
 from executor.channel import Channel
-from executor.confine import confine_program
+from executor.confine import become_program_user, confine_program
 from executor.environment import build_run_environment
 from executor.report import build_program_error, remember_program
 
@@ -76,6 +76,7 @@ def fork_program(channel: Channel | None) -> WaitingProgram:
     (out_read, out_write), (err_read, err_write), (fail_read, fail_write) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
+        become_program_user()
         if channel is not None:
             channel.close()
         for descriptor in (orders_write, out_read, err_read, fail_read):

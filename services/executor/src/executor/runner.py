@@ -23,7 +23,7 @@ from everturn.execution.messages import (
 )
 from everturn.execution.records import BadMessage, parse_message
 from executor.channel import Channel, LineCut, empty_input
-from executor.confine import find_failures, hide_process
+from executor.confine import become_runner, find_failures, hide_process
 from executor.environment import build_environment, import_ahead, save_folders
 from executor.files import RawReader, load_output_plan, send_outputs, unpack_inputs
 from executor.program import WaitingProgram, fork_program
@@ -37,15 +37,19 @@ _NO_SUPERVISOR: Final = 69
 def main(arguments: Sequence[str]) -> int:
     """Return the executor's exit code. Its fork, which becomes the program, does not return from here."""
     chosen = _parse(arguments)
+    beside_supervisor = chosen.program_uid is not None
+    if beside_supervisor:
+        become_runner(chosen.program_uid)
+        os.chdir(WORKDIR)
     hide_process()
     # Signals from inside reach the first process of a sandbox only if it has a handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         channel = None if chosen.line else Channel.replace_standard_streams()
         empty_input()
-        failures = find_failures(shares_network=chosen.unix_sockets_only) or _prepare(
-            tuple(filter(None, chosen.preload.split(",")))
-        )
+        failures = find_failures(
+            shares_network=chosen.unix_sockets_only or beside_supervisor, shares_processes=beside_supervisor
+        ) or _prepare(tuple(filter(None, chosen.preload.split(","))))
         program = None if failures else fork_program(channel)
         channel = channel or Channel.connect(chosen.line)
         channel.send(Booted(f"{sys.implementation.name} {sys.version.split()[0]}", failures))
@@ -63,6 +67,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--line", help="the supervisor's socket; without it the line is stdin and stdout")
     parser.add_argument(
         "--unix-sockets-only", action="store_true", help="refuse other sockets: the network belongs to the supervisor"
+    )
+    parser.add_argument(
+        "--program-uid",
+        type=int,
+        help="the supervisor is a process of the same container: start as root and give programs this user",
     )
     parser.add_argument("--preload", default="", help="comma-separated modules to import before the run is known")
     return parser.parse_args(arguments)

@@ -1,7 +1,7 @@
 """Watches the program: reads its output, notices its end, and ends everything it left running.
 
-The runner is the first process of the sandbox. It inherits and reaps every orphan, so that zombies don't exhaust the
-process limit; and signals from inside can't stop or kill it.
+The runner is the first process of the sandbox, or has a user of its own beside its supervisor. It inherits and reaps
+every orphan, so that zombies don't exhaust the process limit; and signals from inside can't stop or kill it.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from typing import Final
 
 from everturn.execution.messages import RunLimits
 from executor.channel import Channel
+from executor.confine import may_end_all
 from executor.report import Tail
 
 _READ_BYTES: Final = 1 << 16
@@ -77,7 +78,7 @@ class Watch:
 
 
 class Children:
-    """All processes of the sandbox except this one, the first; `status` is the program's wait status once it has
+    """All processes of the sandbox except the runner, this one; `status` is the program's wait status once it has
     ended."""
 
     def __init__(self, program_pid: int) -> None:
@@ -106,9 +107,9 @@ class Children:
 
 
 def _kill_all() -> None:
-    """Kill everything in the sandbox except this process. Only for the first process: elsewhere it would hit others."""
-    if os.getpid() != 1:
-        raise PermissionError("only the first process of a sandbox may end all others")
+    """Kill everything in the sandbox except this process. Elsewhere it would hit others."""
+    if not may_end_all():
+        raise PermissionError("only the runner of a sandbox may end all others")
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
