@@ -1,5 +1,6 @@
 # The untrusted half of a run: Python, the libraries of generated code, and our runner, which needs only the standard
-# library. From the root of the repository: docker build -f deploy/docker/executor.Dockerfile .
+# library. In the layout "combined" the supervisor, which is in this image too, is the first process of its container.
+# From the root of the repository: docker build -f deploy/docker/executor.Dockerfile .
 # PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It installs packages; only files are copied from it,
 # so a mirror or a certificate that you configure there stays out of the image.
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
@@ -29,13 +30,18 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests/' /opt/everturn/lib \
  && MPLCONFIGDIR=/opt/everturn/share/everturn/matplotlib /opt/everturn/bin/python -I -c 'import matplotlib.font_manager'
 
-# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer. Only the modules that the executor imports.
+# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer. Only the modules that executor and supervisor import.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/
-COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/framing.py \
-     libs/common/src/everturn/execution/messages.py libs/common/src/everturn/execution/records.py everturn/execution/
+COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
+     libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
+     libs/common/src/everturn/execution/privileges.py libs/common/src/everturn/execution/records.py everturn/execution/
 COPY services/executor/src/executor executor/
+COPY services/exec-supervisor/src/exec_supervisor/__init__.py services/exec-supervisor/src/exec_supervisor/__main__.py \
+     services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/combined.py \
+     services/exec-supervisor/src/exec_supervisor/system_calls.py exec_supervisor/
+COPY services/exec-supervisor/src/exec_supervisor/supervisor exec_supervisor/supervisor/
 RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \
  && mkdir -p "$packages" && cp -r . "$packages" && chmod -R a+rX /opt/everturn \
  && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"

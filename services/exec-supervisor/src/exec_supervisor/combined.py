@@ -44,8 +44,8 @@ def build_posture(program_uid: int) -> Posture:
         launcher="containers",
         runtime="",
         outer_uid=program_uid,
-        user="a user that only this run has, in one container with its runner and its supervisor, which it sees and can "
-        "neither signal nor read, without capabilities, with a read-only root",
+        user="a user that only this run has, without capabilities, in one container with its runner and supervisor, "
+        "which it sees but can neither signal nor read, with a read-only root",
         network="none (a container without a network device, and only Unix sockets by a filter of the executor)",
         memory="control group of the container engine, without swap, shared with the supervisor, and RLIMIT_AS",
         processes="control group of the container engine, shared with the supervisor",

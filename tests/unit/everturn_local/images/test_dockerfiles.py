@@ -19,7 +19,7 @@ NAMES = sorted(path.name for path in DOCKERFILES.glob("*.Dockerfile"))
 SELECTIVE = ("broker.Dockerfile", "exec-supervisor.Dockerfile", "executor.Dockerfile")
 """They copy only the modules that their service imports."""
 COMMON = "libs/common/src/everturn/"
-MODE_OF = {"broker.Dockerfile": "broker", "exec-supervisor.Dockerfile": "pair"}
+MODE_OF = {"broker.Dockerfile": "broker", "exec-supervisor.Dockerfile": "pair", "executor.Dockerfile": "combined"}
 """The mode of the supervisor that an image runs; it leaves out the folders of the other modes."""
 
 

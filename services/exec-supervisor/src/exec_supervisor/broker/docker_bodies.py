@@ -12,6 +12,8 @@ from everturn.execution.messages import MIB, OUTPUT_DIR, WORKDIR, RunLimits
 from everturn.execution.profiles import ExecutionProfile
 from exec_supervisor.broker.engine import PairPlan
 from exec_supervisor.broker.pair_limits import (
+    COMBINED_MEMORY_BYTES,
+    COMBINED_PROCESSES,
     RUNNER_OPEN_FILES,
     RUNNER_PROCESSES,
     SOCKET_DIR,
@@ -23,7 +25,9 @@ from exec_supervisor.broker.pair_limits import (
 )
 from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 
-Role = Literal["supervisor", "executor"]
+Role = Literal["supervisor", "executor", "combined"]
+"""What a container is of its pair; `combined` is both halves."""
+
 Body = dict[str, object]
 
 LABEL_BROKER: Final = "everturn.broker"
@@ -32,6 +36,10 @@ LABEL_ROLE: Final = "everturn.role"
 LABEL_PROFILE: Final = "everturn.profile"
 LABEL_RUN: Final = "everturn.run"
 LABEL_EXPIRES: Final = "everturn.expires"
+
+COMBINED_ENTRYPOINT: Final = ("/opt/everturn/bin/python", "-I", "-m", "exec_supervisor", "combined")
+COMBINED_CAPABILITIES: Final = ("SETGID", "SETUID", "SETPCAP")
+"""With them the supervisor starts its executor as another user. It gives them up before a program exists."""
 
 
 def name_container(pair: str, role: Role) -> str:
@@ -51,11 +59,7 @@ def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
     return {
         **_common(profile.supervisor_image, f"{SUPERVISOR_UID}:{SUPERVISOR_UID}", labels, "supervisor"),
         "Cmd": ["--executor-uid", str(plan.executor_uid)],
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
+        **_ATTACHED,
         "HostConfig": {
             **_confinement(build_profile() if profile.network_mode == "none" else build_profile(INTERNET)),
             "NetworkMode": profile.network_mode,
@@ -79,31 +83,85 @@ def build_executor(plan: PairPlan, broker_id: str) -> Body:
     Its user is unique to the pair; the group is that of the sockets, which all pairs share.
     """
     profile, labels = plan.profile, _build_labels(plan, broker_id)
-    limits, uid = profile.limits, plan.executor_uid
     return {
-        **_common(profile.executor_image, f"{uid}:{SOCKET_GROUP}", labels, "executor"),
-        "Cmd": ["--preload", ",".join(plan.preload)] if plan.preload else [],
+        **_common(profile.executor_image, f"{plan.executor_uid}:{SOCKET_GROUP}", labels, "executor"),
+        "Cmd": _preload(plan),
         "HostConfig": {
-            **_confinement(build_profile()),
-            **({"Runtime": profile.runtime} if profile.runtime else {}),
-            "NetworkMode": "none",
-            "Memory": limits.memory_bytes,
-            "MemorySwap": limits.memory_bytes,
-            "NanoCpus": round(profile.cpus * 1_000_000_000),
-            "PidsLimit": limits.processes + RUNNER_PROCESSES,
-            # The runner unpacks inputs, which can be larger than a file of the program.
-            "Ulimits": _ulimits(
-                open_files=limits.open_files + RUNNER_OPEN_FILES,
-                file_bytes=max(limits.file_bytes, limits.work_dir_bytes),
-            ),
-            **_shared_memory(profile),
+            **_program_limits(plan, open_files=profile.limits.open_files + RUNNER_OPEN_FILES),
+            "Tmpfs": _workspace(plan),
             "OomScoreAdj": 1000,
-            "Tmpfs": {
-                WORKDIR: _tmpfs_options(limits, limits.work_dir_bytes, uid),
-                OUTPUT_DIR: _tmpfs_options(limits, limits.out_dir_bytes, uid),
-            },
             "Mounts": [_socket_volume(plan.name, labels, read_only=True)],
         },
+    }
+
+
+def build_combined(plan: PairPlan, broker_id: str) -> Body:
+    """Both halves as processes of one container of the executor's image: no volume, and no network.
+
+    The first process is the supervisor, so its stdin is the lifeline of the whole container. It starts as root with
+    three capabilities, and with them gives the program the plan's user. Raising the scores by which processes are
+    killed when memory runs out is left to those that are to die first.
+    """
+    limits = plan.profile.limits
+    return {
+        **_common(plan.profile.executor_image, "0:0", _build_labels(plan, broker_id), "combined"),
+        "Entrypoint": [*COMBINED_ENTRYPOINT],
+        "Cmd": ["--program-uid", str(plan.executor_uid), *_preload(plan)],
+        "WorkingDir": "/",
+        **_ATTACHED,
+        "HostConfig": {
+            **_program_limits(
+                plan,
+                open_files=max(limits.open_files + RUNNER_OPEN_FILES, SUPERVISOR_OPEN_FILES),
+                more_memory_bytes=COMBINED_MEMORY_BYTES,
+                more_processes=COMBINED_PROCESSES,
+            ),
+            "CapAdd": [*COMBINED_CAPABILITIES],
+            "OomScoreAdj": 500,
+            "Tmpfs": {
+                **_workspace(plan),
+                SOCKET_DIR: f"rw,nosuid,nodev,noexec,size=64k,nr_inodes=16,"
+                f"uid={SUPERVISOR_UID},gid={SOCKET_GROUP},mode=0750",
+            },
+        },
+    }
+
+
+_ATTACHED: Final[Mapping[str, object]] = {
+    "OpenStdin": True,
+    "StdinOnce": True,
+    "AttachStdin": True,
+    "AttachStdout": True,
+    "AttachStderr": True,
+}
+
+
+def _preload(plan: PairPlan) -> list[str]:
+    return ["--preload", ",".join(plan.preload)] if plan.preload else []
+
+
+def _program_limits(plan: PairPlan, *, open_files: int, more_memory_bytes: int = 0, more_processes: int = 0) -> Body:
+    profile, limits = plan.profile, plan.profile.limits
+    memory_bytes = limits.memory_bytes + more_memory_bytes
+    return {
+        **_confinement(build_profile()),
+        **({"Runtime": profile.runtime} if profile.runtime else {}),
+        "NetworkMode": "none",
+        "Memory": memory_bytes,
+        "MemorySwap": memory_bytes,
+        "NanoCpus": round(profile.cpus * 1_000_000_000),
+        "PidsLimit": limits.processes + RUNNER_PROCESSES + more_processes,
+        # The runner unpacks inputs, which can be larger than a file of the program.
+        "Ulimits": _ulimits(open_files=open_files, file_bytes=max(limits.file_bytes, limits.work_dir_bytes)),
+        **_shared_memory(profile),
+    }
+
+
+def _workspace(plan: PairPlan) -> Body:
+    limits, uid = plan.profile.limits, plan.executor_uid
+    return {
+        WORKDIR: _tmpfs_options(limits, limits.work_dir_bytes, uid),
+        OUTPUT_DIR: _tmpfs_options(limits, limits.out_dir_bytes, uid),
     }
 
 

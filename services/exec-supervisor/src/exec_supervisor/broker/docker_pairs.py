@@ -1,17 +1,22 @@
-"""Pairs in a Docker engine: two containers, a volume with their sockets, and an attachment to the supervisor."""
+"""Pairs in a Docker engine: two containers, a volume with their sockets, and an attachment to the supervisor.
+
+In the layout `combined`, a pair is one container with both halves, and has no volume.
+"""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Final, get_args
+from typing import Final, Literal
 
 from exec_supervisor.broker.docker_bodies import (
     LABEL_BROKER,
     LABEL_EXPIRES,
     LABEL_PAIR,
     LABEL_ROLE,
+    Body,
     Role,
+    build_combined,
     build_executor,
     build_supervisor,
     name_container,
@@ -35,7 +40,11 @@ EVENT_LAG_S: Final = 0.5
 _VOLUME_TRIES: Final = 20
 _VOLUME_PAUSE_S: Final = 0.1
 
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
+PairLayout = Literal["pair", "combined"]
+ROLES: Final[Mapping[PairLayout, tuple[Role, ...]]] = {"pair": ("supervisor", "executor"), "combined": ("combined",)}
+"""The containers of a pair."""
+
+_WITH_PROGRAM: Final = ("executor", "combined")
 Removed = Mapping[Role, asyncio.Event]
 """Set when the engine has reported that the container of this role is removed."""
 
@@ -45,35 +54,36 @@ class DockerPairs:
 
     times = EngineTimes()
 
-    def __init__(self, engine: DockerEngine, broker_id: str) -> None:
+    def __init__(self, engine: DockerEngine, broker_id: str, layout: PairLayout = "pair") -> None:
         self._engine = engine
         self._broker_id = broker_id
+        self._layout: PairLayout = layout
         self._removed: dict[str, Removed] = {}
         self._last_event_s = time.time()
 
     async def start(self, plan: PairPlan) -> AttachedStdio:
-        self._removed[plan.name] = _build_removed()
+        self._removed[plan.name] = self._build_removed()
         with contextlib.ExitStack() as on_failure:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._start_executor(plan))
-                    line = await self._start_supervisor(plan, on_failure)
-            except ExceptionGroup as failed:
-                raise failed.exceptions[0] from failed
+            if self._layout == "combined":
+                line = await self._start_attached(plan, "combined", build_combined(plan, self._broker_id), on_failure)
+            else:
+                line = await self._start_both(plan, on_failure)
             on_failure.pop_all()
         return line
 
     async def load_images(self, name: str) -> PairImages:
+        if self._layout == "combined":
+            return PairImages(*([await self._load_image(name, "combined")] * 2))
         return PairImages(await self._load_image(name, "executor"), await self._load_image(name, "supervisor"))
 
     async def remove(self, name: str) -> list[str]:
-        removed = self._removed.get(name) or _build_removed()
+        removed = self._removed.get(name) or self._build_removed()
         problems: list[str] = []
         try:
             async with asyncio.TaskGroup() as group:
-                for role in ROLES:
+                for role in ROLES[self._layout]:
                     group.create_task(self._remove_container(name, role, removed[role], problems))
-            if not problems:
+            if not problems and self._layout == "pair":
                 await self._remove_volume(name)
         except (EngineDown, EngineRefused) as error:
             problems.append(f"volume: {error}")
@@ -117,25 +127,38 @@ class DockerPairs:
     def _try_translate(self, event: EngineEvent) -> PairEvent | None:
         pair, role = event.attributes.get(LABEL_PAIR, ""), event.attributes.get(LABEL_ROLE)
         match event.action:
-            case "oom" if role == "executor":
+            case "oom" if role in _WITH_PROGRAM:
                 return PairEvent(pair, "memory_limit")
-            case "die" if role == "executor":
+            case "die" if role in _WITH_PROGRAM:
                 return PairEvent(pair, "executor_ended", event.attributes.get("exitCode", ""))
             case "destroy" if pair in self._removed:
                 removed = self._removed[pair]
-                removed["executor" if role == "executor" else "supervisor"].set()
+                for known, is_removed in removed.items():
+                    if known == role:
+                        is_removed.set()
                 return PairEvent(pair, "pair_ended") if all(half.is_set() for half in removed.values()) else None
             case _:
                 return None
+
+    async def _start_both(self, plan: PairPlan, on_failure: contextlib.ExitStack) -> AttachedStdio:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._start_executor(plan))
+                supervisor = build_supervisor(plan, self._broker_id)
+                return await self._start_attached(plan, "supervisor", supervisor, on_failure)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
 
     async def _start_executor(self, plan: PairPlan) -> None:
         name = name_container(plan.name, "executor")
         await self._engine.create(name, build_executor(plan, self._broker_id))
         await self._engine.start(name)
 
-    async def _start_supervisor(self, plan: PairPlan, on_failure: contextlib.ExitStack) -> AttachedStdio:
-        name = name_container(plan.name, "supervisor")
-        await self._engine.create(name, build_supervisor(plan, self._broker_id))
+    async def _start_attached(
+        self, plan: PairPlan, role: Role, body: Body, on_failure: contextlib.ExitStack
+    ) -> AttachedStdio:
+        name = name_container(plan.name, role)
+        await self._engine.create(name, body)
         # Attach before the start: there is no log that would keep its first output.
         line = await self._engine.attach(name)
         on_failure.callback(line.close)
@@ -179,9 +202,8 @@ class DockerPairs:
                 return
         raise InUse(f"the volume of {name}")
 
-
-def _build_removed() -> Removed:
-    return {role: asyncio.Event() for role in ROLES}
+    def _build_removed(self) -> Removed:
+        return {role: asyncio.Event() for role in ROLES[self._layout]}
 
 
 def _read_number(text: str) -> int:

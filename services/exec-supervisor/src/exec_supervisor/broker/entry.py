@@ -117,7 +117,7 @@ async def _open_engine(settings: BrokerSettings, broker_id: str) -> AsyncGenerat
     """The driver that the settings choose. Raises Invalid, OSError."""
     if settings.engine == "docker":
         with contextlib.closing(DockerEngine(settings.docker_host)) as docker:
-            yield DockerPairs(docker, broker_id)
+            yield DockerPairs(docker, broker_id, settings.layout)
         return
     if settings.log_level != "debug":
         # One line for each request, several for each pair.

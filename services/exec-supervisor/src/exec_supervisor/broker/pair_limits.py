@@ -18,3 +18,9 @@ RUNNER_PROCESSES: Final = 4
 """The runner and what it needs in addition to the program: its zygote and a reader per stream."""
 
 RUNNER_OPEN_FILES: Final = 64
+
+COMBINED_MEMORY_BYTES: Final = 64 * MIB
+"""For the supervisor in its program's container. It needs 20 MiB, and more while it forwards large calls."""
+
+COMBINED_PROCESSES: Final = 2
+"""The supervisor, and the process that kills all others at the end."""

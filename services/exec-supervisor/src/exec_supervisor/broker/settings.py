@@ -59,6 +59,12 @@ class BrokerSettings(BaseSettings):
         description="What runs the pairs: docker, as containers of the engine at DOCKER_HOST, or kubernetes, as Pods "
         "of the cluster that the broker itself runs in.",
     )
+    layout: Literal["pair", "combined"] = Field(
+        default="pair",
+        validation_alias="BROKER_LAYOUT",
+        description="How BROKER_ENGINE=docker runs a program: pair, with its supervisor in a container of its own, or "
+        "combined, with both in one container of the executor's image, for engines that can't run pairs.",
+    )
     docker_host: str = Field(
         default="unix:///var/run/docker.sock",
         validation_alias="DOCKER_HOST",
@@ -157,6 +163,13 @@ class BrokerSettings(BaseSettings):
                 is_any = True
             if is_any:
                 raise ValueError("BROKER_ENGINE=kubernetes needs BROKER_DIAL with the IP address of the broker's Pod.")
+        return self
+
+    @model_validator(mode="after")
+    def check_layout(self) -> Self:
+        """Reject a layout that Pods don't have."""
+        if self.engine == "kubernetes" and self.layout != "pair":
+            raise ValueError("BROKER_LAYOUT=combined needs BROKER_ENGINE=docker.")
         return self
 
     @model_validator(mode="after")
