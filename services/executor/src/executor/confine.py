@@ -98,33 +98,42 @@ def find_failures(*, shares_network: bool = False, shares_processes: bool = Fals
 
 
 def find_shared_users(proc: str = "/proc") -> tuple[str, ...]:
-    """The ways in which a program could reach its runner, or both could reach their supervisor, in one process
+    """The ways in which a program could reach its runner, or both could reach other processes, in one process
     namespace."""
     failures: list[str] = []
-    (real, effective, saved), parent = os.getresuid(), os.getppid()
+    real, effective, saved = os.getresuid()
+    users = _load_users(proc)
+    parent = users.get(os.getppid(), ())
     if effective in (real, saved):
         failures.append("its program could signal it")
+    # A process can be signalled as its real and as its saved user.
+    if any({found[0], found[2]} & {real, effective, saved} for found in users.values()):
+        failures.append("another process has one of its users")
+    if effective not in parent:
+        failures.append("no process would end it")
     if os.getsid(0) != os.getpid():
         failures.append("it is in a session of other processes")
-    others = {pid: users for pid, users in _load_users(proc).items() if pid != os.getpid()}
-    if any(users & {real, effective, saved} for users in others.values()):
-        failures.append("another process has one of its users")
-    failures += (f"it can read its supervisor's {name}" for name in _SECRETS if _can_read(f"{proc}/{parent}/{name}"))
+    failures += (
+        f"it can read {name} of process {pid}"
+        for pid in users
+        for name in _SECRETS
+        if _can_read(f"{proc}/{pid}/{name}")
+    )
     if len(os.listdir(f"{proc}/self/fd")) - 1 > _OWN_DESCRIPTORS:
         failures.append("it has descriptors of its supervisor")
     return tuple(failures)
 
 
-def _load_users(proc: str) -> dict[int, set[int]]:
-    """Real, effective, saved and file system users by process."""
-    found: dict[int, set[int]] = {}
+def _load_users(proc: str) -> dict[int, tuple[int, ...]]:
+    """Real, effective, saved and file system user of each other process."""
+    found: dict[int, tuple[int, ...]] = {}
     for name in os.listdir(proc):
-        if name.isdigit():
+        if name.isdigit() and int(name) != os.getpid():
             with (
                 contextlib.suppress(OSError),
-                open(f"{proc}/{name}/status", encoding="utf-8", errors="replace") as text,
+                open(f"{proc}/{name}/status", encoding="utf-8", errors="replace") as file,
             ):
-                found[int(name)] = {int(uid) for line in text if line.startswith("Uid:") for uid in line.split()[1:]}
+                found[int(name)] = tuple(map(int, file.read().partition("\nUid:")[2].partition("\n")[0].split()))
     return found
 
 

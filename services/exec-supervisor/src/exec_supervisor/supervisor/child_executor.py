@@ -1,19 +1,19 @@
-"""A sandbox in the supervisor's own container: the executor is its child, and users are the walls between them.
+"""A sandbox in the supervisor's own container: the executor is its descendant, and users are the walls between them.
 
-`start_executor` is called first in a supervisor that starts as root with three capabilities. It forks two processes and
-then becomes an ordinary user; from then on, only the killer is privileged.
+`start_executor` is called first in a supervisor that starts as root with three capabilities. Afterwards no process of
+the container has any:
 
-| process | real user | effective user | saved user | capabilities |
-|---|---|---|---|---|
-| supervisor | SUPERVISOR_UID | SUPERVISOR_UID | SUPERVISOR_UID | none |
-| killer | root | root | root | those of the start |
-| runner | RUNNER_UID | the program's | RUNNER_UID | none |
-| program | the program's | the program's | the program's | none |
+| process | real and saved user | effective user | parent |
+|---|---|---|---|
+| supervisor | SUPERVISOR_UID | SUPERVISOR_UID | |
+| killer | KILLER_UID | the program's | supervisor |
+| runner | RUNNER_UID | the program's | killer |
+| program | the program's | the program's | runner |
 
-A process may signal another one if its real or effective user is the other's real or saved user. So the runner can kill
-the program, and the program none of the others. The killer reads nothing but the end of a pipe. When that is closed, or
-the supervisor dies, it kills all processes of the program's user and of the runner's: the kernel does that in one step
-that no fork escapes.
+A process may signal another one if its real or effective user is the other's real or saved user. So killer and runner
+can kill the program, and the program can't signal any of the others. The killer waits for the end of a pipe: when the
+supervisor closes it or dies, the killer kills all processes of the program's user, which the kernel does in one step
+that no fork escapes. Then it ends, and with it the runner, which has asked the kernel for that.
 """
 
 import asyncio
@@ -39,7 +39,6 @@ RUNNER_UID: Final = 1003
 """The same number is in executor/confine.py."""
 
 KILLER_UID: Final = 1004
-"""The killer's real user while it kills. It must be nobody's, because its processes are killed too."""
 
 SOCKET_GROUP: Final = 1001
 """The program's group, which can connect to the gateway's socket."""
@@ -97,9 +96,9 @@ def start_executor(program_uid: int, preload: Sequence[str] = ()) -> ChildExecut
     line, far_line = socket.socketpair()
     (errors, far_errors), (far_killing, killing) = os.pipe(), os.pipe()
     if os.fork() == 0:
-        _become_executor(far_line.detach(), far_errors, program_uid, preload)
-    if os.fork() == 0:
-        _become_killer(far_killing, program_uid)
+        command = [sys.executable, "-I", "-B", "-X", "utf8", "-m", "executor", "--program-uid", str(program_uid)]
+        command += ["--preload", ",".join(preload)] if preload else []
+        _become_killer(command, far_line.detach(), far_errors, far_killing, program_uid)
     far_line.close()
     os.close(far_errors)
     os.close(far_killing)
@@ -129,53 +128,44 @@ def load_users(proc: Path = Path("/proc")) -> dict[int, frozenset[int]]:
     return found
 
 
-def _become_executor(line: int, errors: int, program_uid: int, preload: Sequence[str]) -> NoReturn:
-    """Runs in the fork. The executor leaves root itself: after an exec it could not have two users any more."""
-    command = [sys.executable, "-I", "-B", "-X", "utf8", "-m", "executor", "--program-uid", str(program_uid)]
-    command += ["--preload", ",".join(preload)] if preload else []
+def _become_killer(command: list[str], line: int, errors: int, killing: int, program_uid: int) -> NoReturn:
+    """Runs in the first fork: starts the executor, waits for the end of the pipe, and kills until nothing is left."""
     try:
-        os.setsid()
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-            score.write(str(_OOM_SCORE_RUNNER))
-        for descriptor, place in ((line, 0), (line, 1), (errors, 2)):
-            os.dup2(descriptor, place)
-        os.closerange(3, _MAX_DESCRIPTOR)
-        os.chdir("/")
-        os.execve(sys.executable, command, {})  # noqa: S606 - without a shell
+        waiting, dropped = os.pipe()
+        if os.fork() == 0:
+            os.close(dropped)
+            _become_executor(command, line, errors, waiting)
+        leave_root(real_uid=KILLER_UID, effective_uid=program_uid, gid=KILLER_UID)
+        os.dup2(killing, 0)
+        os.closerange(1, _MAX_DESCRIPTOR)
+        os.read(0, 1)
+        for _ in range(_MAX_KILLS):
+            os.kill(-1, signal.SIGKILL)
+            time.sleep(_KILL_EVERY_S)
+    except ProcessLookupError:
+        os._exit(0)
     except OSError as error:
         os.write(errors, f"the executor can't be started: {error}".encode())
     finally:
         os._exit(1)
 
 
-def _become_killer(killing: int, program_uid: int) -> NoReturn:
-    """Runs in the fork: waits for the end of the pipe, then kills both users until they have no processes."""
+def _become_executor(command: list[str], line: int, errors: int, waiting: int) -> NoReturn:
+    """Runs in the second fork. The executor leaves root itself: an exec would take its second user away."""
     try:
-        os.dup2(killing, 0)
-        os.closerange(1, _MAX_DESCRIPTOR)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        os.read(0, 1)
-        for _ in range(_MAX_KILLS):
-            if not [uid for uid in (program_uid, RUNNER_UID) if _kill_all_of(uid)]:
-                break
-            time.sleep(_KILL_EVERY_S)
+        os.setsid()
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+            score.write(str(_OOM_SCORE_RUNNER))
+        os.read(waiting, 1)
+        for descriptor, place in ((line, 0), (line, 1), (errors, 2)):
+            os.dup2(descriptor, place)
+        os.closerange(3, _MAX_DESCRIPTOR)
+        os.chdir("/")
+        os.execve(command[0], command, {})  # noqa: S606 - without a shell
+    except OSError as error:
+        os.write(errors, f"the executor can't be started: {error}".encode())
     finally:
-        os._exit(0)
-
-
-def _kill_all_of(uid: int) -> bool:
-    """Kill all processes of a user; returns whether there were any, also ended ones."""
-    # The real user must not be root: the kernel would also kill other processes of root.
-    os.setresuid(KILLER_UID, uid, 0)
-    try:
-        os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.setresuid(-1, 0, -1)
-        os.setresuid(0, 0, 0)
-    return True
+        os._exit(1)
 
 
 @dataclass(frozen=True, slots=True)
