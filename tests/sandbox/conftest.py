@@ -4,6 +4,7 @@ A launcher that can't be had is skipped with the reason; in CI it fails. `profil
 """
 
 import asyncio
+import contextlib
 import filecmp
 import itertools
 import json
@@ -14,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn, get_args
 
+import docker
 import pytest
 
 import everturn
@@ -36,6 +38,9 @@ BROKER = (sys.executable, "-I", "-m", "exec_supervisor", "broker")
 BROKER_ENDS_WITHIN_S = 30
 TIMEOUT_S = 240
 """The first test of a launcher waits for what all of them share: the broker's first pairs, the battery's report."""
+
+COMBINED = "combined"
+"""The layout of containers that is tested like a launcher of its own; most of it only with SLOW=1."""
 
 MAX_PAIRS = 8
 """Fewer than the runs that a test starts at once: the others wait for their turn, as they do in production."""
@@ -73,15 +78,35 @@ def images() -> dict[str, str]:
     return {"executor_image": current[EXECUTOR], "supervisor_image": current[SUPERVISOR]}
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.APIClient]:
+    opened = docker.APIClient(version="auto", timeout=60)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, images: dict[str, str]) -> Iterator[BrokerAddress]:
     """A broker of this session, which ends its pairs at the end."""
-    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(tmp_path_factory.mktemp("broker"), images, "pair") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def combined_broker(tmp_path_factory: pytest.TempPathFactory, images: dict[str, str]) -> Iterator[BrokerAddress]:
+    """The same with both halves of a pair in one container."""
+    with running_broker(tmp_path_factory.mktemp("combined"), images, "combined") as address:
+        yield address
+
+
+@contextlib.contextmanager
+def running_broker(folder: Path, images: dict[str, str], layout: str) -> Iterator[BrokerAddress]:
     profiles = json.loads(PROFILES_FILE.read_text())
     (folder / "profiles").write_text(json.dumps({name: {**profile, **images} for name, profile in profiles.items()}))
     env = {
         **os.environ,
         "BROKER_SOCKET": f"{folder}/broker.sock",
+        "BROKER_LAYOUT": layout,
         "BROKER_MAX_PAIRS": str(MAX_PAIRS),
         "EXECUTION_PROFILES": f"{folder}/profiles",
     }
@@ -96,10 +121,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory, images: dict[str, str]) -> 
         process.communicate(timeout=BROKER_ENDS_WITHIN_S)
 
 
-@pytest.fixture(scope="session", params=get_args(LauncherName))
+@pytest.fixture(scope="session", params=[*get_args(LauncherName), pytest.param(COMBINED, marks=pytest.mark.slow)])
 def sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
-    """Each launcher in turn."""
+    """Each launcher in turn, and the other layout of containers."""
     return open_by_name(request.param, request)
+
+
+@pytest.fixture(scope="session")
+def combined_sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
+    return open_by_name(COMBINED, request)
 
 
 @pytest.fixture(scope="session")
@@ -107,12 +137,14 @@ def bubblewrap_sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
     return open_by_name("bubblewrap", request)
 
 
-def open_by_name(name: LauncherName, request: pytest.FixtureRequest) -> SupervisedSandbox:
+def open_by_name(name: str, request: pytest.FixtureRequest) -> SupervisedSandbox:
     """The launcher without a pool of this process: a run of bubblewrap is a cold start, the broker keeps pairs warm."""
-    broker: BrokerAddress | None = request.getfixturevalue("broker") if name == "containers" else None
+    fixture = {"containers": "broker", COMBINED: "combined_broker"}.get(name)
+    broker: BrokerAddress | None = request.getfixturevalue(fixture) if fixture else None
+    launcher: LauncherName = "containers" if broker else "bubblewrap"
     profiles: Profiles = request.getfixturevalue("profiles")
     cold = {profile: allowed.model_copy(update={"warm": 0}) for profile, allowed in profiles.items()}
-    opened = asyncio.run(open_once(ExecutionChoice(name, broker, PYTHON, cold)))
+    opened = asyncio.run(open_once(ExecutionChoice(launcher, broker, PYTHON, cold)))
     if isinstance(opened, SandboxUnavailable):
         leave_out(f"no {name}: {opened}")
     if opened.silence:
@@ -138,7 +170,7 @@ def check_installed_copies() -> None:
     [installed] = (ROOT / ".venv-sandbox" / "lib").glob("python*/site-packages")
     for package, parts in (
         (executor, ("*.py",)),
-        (everturn, ("execution/framing.py", "execution/messages.py", "execution/records.py")),
+        (everturn, [f"execution/{name}.py" for name in ("framing", "messages", "privileges", "records")]),
     ):
         source = Path(package.__path__[0])
         files = [file for part in parts for file in source.glob(part)]
@@ -153,6 +185,12 @@ def check_installed_copies() -> None:
 def run(sandbox: SupervisedSandbox) -> RunProgram:
     """Runs a program with defaults that suit a test: no contract, no tools, ten seconds."""
     return build_run(sandbox)
+
+
+@pytest.fixture
+def run_combined(combined_sandbox: SupervisedSandbox) -> RunProgram:
+    """The same with both halves in one container, also where the others of these tests are not run on it."""
+    return build_run(combined_sandbox)
 
 
 def build_run(sandbox: SupervisedSandbox) -> RunProgram:

@@ -175,7 +175,8 @@ async def test_runs_side_by_side_do_not_disturb_each_other(run):
 
     results = await asyncio.gather(*(run(program) for _ in range(4)))
 
-    assert [result.user_out_tail for result in results] == ["2\n"] * 4
+    # The runner and the program; in one container also the supervisor and what kills the run.
+    assert {result.user_out_tail for result in results} in ({"2\n"}, {"4\n"})
 
 
 async def test_texts_with_nul_and_lone_surrogates_are_made_storable(run):

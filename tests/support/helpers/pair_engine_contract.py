@@ -23,7 +23,8 @@ LIMIT_S = 20.0
 class Subject:
     """`engine`, another broker's view of it, and a driver whose engine doesn't answer; `plan` can be started.
 
-    `end_executor` kills a pair's executor, `load_left` is all that the engine holds for these pairs.
+    `end_executor` kills a pair's executor, `load_left` is all that the engine holds for these pairs. `has_one_image`:
+    both halves run in a container of the executor's image.
     """
 
     engine: PairEngine
@@ -32,6 +33,7 @@ class Subject:
     plan: PairPlan
     end_executor: Callable[[str], object]
     load_left: Callable[[], Collection[object]]
+    has_one_image: bool = False
 
 
 class PairEngineContract:
@@ -44,7 +46,7 @@ class PairEngineContract:
             while await line.read():
                 pass
 
-        assert images.executor != images.supervisor
+        assert (images.executor == images.supervisor) is subject.has_one_image
         assert all((images.executor, images.supervisor))
 
     async def test_a_pair_whose_line_is_closed_ends_by_itself_and_is_then_removed(self, subject: Subject):
@@ -89,7 +91,8 @@ class PairEngineContract:
 
     @pytest.mark.parametrize("half", ["executor_image", "supervisor_image"])
     async def test_a_missing_image_fails_the_start_and_what_there_is_can_be_removed(self, subject: Subject, half: str):
-        profile = subject.plan.profile.model_copy(update={half: MISSING_IMAGE})
+        missing = "executor_image" if subject.has_one_image else half
+        profile = subject.plan.profile.model_copy(update={missing: MISSING_IMAGE})
 
         with pytest.raises(ImageMissing):
             await subject.engine.start(replace(subject.plan, profile=profile))

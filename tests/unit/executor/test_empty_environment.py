@@ -15,7 +15,7 @@ for module in pkgutil.iter_modules(executor.__path__):
     if module.name != "__main__":
         importlib.import_module(f"executor.{module.name}")
 ours = {name for name in sys.modules if name.partition(".")[0] == "everturn"}
-formats = {f"everturn.execution.{name}" for name in ("framing", "messages", "records")}
+formats = {f"everturn.execution.{name}" for name in ("framing", "messages", "privileges", "records")}
 assert ours == {"everturn", "everturn.execution"} | formats, ours
 foreign = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"everturn", "executor"}
 print(sorted(name for name in foreign if not name.startswith(("_", "sitecustomize"))))

@@ -40,7 +40,7 @@ print(children.take_note())
 def test_outside_of_a_sandbox_it_ends_nobody():
     assert os.getpid() != 1
 
-    with pytest.raises(PermissionError, match="first process"):
+    with pytest.raises(PermissionError, match="only the runner"):
         Children(0).end_all(0)
 
 

@@ -17,7 +17,9 @@ MAX_PENDING_SIGNALS: Final = 1024
 """Queued signals and timers of one run. The kernel counts them per user, and every run has a user of its own."""
 
 RUNNER_UID: Final = 1003
-"""The runner's own user where its supervisor is a process of the same container, which knows the same number."""
+KILLER_UID: Final = 1004
+"""The users of runner and killer where the supervisor is a process of the same container, which knows the same
+numbers."""
 
 PROGRAM_GID: Final = 1001
 
@@ -42,11 +44,12 @@ _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 def become_runner(program_uid: int) -> None:
     """Leave root, in a container where the supervisor is a process too: from now on this process acts as the program's
-    user, but has a real user of its own, so that it can end the program and the program can't signal it.
+    user, but has other real and saved users, so that it can end the program and the program can't signal it.
 
-    It inherits and reaps every orphan, and ends with its supervisor. Raises OSError.
+    Its parent can, as the saved user, and when that ends this process does. It inherits and reaps every orphan. Raises
+    OSError.
     """
-    leave_root(real_uid=RUNNER_UID, effective_uid=program_uid, gid=PROGRAM_GID)
+    leave_root(RUNNER_UID, program_uid, KILLER_UID, gid=PROGRAM_GID)
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -103,14 +106,13 @@ def find_shared_users(proc: str = "/proc") -> tuple[str, ...]:
     failures: list[str] = []
     real, effective, saved = os.getresuid()
     users = _load_users(proc)
-    parent = users.get(os.getppid(), ())
     if effective in (real, saved):
         failures.append("its program could signal it")
     # A process can be signalled as its real and as its saved user.
-    if any({found[0], found[2]} & {real, effective, saved} for found in users.values()):
-        failures.append("another process has one of its users")
-    if effective not in parent:
-        failures.append("no process would end it")
+    if any({found[0], found[2]} & {real, effective} for found in users.values()):
+        failures.append("it or its program could signal another process")
+    if users.get(os.getppid(), ())[:2] != (saved, effective):
+        failures.append("no process would end it and its program")
     if os.getsid(0) != os.getpid():
         failures.append("it is in a session of other processes")
     failures += (

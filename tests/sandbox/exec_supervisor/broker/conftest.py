@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-import docker
 import pytest
 from helpers.broker import OwnBroker
 from helpers.calling import Caller, calling
@@ -39,13 +38,6 @@ def broker(images: dict[str, str]) -> Iterator[OwnBroker]:
     # Not under pytest's folder, whose path is too long for a socket on some machines.
     with tempfile.TemporaryDirectory() as folder, OwnBroker(Path(folder), profiles=json.dumps(profiles)) as own:
         yield own
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.APIClient]:
-    opened = docker.APIClient(version="auto", timeout=60)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

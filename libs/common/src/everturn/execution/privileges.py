@@ -17,8 +17,8 @@ _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 _MAX_CAPABILITIES: Final = 64
 
 
-def leave_root(*, real_uid: int, effective_uid: int, gid: int, groups: Sequence[int] = ()) -> None:
-    """Become these users without capabilities, and unable to gain any. The saved user is the real one.
+def leave_root(real_uid: int, effective_uid: int, saved_uid: int, *, gid: int, groups: Sequence[int] = ()) -> None:
+    """Become these users without capabilities, and unable to gain any.
 
     Other users then can't read this process's memory, descriptors or environment. Needs CAP_SETUID, CAP_SETGID and
     CAP_SETPCAP. Raises OSError; then end the process, because it is in between.
@@ -37,7 +37,7 @@ def leave_root(*, real_uid: int, effective_uid: int, gid: int, groups: Sequence[
         _check(problem)
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
-    os.setresuid(real_uid, effective_uid, real_uid)
+    os.setresuid(real_uid, effective_uid, saved_uid)
     # The kernel sets it to the machine's default when the user changes.
     _check(control(_PR_SET_DUMPABLE, 0))
 

@@ -3,17 +3,17 @@
 `start_executor` is called first in a supervisor that starts as root with three capabilities. Afterwards no process of
 the container has any:
 
-| process | real and saved user | effective user | parent |
-|---|---|---|---|
-| supervisor | SUPERVISOR_UID | SUPERVISOR_UID | |
-| killer | KILLER_UID | the program's | supervisor |
-| runner | RUNNER_UID | the program's | killer |
-| program | the program's | the program's | runner |
+| process | real user | effective user | saved user | parent |
+|---|---|---|---|---|
+| supervisor | SUPERVISOR_UID | SUPERVISOR_UID | SUPERVISOR_UID | |
+| killer | KILLER_UID | the program's | KILLER_UID | supervisor |
+| runner | RUNNER_UID | the program's | KILLER_UID | killer |
+| program | the program's | the program's | the program's | runner |
 
-A process may signal another one if its real or effective user is the other's real or saved user. So killer and runner
-can kill the program, and the program can't signal any of the others. The killer waits for the end of a pipe: when the
-supervisor closes it or dies, the killer kills all processes of the program's user, which the kernel does in one step
-that no fork escapes. Then it ends, and with it the runner, which has asked the kernel for that.
+A process may signal another one if its real or effective user is the other's real or saved user. So the killer can kill
+runner and program, the runner only the program, and the program none of the others. The killer waits for the end of a
+pipe: when the supervisor closes it or dies, the killer kills all that it may, which the kernel does in one step that no
+fork escapes.
 """
 
 import asyncio
@@ -36,9 +36,8 @@ from exec_supervisor.supervisor.listeners import open_listener
 
 SUPERVISOR_UID: Final = 1002
 RUNNER_UID: Final = 1003
-"""The same number is in executor/confine.py."""
-
 KILLER_UID: Final = 1004
+"""The same numbers are in executor/confine.py."""
 
 SOCKET_GROUP: Final = 1001
 """The program's group, which can connect to the gateway's socket."""
@@ -68,15 +67,15 @@ class ChildExecutor:
     line: socket.socket
     errors: int
     _killing: int
-    _is_ending: bool = field(default=False, init=False)
+    _end_by: float = field(default=0.0, init=False)
 
     async def end(self) -> None:
-        """Kill everything of the run and wait until it is gone. Can be repeated. Raises TimeoutError after 2 s: then
-        the run ends with this process, if that is the first of its container."""
-        if not self._is_ending:
-            self._is_ending = True
+        """Kill everything of the run and wait until it is gone. Can be repeated. Raises TimeoutError 2 s after the
+        first call: then the run ends with this process, if that is the first of its container."""
+        if not self._end_by:
+            self._end_by = asyncio.get_running_loop().time() + END_LIMIT_S
             os.close(self._killing)
-        async with asyncio.timeout(END_LIMIT_S):
+        async with asyncio.timeout_at(self._end_by):
             while _has_children():  # noqa: ASYNC110 - the end of an orphan is not an event of the loop
                 await asyncio.sleep(_REAP_EVERY_S)
 
@@ -102,7 +101,7 @@ def start_executor(program_uid: int, preload: Sequence[str] = ()) -> ChildExecut
     far_line.close()
     os.close(far_errors)
     os.close(far_killing)
-    leave_root(real_uid=SUPERVISOR_UID, effective_uid=SUPERVISOR_UID, gid=SUPERVISOR_UID, groups=[SOCKET_GROUP])
+    leave_root(*[SUPERVISOR_UID] * 3, gid=SUPERVISOR_UID, groups=[SOCKET_GROUP])
     return ChildExecutor(line, errors, killing)
 
 
@@ -135,13 +134,14 @@ def _become_killer(command: list[str], line: int, errors: int, killing: int, pro
         if os.fork() == 0:
             os.close(dropped)
             _become_executor(command, line, errors, waiting)
-        leave_root(real_uid=KILLER_UID, effective_uid=program_uid, gid=KILLER_UID)
+        leave_root(KILLER_UID, program_uid, KILLER_UID, gid=KILLER_UID)
         os.dup2(killing, 0)
         os.closerange(1, _MAX_DESCRIPTOR)
         os.read(0, 1)
         for _ in range(_MAX_KILLS):
             os.kill(-1, signal.SIGKILL)
             time.sleep(_KILL_EVERY_S)
+            _has_children()
     except ProcessLookupError:
         os._exit(0)
     except OSError as error:

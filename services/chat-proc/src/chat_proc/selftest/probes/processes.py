@@ -1,4 +1,4 @@
-"""Attempts on other processes: the runner, which has the same user, the first process, other runs, the host's."""
+"""Attempts on other processes: the runner, the supervisor if it is visible, other runs, the host's."""
 
 import ctypes
 import os
@@ -12,6 +12,9 @@ PROCESSES: Final = Group("other processes")
 GROUPS: Final = (PROCESSES,)
 _ATTACH, _SEIZE = 16, 0x4206
 _STATUS_NAMES: Final = ("Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
+_IDS: Final = 3
+"""How many of these are users and groups."""
+
 _OURS: Final = 8
 """An upper bound for the launcher's own, the runner, an imported one, the program and its own children."""
 
@@ -33,19 +36,19 @@ def write_memory_of_the_runner_with_a_system_call(around: Surroundings) -> objec
 
 @PROCESSES.attempt
 def open_memory_of_the_runner(around: Surroundings) -> object:
-    return try_each(partial(os.open, f"/proc/{pid}/mem", os.O_RDWR) for pid in _runners())
+    return try_each(partial(os.open, f"/proc/{pid}/mem", os.O_RDWR) for pid in _others())
 
 
 @PROCESSES.attempt
 def read_memory_of_the_runner(around: Surroundings) -> object:
-    return try_each(partial(os.open, f"/proc/{pid}/mem", os.O_RDONLY) for pid in _runners())
+    return try_each(partial(os.open, f"/proc/{pid}/mem", os.O_RDONLY) for pid in _others())
 
 
 @PROCESSES.attempt
 def open_a_descriptor_of_the_runner(around: Surroundings) -> object:
     return try_each(
         partial(os.open, f"/proc/{pid}/fd/{number}", flags)
-        for pid in _runners()
+        for pid in _others()
         for number in range(16)
         for flags in (os.O_WRONLY, os.O_RDONLY)
     )
@@ -58,7 +61,7 @@ def copy_a_descriptor_with_a_system_call(around: Surroundings) -> object:
 
 @PROCESSES.attempt
 def read_the_environment_of_the_runner(around: Surroundings) -> object:
-    return try_each(partial(_read_bytes, f"/proc/{pid}/environ") for pid in _runners())
+    return try_each(partial(_read_bytes, f"/proc/{pid}/environ") for pid in _others())
 
 
 @PROCESSES.attempt
@@ -79,7 +82,7 @@ def exempt_itself_from_the_oom_killer(around: Surroundings) -> None:
 
 @PROCESSES.attempt
 def make_the_runner_the_first_oom_victim(around: Surroundings) -> object:
-    return try_each(partial(_write_score, pid) for pid in _runners())
+    return try_each(partial(_write_score, pid) for pid in _others())
 
 
 @PROCESSES.attempt
@@ -107,12 +110,14 @@ def end_the_first_process(around: Surroundings) -> None:
 
 @PROCESSES.attempt
 def find_a_first_process_with_more_privileges(around: Surroundings) -> str:
-    """If it shares our user, its memory may be accessible, so it must have no more rights."""
+    """If it shares our user, its memory may be accessible, so it must have no more rights. As another user it must have
+    no capabilities either."""
     mine, first = _load_status("self"), _load_status("1")
-    for name in _STATUS_NAMES:
+    is_other = not {"0", *mine["Uid"].split()} & {*first["Uid"].split()}
+    for name in _STATUS_NAMES[_IDS if is_other else 0 :]:
         if mine[name].split() != first[name].split():
             return f"{name} {first[name].strip()}"
-    raise Denied("it has the same restrictions")
+    raise Denied(f"it has {'another user and ' if is_other else ''}the same restrictions")
 
 
 @PROCESSES.attempt
@@ -145,11 +150,6 @@ def _try_trace(pid: int) -> int:
     except OSError:
         return 1
     return 0
-
-
-def _runners() -> list[int]:
-    """The processes between us and the first one; in a container the first is the runner itself."""
-    return [pid for pid in _others() if pid != 1 or os.getppid() == 1]
 
 
 def _others() -> list[int]:
