@@ -73,7 +73,7 @@ async def test_processes_that_do_not_end_by_themselves_end_with_the_program(run_
     assert result.ok
 
 
-@pytest.mark.parametrize("user", [RUNNER, KILLER, SUPERVISOR])
+@pytest.mark.parametrize("user", [RUNNER, SUPERVISOR, pytest.param(KILLER, marks=pytest.mark.slow)])
 async def test_the_container_ends_with_each_of_its_own_processes(run_combined, user: int):
     """The runner is only stopped: it must be killed then."""
     found: dict[int, int] = {}
@@ -84,7 +84,7 @@ async def test_the_container_ends_with_each_of_its_own_processes(run_combined, u
         return ToolReply(call.id, True)
 
     program = f"{DAEMON}{CALL}time.sleep(60)"
-    result = await run_combined(program, timeout_s=2, capability=ONE_TOOL, call_tool=strike)
+    result = await run_combined(program, timeout_s=1, capability=ONE_TOOL, call_tool=strike)
 
     assert not result.ok
     assert found.keys() >= {SUPERVISOR, RUNNER, KILLER}

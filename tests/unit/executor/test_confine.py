@@ -1,8 +1,10 @@
 """The executor's own check of its confinement; the limits themselves are tested in the real sandbox."""
 
+import os
+
 import pytest
 
-from executor.confine import build_socket_filter, check_confinement, find_failures, is_counted
+from executor.confine import build_socket_filter, check_confinement, find_failures, find_shared_users, is_counted
 
 CLOSED = """Name:	python
 Uid:	1001	1001	1001	1001
@@ -62,6 +64,13 @@ def test_a_control_group_counts_processes_where_it_has_a_number(tmp_path, texts,
 
 def test_this_test_process_is_not_confined():
     assert "no seccomp filter is loaded" in find_failures()
+
+
+def test_users_that_separate_nothing_are_named():
+    failures = find_shared_users()
+
+    assert {"its program could signal it", "it or its program could signal another process"} <= {*failures}
+    assert f"it can read environ of process {os.getppid()}" in failures
 
 
 def test_no_filter_is_built_for_a_machine_whose_calls_are_not_known():

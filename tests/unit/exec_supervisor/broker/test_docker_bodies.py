@@ -13,13 +13,20 @@ from everturn.execution.profiles import ExecutionProfile, load_profiles
 from everturn.execution.records import BadMessage, build_message, parse_message
 from exec_supervisor.broker.docker_bodies import (
     Body,
+    build_combined,
     build_executor,
     build_supervisor,
     name_container,
     name_volume,
 )
 from exec_supervisor.broker.engine import PairPlan
-from exec_supervisor.broker.pair_limits import RUNNER_OPEN_FILES, RUNNER_PROCESSES, SUPERVISOR_MEMORY_BYTES
+from exec_supervisor.broker.pair_limits import (
+    COMBINED_MEMORY_BYTES,
+    RUNNER_OPEN_FILES,
+    RUNNER_PROCESSES,
+    SUPERVISOR_MEMORY_BYTES,
+    SUPERVISOR_OPEN_FILES,
+)
 from exec_supervisor.broker.seccomp_profile import build_profile
 
 PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))
@@ -58,7 +65,8 @@ HOST_KEYS = frozenset(
         "Ulimits",
     }
 )
-"""All that a pair ever asks for. What is not here (Binds, Devices, CapAdd, PidMode, ...) can't be asked for."""
+"""All that a pair ever asks for. What is not here (Binds, Devices, CapAdd, PidMode, ...) can't be asked for. One
+container for both halves adds the capabilities of its start, and overrides the entry point of its image."""
 
 TOP_KEYS = frozenset(
     {
@@ -87,8 +95,12 @@ def both(profile: ExecutionProfile = PROFILE) -> tuple[Body, Body]:
     return build_supervisor(plan, "b1"), build_executor(plan, "b1")
 
 
+def combined(profile: ExecutionProfile = PROFILE) -> Body:
+    return build_combined(replace(PLAN, profile=profile), "b1")
+
+
 def test_both_halves_have_the_same_confinement():
-    for body in both():
+    for body in (*both(), combined()):
         host = host_config(body)
 
         assert host["CapDrop"] == ["ALL"]
@@ -153,6 +165,36 @@ def test_the_supervisor_has_its_own_limits_and_its_stdin_is_its_lifeline():
     assert host["PidsLimit"] == 32
     assert amounts_of(host)["fsize"] == MIB
     assert "Tmpfs" not in host
+
+
+def test_one_container_has_the_limits_of_the_program_and_room_for_its_supervisor():
+    pair, body = both()[1], combined()
+    limits, one = host_config(pair), host_config(body)
+
+    assert (body["Image"], body["User"], body["WorkingDir"]) == ("exe:1", "0:0", "/")
+    assert (body["OpenStdin"], body["StdinOnce"], body["AttachStdin"]) == (True, True, True)
+    assert cast("list[str]", body["Entrypoint"])[-2:] == ["exec_supervisor", "combined"]
+    assert body["Cmd"] == ["--program-uid", str(UID)]
+    assert body["Labels"] == {**EXPECTED_LABELS, "everturn.role": "combined"}
+    assert one["CapAdd"] == ["SETGID", "SETUID", "SETPCAP"]
+    assert one["Memory"] == cast("int", limits["Memory"]) + COMBINED_MEMORY_BYTES
+    assert one["PidsLimit"] == cast("int", limits["PidsLimit"]) + 2
+    assert amounts_of(one)["nofile"] == max(amounts_of(limits)["nofile"], SUPERVISOR_OPEN_FILES)
+    sockets = {"/run/everturn": "rw,nosuid,nodev,noexec,size=64k,nr_inodes=16,uid=1002,gid=1001,mode=0750"}
+    assert one["Tmpfs"] == cast("dict[str, str]", limits["Tmpfs"]) | sockets
+    assert "Mounts" not in one
+    changed = {"CapAdd", "Memory", "MemorySwap", "Mounts", "OomScoreAdj", "PidsLimit", "Tmpfs", "Ulimits"}
+    assert {name for name in {*one, *limits} if one.get(name) != limits.get(name)} == changed
+
+
+def test_one_container_never_has_a_network_and_gets_the_runtime_and_the_modules_of_the_profile():
+    profile = ExecutionProfile(network_mode="tools", runtime="runsc", preload=("numpy",))
+    body = build_combined(replace(PLAN, profile=profile, run_id=""), "b1")
+
+    assert host_config(body)["NetworkMode"] == "none"
+    assert host_config(body)["Runtime"] == "runsc"
+    assert socket_families_of(body) == {1}
+    assert body["Cmd"] == ["--program-uid", str(UID), "--preload", "numpy"]
 
 
 def test_only_the_executor_gets_the_runtime_of_the_profile():
@@ -246,7 +288,7 @@ def test_a_caller_can_name_a_profile_and_a_run_and_nothing_else(field: str):
     "run_id", ["o=bind,device=/", '"},"Privileged":true,"x":{"', "$(id)", "../..", "--privileged", "\u202e"]
 )
 def test_a_run_id_is_only_the_text_of_one_label(run_id: str):
-    for build in (build_supervisor, build_executor):
+    for build in (build_supervisor, build_executor, build_combined):
         said, quiet = (build(replace(PLAN, run_id=text), "b1") for text in (run_id, "X"))
         assert json.loads(json.dumps(said).replace(json.dumps(run_id), '"X"')) == quiet
 
@@ -269,6 +311,8 @@ def test_no_profile_makes_a_body_with_a_key_that_is_not_known_here():
         for body in both(profile):
             assert set(body) <= TOP_KEYS
             assert set(host_config(body)) <= HOST_KEYS
+        assert set(combined(profile)) <= TOP_KEYS | {"Entrypoint", "WorkingDir"}
+        assert set(host_config(combined(profile))) <= HOST_KEYS | {"CapAdd"}
 
 
 def amounts_of(host: dict[str, object]) -> dict[str, int]:

@@ -59,3 +59,9 @@ def test_an_owner_in_another_namespace_is_refused():
         BrokerSettings(
             engine="kubernetes", dial="10.0.0.7:7444", kubernetes_namespace="runs", pod_name="b", pod_uid="1"
         )
+
+
+def test_pods_have_one_layout_only():
+    assert BrokerSettings(layout="combined").layout == "combined"
+    with pytest.raises(ValidationError, match="BROKER_LAYOUT"):
+        BrokerSettings(engine="kubernetes", dial="10.0.0.7:7444", layout="combined")

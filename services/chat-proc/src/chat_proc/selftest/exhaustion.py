@@ -103,11 +103,12 @@ for pid in {os.getppid(), 1}:
 time.sleep(60)
 """
 _END_RUNNER: Final = f"""{_KEEP}
-import os, time
-try: os.kill(os.getppid(), 9)
-except PermissionError: print("refused")
-time.sleep(0.2)
-os.kill(-1, 9)
+import os, sys, time
+for pid in (os.getppid(), -1):
+    try: os.kill(pid, 9)
+    except OSError as error: print(error)
+    time.sleep(0.2)
+sys.exit("the runner lives on")
 """
 _DAEMON: Final = """
 import os, sys, time
