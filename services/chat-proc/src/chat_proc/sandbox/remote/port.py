@@ -1,0 +1,112 @@
+"""The interface to an engine that runs programs on machines of its own, such as ECS on Fargate.
+
+A remote run is a recorded line (`remote.recording`): what a worker would send to a supervisor is stored before the task
+starts, and what the supervisor sends is stored before the task ends. So nobody has to stay connected, and a run
+survives the worker that started it. Its program can't call tools.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed
+from everturn.core.errors import Unavailable
+from everturn.execution.messages import Launch, RunLimits
+
+RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+"""An engine's names and tokens for idempotency allow these; 64 is the length of a client token of ECS."""
+
+TASKS_AT_ONCE: Final = 100
+"""Maximum tasks of one `check`, the limit of `describe_tasks` of ECS."""
+
+Phase = Literal["pending", "running", "ended", "unknown"]
+
+
+class EngineUnavailable(Unavailable):
+    """The engine of remote runs does not answer, or has no room now. Try again later."""
+
+
+class RunRefused(SupervisorFailed):
+    """The engine rejects this run, and would do so again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """One run to start. `launch.execution_id` is its id, as `RUN_ID` describes; its capability is empty.
+
+    `inputs` are the pieces of the input tar, at most 64 KiB each. `room_s` is how long the result may be awaited in
+    addition to the program's time limit: the start of the task, and the transfers.
+    """
+
+    launch: Launch
+    inputs: Sequence[bytes]
+    room_s: float = 900.0
+
+    @property
+    def run_id(self) -> str:
+        return self.launch.execution_id
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """What the engine knows of a task. `unknown` is a task that it has forgotten, or never had.
+
+    `reason` and `exit_code` belong to `ended`: the engine's words, and the code of the task's process (None if it never
+    started). An ended task usually has a result, whatever its exit code: collect it before you report a failure.
+    """
+
+    phase: Phase
+    reason: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something of a run that the engine still has: its stored data, or tasks that have not ended."""
+
+    run_id: str
+    tasks: tuple[str, ...] = ()
+
+
+class RemoteEngine(Protocol):
+    """Starts and observes remote runs. It keeps no state: any worker can go on where another one stopped.
+
+    All methods raise EngineUnavailable if the engine can't be reached or is busy, after a few attempts of its own; the
+    call can then be repeated.
+    """
+
+    async def start(self, run: RemoteRun) -> str:
+        """Store the run and start its task; returns the engine's name of the task.
+
+        Can be repeated, as after an answer that was lost: the same run has one task. Raises RunRefused.
+        """
+        ...
+
+    async def check(self, tasks: Sequence[str]) -> Mapping[str, TaskState]:
+        """The state of each of at most `TASKS_AT_ONCE` tasks. Raises ValueError for more."""
+        ...
+
+    async def stop(self, task: str, reason: str) -> None:
+        """Make a task end; returns before it has. Can be repeated, also for a task that has ended or is unknown.
+
+        The program is stopped as by a person who cancels it, and the result has what it wrote until then.
+        """
+        ...
+
+    async def collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
+        """The stored result of a run with these limits, which is bounded and checked as on a live line; None if there
+        is none. Raises SupervisorFailed if the result can't be used."""
+        ...
+
+    async def discard(self, run_id: str) -> None:
+        """Delete what is stored of a run: its secret, its recorded line and its result. Can be repeated.
+
+        A task that still runs is not stopped by this; what it stores afterwards is a leftover. So stop it first.
+        """
+        ...
+
+    async def load_leftovers(self, *, older_than_s: float) -> Sequence[Leftover]:
+        """Runs of which something older is still there, at most 1000 in one call, for a sweeper that knows which of
+        them are over."""
+        ...
