@@ -58,12 +58,13 @@ def find_top_names(node: ast.AST) -> set[str]:
 
 
 def find_declared(project: Mapping[str, Any], common: Mapping[str, Any]) -> frozenset[str]:
-    """The libraries that a project asks for, itself or through extras of the common package."""
+    """The libraries that a project asks for, itself, for a part of it, or through extras of the common package."""
     extras: Mapping[str, Sequence[str]] = common["optional-dependencies"]
-    asked = [Requirement(text) for text in project["dependencies"]]
+    parts: Mapping[str, Sequence[str]] = project.get("optional-dependencies", {})
+    asked = [
+        Requirement(text) for text in (*project["dependencies"], *(text for part in parts.values() for text in part))
+    ]
     shared = {extra for each in asked if each.name == common["name"] for extra in each.extras}
-    if project["name"] == common["name"]:
-        shared = {*extras}
     asked += [Requirement(text) for extra in shared for text in extras[extra]]
     return frozenset(canonicalize_name(each.name) for each in asked)
 

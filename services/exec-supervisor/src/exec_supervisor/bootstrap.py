@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 DEFAULT_MODE: Final = "bubblewrap"
+_NOT_STARTED: Final = 1
 _WRONG_USE: Final = 2
 
 
@@ -35,6 +36,18 @@ def _run_combined() -> int:
     return run()
 
 
+def _run_task() -> int:
+    from exec_supervisor.task.start import try_start
+
+    started = try_start()
+    if started is None:
+        return _NOT_STARTED
+    # Takes half a second, in which the executor boots.
+    from exec_supervisor.task.run import run_task
+
+    return run_task(started)
+
+
 def _run_broker() -> int:
     from exec_supervisor.broker.entry import main as run
 
@@ -45,6 +58,7 @@ MODES: Final[Mapping[str, Callable[[], int]]] = {
     "bubblewrap": _run_bubblewrap,
     "pair": _run_pair,
     "combined": _run_combined,
+    "task": _run_task,
     "broker": _run_broker,
 }
 """Each mode has the folder or the module of its name, which images of the other modes leave out."""

@@ -202,28 +202,30 @@ class _Ran:
 async def execute_on(
     supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
 ) -> _Ran:
-    input_hashes, pieces = await _load_inputs(request.inputs)
+    input_hashes, pieces = await load_inputs(request.inputs)
     launch = build_launch(request, supervisor.limits)
     done = await run_supervised(supervisor, launch, pieces, call_tool, stop)
-    build = partial(_build_result, request, supervisor.limits, done, launch.outputs, input_hashes)
+    build = partial(build_run_result, request, supervisor.limits, done, input_hashes)
     result = build() if len(done.tar) <= MAX_UNPACKED_ON_LOOP_BYTES else await asyncio.to_thread(build)
     images = {"image": supervisor.image, "supervisor_image": supervisor.supervisor_image}
     result = replace(result, record=replace(result.record, **images))
     return _Ran(result, done.finished.verdict, len(done.finished.calls))
 
 
-def _build_result(
-    request: RunRequest,
-    limits: RunLimits,
-    done: SupervisedRun,
-    names: tuple[str, ...],
-    input_hashes: tuple[FileHash, ...],
+def build_run_result(
+    request: RunRequest, limits: RunLimits, done: SupervisedRun, input_hashes: tuple[FileHash, ...]
 ) -> RunResult:
     """The envelope with the unpacked and hashed outputs: 150 ms for 60 MB."""
-    return build_result(request, limits, done.finished, unpack_outputs(done.tar, names), input_hashes)
+    outputs = unpack_outputs(done.tar, list_outputs(request))
+    return build_result(request, limits, done.finished, outputs, input_hashes)
 
 
-async def _load_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[tuple[FileHash, ...], Sequence[bytes]]:
+def list_outputs(request: RunRequest) -> tuple[str, ...]:
+    """The paths of the contract, whose indexes are the names in the tar of outputs."""
+    return tuple(item.filepath for item in request.contract)
+
+
+async def load_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[tuple[FileHash, ...], Sequence[bytes]]:
     """Hashes and tar. Most programs have no files and need no thread."""
     if not inputs:
         return (), (EMPTY_TAR,)
@@ -240,7 +242,7 @@ def build_launch(request: RunRequest, limits: RunLimits) -> Launch:
     return Launch(
         execution_id=request.execution_id,
         program=request.program,
-        outputs=tuple(item.filepath for item in request.contract),
+        outputs=list_outputs(request),
         timeout_s=request.timeout_s,
         limits=limits,
         capability=request.capability,
