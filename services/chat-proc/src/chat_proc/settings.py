@@ -130,6 +130,39 @@ class ExecutionSettings(BaseSettings):
         description="battery offers the code tool only if every attempt of the escape battery is denied at startup.",
     )
 
+    ecs_cluster: str = Field(
+        default="",
+        validation_alias="ECS_CLUSTER",
+        description="Cluster of Amazon ECS whose Fargate runs programs in tasks; empty for none. Region and keys come "
+        "from AWS_DEFAULT_REGION and the other standard variables and places of AWS.",
+    )
+    ecs_task_definition: str = Field(
+        default="everturn-run",
+        validation_alias="ECS_TASK_DEFINITION",
+        description="Family of the task definition for programs, also with a revision: everturn-run:3.",
+    )
+    ecs_container: str = Field(
+        default="run", validation_alias="ECS_CONTAINER", description="Name of the container in the task definition."
+    )
+    ecs_subnets: str = Field(
+        default="", validation_alias="ECS_SUBNETS", description="Subnets of the tasks, separated by commas."
+    )
+    ecs_security_groups: str = Field(
+        default="",
+        validation_alias="ECS_SECURITY_GROUPS",
+        description="Security groups of the tasks, separated by commas.",
+    )
+    ecs_bucket: str = Field(
+        default="", validation_alias="ECS_BUCKET", description="Bucket for the inputs and the results of tasks."
+    )
+    ecs_prefix: str = Field(
+        default="everturn/runs/",
+        validation_alias="ECS_PREFIX",
+        pattern=r"^([A-Za-z0-9_-]+/)+$",
+        max_length=200,
+        description="Start of the names of objects in ECS_BUCKET and of secrets; each installation needs its own.",
+    )
+
     @field_validator("sandbox_uids")
     @classmethod
     def check_uids(cls, value: str) -> str:

@@ -1,0 +1,392 @@
+"""Remote runs as tasks of Amazon ECS on Fargate. What a task reads and writes is in a bucket, and its secret in Secrets
+Manager has the signed URLs of both. All names follow from the id of the run, so any worker can go on.
+
+The SDK blocks, so its calls run in threads, each with a time limit.
+"""
+
+import asyncio
+import contextlib
+import http
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import boto3
+import urllib3.exceptions
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from chat_proc.sandbox.remote.port import (
+    RUN_ID,
+    TASKS_AT_ONCE,
+    EngineUnavailable,
+    Leftover,
+    RemoteRun,
+    RunRefused,
+    TaskState,
+)
+from chat_proc.sandbox.remote.recording import read_recorded, record_line
+from chat_proc.sandbox.supervised import ALLOWANCE_S, SupervisedRun, SupervisorFailed
+from chat_proc.settings import ExecutionSettings
+from everturn.core.errors import Invalid, Unavailable
+from everturn.execution.messages import MIB, RunLimits
+from everturn.execution.records import build_message
+from everturn.execution.task_orders import TASK_EXITS, TaskOrder, limit_result_bytes
+
+THREADS: Final = 8
+TRIES: Final = 3
+"""Attempts for each request, by the SDK, with its pauses."""
+
+CONNECT_TIMEOUT_S: Final = 3.0
+READ_TIMEOUT_S: Final = 10.0
+CALL_TIMEOUT_S: Final = 60.0
+"""For one method call of a client: all attempts, and 64 MiB to or from the bucket."""
+
+MAX_LEFTOVERS: Final = 1000
+SUPERVISOR_BYTES: Final = 512 * MIB
+"""What a task needs besides its program: the interpreter of the supervisor, the recorded line and the result."""
+
+_MAX_REASON_CHARS: Final = 255
+_MAX_STATE_CHARS: Final = 500
+_LINE, _RESULT = "line", "result"
+
+_ABSENT: Final = frozenset({"NoSuchKey", "404"})
+_BUSY: Final = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "RequestLimitExceeded",
+        "TooManyRequestsException",
+        "LimitExceededException",
+        "ServerException",
+        "InternalServiceError",
+        "ServiceUnavailable",
+        "SlowDown",
+        "RequestTimeout",
+        "ExpiredToken",
+        "ExpiredTokenException",
+    }
+)
+"""Codes after which another attempt can succeed. An expired token is renewed by the SDK."""
+
+_NO_ROOM: Final = ("capacity", "resource:")
+"""Parts of the reasons of ECS for a task that it could not place now."""
+
+_PENDING: Final = frozenset({"PROVISIONING", "PENDING", "ACTIVATING"})
+_ENDED: Final = frozenset({"DEPROVISIONING", "STOPPED", "DELETED"})
+
+T = TypeVar("T")
+
+
+class NotReady(Unavailable):
+    """Programs can't be run on ECS with these settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class EcsPlace:
+    """Where tasks run: `container` is the name of the one container of `task_definition` (a family, also with a
+    revision). `prefix` begins the names of the objects in the bucket, and of the secrets."""
+
+    cluster: str
+    task_definition: str
+    container: str
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+    bucket: str
+    prefix: str
+
+
+def read_ecs_place(settings: ExecutionSettings) -> EcsPlace | None:
+    """None without a cluster. Raises Invalid if something else is missing."""
+    if not settings.ecs_cluster:
+        return None
+    place = EcsPlace(
+        settings.ecs_cluster,
+        settings.ecs_task_definition,
+        settings.ecs_container,
+        split_names(settings.ecs_subnets),
+        split_names(settings.ecs_security_groups),
+        settings.ecs_bucket,
+        settings.ecs_prefix,
+    )
+    needed = {"ECS_SUBNETS": place.subnets, "ECS_SECURITY_GROUPS": place.security_groups, "ECS_BUCKET": place.bucket}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise Invalid(f"ECS_CLUSTER is set, so {missing[0]} is needed too.")
+    return place
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@contextlib.asynccontextmanager
+async def open_ecs_engine(place: EcsPlace) -> AsyncGenerator["EcsEngine"]:
+    """The engine, ready or not: `check_ready` asks. Region, endpoints and keys come from the standard variables and
+    places of AWS. Raises Invalid if the SDK lacks a setting."""
+    engine = EcsEngine(place)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class EcsEngine:
+    """Implements RemoteEngine."""
+
+    def __init__(self, place: EcsPlace) -> None:
+        self._place = place
+        self._bucket, self._prefix = place.bucket, place.prefix
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "total_max_attempts": TRIES},
+            max_pool_connections=THREADS,
+        )
+        open_any = cast("Callable[..., Any]", boto3.client)  # pyright: ignore[reportUnknownMemberType] it has no types
+        try:
+            self._ecs = open_any("ecs", config=config)
+            self._secrets = open_any("secretsmanager", config=config)
+            self._s3 = open_any("s3", config=config.merge(Config(signature_version="s3v4")))
+        except (BotoCoreError, ValueError) as error:
+            raise Invalid(f"AWS can't be used: {error}") from error
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ecs")
+
+    def close(self) -> None:
+        """Calls that still run end at their socket's time limit. Nothing may be called after that."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def check_ready(self, limits: RunLimits) -> None:
+        """Verify without a run that tasks for these limits can be started. Raises NotReady, EngineUnavailable."""
+        place = self._place
+        run = partial(self._run, refused=NotReady)
+        clusters = await run(lambda: self._ecs.describe_clusters(clusters=[place.cluster])["clusters"])
+        if [cluster["status"] for cluster in clusters] != ["ACTIVE"]:
+            raise NotReady(f"ECS has no active cluster {place.cluster!r} (ECS_CLUSTER).")
+        named = place.task_definition
+        definition = await run(lambda: self._ecs.describe_task_definition(taskDefinition=named)["taskDefinition"])
+        if problem := find_definition_problem(definition, place.container, limits):
+            raise NotReady(f"The task definition {named!r} (ECS_TASK_DEFINITION) can't be used: {problem}.")
+        await run(lambda: self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1))
+        await run(lambda: self._secrets.list_secrets(MaxResults=1))
+
+    async def start(self, run: RemoteRun) -> str:
+        if not RUN_ID.fullmatch(run.run_id) or run.launch.capability.grants:
+            raise ValueError("a remote run has an id of up to 64 letters, digits, '-' and '_', and can't call tools")
+        return await self._run(partial(self._start, run), refused=RunRefused)
+
+    def _start(self, run: RemoteRun) -> str:
+        self._s3.put_object(Bucket=self._bucket, Key=self._key(run.run_id, _LINE), Body=record_line(run))
+        name, order = self._prefix + run.run_id, json.dumps(build_message(self._sign_order(run)))
+        try:
+            self._secrets.create_secret(Name=name, SecretString=order)
+        except ClientError as error:
+            if code_of(error) != "ResourceExistsException":
+                raise
+            # An earlier start has stored it; its URLs expire earlier.
+            self._secrets.put_secret_value(SecretId=name, SecretString=order)
+        return self._run_task(run.run_id, ["task", name, "--region", self._secrets.meta.region_name])
+
+    def _sign_order(self, run: RemoteRun) -> TaskOrder:
+        lifetime_s = round(run.launch.timeout_s + run.room_s)
+        most = limit_result_bytes(run.launch.limits)
+        where = {"Bucket": self._bucket, "Key": self._key(run.run_id, _LINE)}
+        line_url = self._s3.generate_presigned_url("get_object", Params=where, ExpiresIn=lifetime_s)
+        form = self._s3.generate_presigned_post(
+            self._bucket,
+            self._key(run.run_id, _RESULT),
+            Conditions=[["content-length-range", 1, most]],
+            ExpiresIn=lifetime_s,
+        )
+        return TaskOrder(line_url, form["url"], form["fields"], most, run.launch.timeout_s + ALLOWANCE_S)
+
+    def _run_task(self, run_id: str, command: Sequence[str]) -> str:
+        place = self._place
+        network = {
+            "subnets": [*place.subnets],
+            "securityGroups": [*place.security_groups],
+            "assignPublicIp": "DISABLED",
+        }
+        try:
+            answer = self._ecs.run_task(
+                cluster=place.cluster,
+                taskDefinition=place.task_definition,
+                launchType="FARGATE",
+                count=1,
+                startedBy=run_id,
+                clientToken=run_id,
+                enableExecuteCommand=False,
+                networkConfiguration={"awsvpcConfiguration": network},
+                overrides={"containerOverrides": [{"name": place.container, "command": [*command]}]},
+            )
+        except ClientError as error:
+            # The same token with other parameters: an earlier start, before the settings of this worker changed.
+            if code_of(error) == "ConflictException" and (known := find_resources(error)):
+                return known[0]
+            raise
+        if tasks := answer["tasks"]:
+            return str(tasks[0]["taskArn"])
+        reasons = ", ".join(str(failure.get("reason")) for failure in answer["failures"]) or "no reason given"
+        if any(part in reasons.lower() for part in _NO_ROOM):
+            raise EngineUnavailable(f"ECS has no room for the task: {reasons}.")
+        raise RunRefused(f"ECS did not start the task: {reasons}")
+
+    async def check(self, tasks: Sequence[str]) -> Mapping[str, TaskState]:
+        if len(tasks) > TASKS_AT_ONCE:
+            raise ValueError(f"at most {TASKS_AT_ONCE} tasks can be checked at once")
+        cluster, names = self._place.cluster, [*tasks]
+        answer = await self._run(
+            lambda: self._ecs.describe_tasks(cluster=cluster, tasks=names)["tasks"] if names else []
+        )
+        found = {task["taskArn"]: read_state(task, self._place.container) for task in answer}
+        return {task: found.get(task, TaskState("unknown")) for task in tasks}
+
+    async def stop(self, task: str, reason: str) -> None:
+        await self._run(partial(self._stop, task, reason[:_MAX_REASON_CHARS]))
+
+    def _stop(self, task: str, reason: str) -> None:
+        try:
+            self._ecs.stop_task(cluster=self._place.cluster, task=task, reason=reason)
+        except ClientError as error:
+            # ECS has no code of its own for a task that it has forgotten.
+            if code_of(error) != "InvalidParameterException" or "not found" not in str(error):
+                raise
+
+    async def collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
+        return await self._run(partial(self._collect, run_id, limits))
+
+    def _collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
+        try:
+            answer = self._s3.get_object(Bucket=self._bucket, Key=self._key(run_id, _RESULT))
+        except ClientError as error:
+            if code_of(error) in _ABSENT:
+                return None
+            raise
+        with contextlib.closing(answer["Body"]) as body:
+            size, most = int(answer["ContentLength"]), limit_result_bytes(limits)
+            if size > most:
+                raise SupervisorFailed(f"the stored result has {size} bytes; at most {most} are allowed")
+            return read_recorded(body.read(), limits)
+
+    async def discard(self, run_id: str) -> None:
+        await self._run(partial(self._discard, run_id))
+
+    def _discard(self, run_id: str) -> None:
+        # The secret first: it is what opens the others.
+        try:
+            self._secrets.delete_secret(SecretId=self._prefix + run_id, ForceDeleteWithoutRecovery=True)
+        except ClientError as error:
+            if code_of(error) != "ResourceNotFoundException":
+                raise
+        for part in (_LINE, _RESULT):
+            self._s3.delete_object(Bucket=self._bucket, Key=self._key(run_id, part))
+
+    async def load_leftovers(self, *, older_than_s: float) -> Sequence[Leftover]:
+        before = datetime.now(UTC) - timedelta(seconds=older_than_s)
+        found: dict[str, list[str]] = {}
+        for list_some in (self._list_tasks, self._list_secrets, self._list_stored):
+            for run_id, task in await self._run(lambda: [*list_some(before)]):  # noqa: B023 - awaited at once
+                found.setdefault(run_id, []).extend(task)
+        return tuple(Leftover(run_id, tuple(tasks)) for run_id, tasks in found.items())[:MAX_LEFTOVERS]
+
+    def _list_tasks(self, before: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+        """Those that have not been stopped."""
+        cluster, family = self._place.cluster, self._place.task_definition.rpartition("/")[2].partition(":")[0]
+        pages = self._ecs.get_paginator("list_tasks").paginate(
+            cluster=cluster,
+            family=family,
+            desiredStatus="RUNNING",
+            PaginationConfig={"MaxItems": MAX_LEFTOVERS, "PageSize": TASKS_AT_ONCE},
+        )
+        for names in (page["taskArns"] for page in pages):
+            for task in self._ecs.describe_tasks(cluster=cluster, tasks=names)["tasks"] if names else ():
+                if RUN_ID.fullmatch(run_id := task.get("startedBy", "")) and task["createdAt"] < before:
+                    yield run_id, (task["taskArn"],)
+
+    def _list_secrets(self, before: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+        pages = self._secrets.get_paginator("list_secrets").paginate(
+            Filters=[{"Key": "name", "Values": [self._prefix]}],
+            PaginationConfig={"MaxItems": MAX_LEFTOVERS, "PageSize": TASKS_AT_ONCE},
+        )
+        for secret in (secret for page in pages for secret in page["SecretList"]):
+            if (
+                RUN_ID.fullmatch(run_id := secret["Name"].removeprefix(self._prefix))
+                and secret["LastChangedDate"] < before
+            ):
+                yield run_id, ()
+
+    def _list_stored(self, before: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix, PaginationConfig={"MaxItems": MAX_LEFTOVERS}
+        )
+        for item in (item for page in pages for item in page.get("Contents", ())):
+            run_id, _, part = item["Key"].removeprefix(self._prefix).partition("/")
+            if part in (_LINE, _RESULT) and RUN_ID.fullmatch(run_id) and item["LastModified"] < before:
+                yield run_id, ()
+
+    def _key(self, run_id: str, part: str) -> str:
+        return f"{self._prefix}{run_id}/{part}"
+
+    async def _run(self, call: Callable[[], T], *, refused: Callable[[str], Exception] = EngineUnavailable) -> T:
+        """Run calls of the SDK in a thread. Raises EngineUnavailable, or what `refused` makes of an answer that another
+        attempt would not change."""
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except TimeoutError as error:
+            raise EngineUnavailable(f"AWS did not answer within {CALL_TIMEOUT_S:g} s.") from error
+        except ClientError as error:
+            raise (EngineUnavailable if is_transient(error) else refused)(f"{error}.") from error
+        except (BotoCoreError, urllib3.exceptions.HTTPError, OSError) as error:
+            raise EngineUnavailable(f"AWS: {error}.") from error
+
+
+def code_of(error: ClientError) -> str:
+    """The error code of a service."""
+    return str(cast("Mapping[str, Any]", error.response).get("Error", {}).get("Code", ""))
+
+
+def find_resources(error: ClientError) -> Sequence[str]:
+    """What an error is about, such as the tasks that an earlier request with the same token has started."""
+    return cast("Mapping[str, Any]", error.response).get("resourceIds", ())
+
+
+def is_transient(error: ClientError) -> bool:
+    """Whether another attempt can succeed."""
+    status = cast("Mapping[str, Any]", error.response).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or code_of(error) in _BUSY
+
+
+def read_state(task: Mapping[str, Any], container: str) -> TaskState:
+    """A task as ECS describes it. One that runs and one with a status that this version does not know are both there.
+
+    The result is stored before the container ends, so nothing has to wait until ECS has removed its network.
+    """
+    containers: Sequence[dict[str, Any]] = task.get("containers", [])
+    ours = {found["name"]: found for found in containers}.get(container, dict[str, Any]())
+    status = task.get("lastStatus", "")
+    if status in _ENDED or ours.get("lastStatus") == "STOPPED":
+        code: int | None = ours.get("exitCode")
+        reasons: Sequence[str | None] = (task.get("stoppedReason"), ours.get("reason"), TASK_EXITS.get(code or 0))
+        return TaskState("ended", "; ".join(reason for reason in reasons if reason)[:_MAX_STATE_CHARS], code)
+    return TaskState("pending" if status in _PENDING else "running")
+
+
+def find_definition_problem(definition: Mapping[str, Any], container: str, limits: RunLimits) -> str:
+    """Why a task definition, as ECS describes it, can't run programs with these limits; empty if it can."""
+    names = [found.get("name") for found in definition.get("containerDefinitions", ())]
+    needed_mib = (limits.memory_bytes + SUPERVISOR_BYTES) // MIB
+    if definition.get("status") != "ACTIVE":
+        return "it is not active"
+    if "FARGATE" not in definition.get("requiresCompatibilities", ()):
+        return "its requiresCompatibilities lack FARGATE"
+    if names != [container]:
+        return f"its only container must be named {container!r} (ECS_CONTAINER), and there are {names}"
+    if not definition.get("taskRoleArn"):
+        return "it has no task role, which reads the secrets of runs"
+    if int(definition.get("memory") or 0) < needed_mib:
+        return f"it has {definition.get('memory')} MiB of memory, and the profile needs {needed_mib}"
+    return ""
