@@ -85,6 +85,24 @@ def test_our_files_in_an_image_of_a_run_need_the_standard_library_only(name: str
     assert not [path for path in files if find_other_modes(name) & set(Path(path).with_suffix("").parts)]
 
 
+def test_the_image_of_tasks_adds_to_the_executors_what_their_mode_imports():
+    inside = load_inputs(DOCKERFILES / "executor.Dockerfile").keys()
+    added = load_inputs(DOCKERFILES.parent / "ecs" / "run.Dockerfile").keys()
+    files = [path for path in added if path.startswith(("services/", "libs/"))]
+
+    used = {name for path in files for name in find_imports(REPOSITORY / path)}
+    ours = {name for name in used if name.partition(".")[0] in ("everturn", "exec_supervisor")}
+
+    assert {name.partition(".")[0] for name in used - ours} <= {*sys.stdlib_module_names, "botocore", "urllib3"}
+    needed = {path for name in ours for path in find_modules(find_source(name), name)}
+    assert needed <= {*inside, *added}
+    assert "services/exec-supervisor/src/exec_supervisor/task/run.py" in added
+
+
+def find_source(name: str) -> str:
+    return COMMON if name.startswith("everturn.") else "services/exec-supervisor/src/exec_supervisor/"
+
+
 def test_the_digest_of_an_image_covers_its_dockerfile_its_lock_and_our_modules():
     inputs = load_inputs(DOCKERFILES / "executor.Dockerfile")
 
