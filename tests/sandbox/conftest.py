@@ -193,6 +193,12 @@ def run_combined(combined_sandbox: SupervisedSandbox) -> RunProgram:
     return build_run(combined_sandbox)
 
 
+@pytest.fixture
+def run_on() -> Callable[[SupervisedSandbox], RunProgram]:
+    """Makes a `run` for another sandbox."""
+    return build_run
+
+
 def build_run(sandbox: SupervisedSandbox) -> RunProgram:
     numbers = itertools.count(1)
 

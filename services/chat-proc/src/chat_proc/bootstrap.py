@@ -34,6 +34,7 @@ from chat_proc.models.roles import (
 from chat_proc.opening import KitOpener, build_host_options, build_texts
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.local_supervisor import load_environment_digest
+from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner, read_signing_key
@@ -52,6 +53,7 @@ from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
 from chat_proc.tools.rendered import RenderingTool
+from chat_proc.tools.web.client import AddressGuard
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
@@ -216,6 +218,7 @@ async def open_bundles(
         described = [RenderingTool(tool, objects) for tool in functions]
         resolver = NameResolver()
         stack.callback(resolver.close)
+        opened = connect_programs(opened, resolver)
         web = choose_web_tools(settings, drivers.pages, resolver)
         more = (*build_memory_tools(database, embedder, memories), *web, *described, *tools)
         stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
@@ -350,6 +353,20 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
         offered=choose_profiles(profiles, settings.code_profiles),
         uids=parse_uid_range(settings.sandbox_uids),
     )
+
+
+def connect_programs(
+    opened: OpenedSandbox | SandboxUnavailable, resolver: NameResolver
+) -> OpenedSandbox | SandboxUnavailable:
+    """The same, with the networks of its profiles: to public addresses only, as for the web tools, but at any port."""
+    if isinstance(opened, SandboxUnavailable):
+        return opened
+    for name, profile in opened.profiles.items():
+        if profile.network:
+            _log.info("Programs of an execution profile have a network", profile=name, hosts=list(profile.network))
+    guard = AddressGuard(resolver.resolve, ports=range(1, 1 << 16))
+    network = NetworkAccess(opened.profiles, guard.find_addresses)
+    return replace(opened, sandbox=opened.sandbox.with_network(network))
 
 
 def build_loop_dependencies(settings: WorkerSettings, drivers: Drivers, stragglers: Stragglers) -> LoopDependencies:

@@ -21,9 +21,11 @@ from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
 from everturn.execution.messages import (
+    ALLOWED_HOSTS_ONLY,
     EXECUTOR_FRAME_BYTES,
     GATEWAY_SOCKET,
     LINE_SOCKET,
+    NETWORK_SOCKET,
     Dial,
     LimitName,
     Posture,
@@ -31,6 +33,7 @@ from everturn.execution.messages import (
 )
 from exec_supervisor.supervisor.dialed_line import BrokerPort, run_on_dialed_line
 from exec_supervisor.supervisor.listeners import load_peer_uid, open_listener
+from exec_supervisor.supervisor.network import BACKLOG
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standard_streams
 from exec_supervisor.supervisor.worker_line import WorkerLine
@@ -52,6 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="exec_supervisor pair", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(LINE_SOCKET).parent, help="where the pair's sockets are")
     parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user of this pair's executor")
+    parser.add_argument("--network", action="store_true", help="give the program the connections of the worker")
     in_pod = parser.add_argument_group("in a Pod, where the line is a connection to the broker")
     in_pod.add_argument("--dial", default="", help="host:port of the broker")
     in_pod.add_argument("--certificate", default="", help="the broker's certificate, as DER in base64")
@@ -60,7 +64,7 @@ def main() -> int:
     in_pod.add_argument("--seccomp", default="", help="the executor's seccomp profile, for the posture")
     chosen = parser.parse_args(sys.argv[2:])
     if not chosen.dial:
-        posture = build_posture(chosen.executor_uid)
+        posture = build_posture(chosen.executor_uid, network=chosen.network)
         return run_on_standard_streams(partial(_serve, chosen.folder, posture, lifeline=LIFELINE))
     host, _, port = chosen.dial.rpartition(":")
     return run_on_dialed_line(
@@ -80,6 +84,7 @@ class PairSandbox:
 
     line: FrameStream
     listener: socket.socket
+    network_listener: socket.socket | None
     posture: Posture
     writer: asyncio.StreamWriter
 
@@ -126,27 +131,29 @@ async def open_sandbox(folder: Path, posture: Posture, group: int) -> AsyncGener
     """
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, group))
+        has_network = posture.network == ALLOWED_HOSTS_ONLY
+        network = stack.enter_context(_socket_in(folder, NETWORK_SOCKET, group)) if has_network else None
         with _socket_in(folder, LINE_SOCKET, group) as listener:
             peer = await _wait_for_executor(listener, posture.outer_uid)
         # No process connects to this socket any more: the program has not started, and the name is removed.
         reader, writer = await asyncio.open_unix_connection(sock=peer)
         stack.callback(writer.transport.abort)
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield PairSandbox(line, gateway, posture, writer)
+        yield PairSandbox(line, gateway, network, posture, writer)
 
 
-def build_posture(executor_uid: int) -> Posture:
+def build_posture(executor_uid: int, *, network: bool = False) -> Posture:
     """Describe how the run is confined."""
     return Posture(
         launcher="containers",
         runtime="",
         outer_uid=executor_uid,
         user="a user that only this run has, in a container without capabilities, with a read-only root",
-        network="none (a container without a network device)",
+        network=ALLOWED_HOSTS_ONLY if network else "none (a container without a network device)",
         memory="control group of the container engine, without swap, and RLIMIT_AS",
         processes="control group of the container engine",
         disk="tmpfs limited in bytes and inodes",
-        seccomp="profile of our own, loaded by the container engine",
+        seccomp=f"profile of our own, loaded by the container engine{', with TCP sockets' if network else ''}",
     )
 
 
@@ -170,7 +177,7 @@ def build_pod_posture(executor_uid: int, seccomp: str) -> Posture:
 @contextlib.contextmanager
 def _socket_in(folder: Path, name: str, group: int) -> Generator[socket.socket]:
     path = folder / Path(name).name
-    with open_listener(path, mode=_FOR_GROUP, gid=group) as listener:
+    with open_listener(path, mode=_FOR_GROUP, gid=group, backlog=BACKLOG) as listener:
         try:
             yield listener
         finally:

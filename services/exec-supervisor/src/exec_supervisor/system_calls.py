@@ -55,6 +55,17 @@ OWN_PROCESS: Final = 0
 user, and so lose the outputs. libc passes 0 for the calling process."""
 
 AF_UNIX: Final = 1
+AF_INET: Final = 2
+SOCK_STREAM: Final = 1
+SOCKET_TYPE_BITS: Final = 0xF
+TCP: Final = 6
+"""For a program with a network: AF_INET, SOCK_STREAM and the protocol 0 or TCP; no IPv6, no datagrams, nothing raw."""
+TCP_BUFFERS: Final = {"net.ipv4.tcp_rmem": "4096 65536 262144", "net.ipv4.tcp_wmem": "4096 65536 262144"}
+"""Limits of the buffers of a program's connections, in its network namespace: the kernel's memory for TCP is shared by
+the whole machine, and the usual limits are many megabytes for each connection."""
+SOL_SOCKET: Final = 1
+FIRST_REFUSED_TCP_OPTION: Final = 31
+"""TCP_ULP, which loads other protocols into a connection, and later options."""
 S_IFMT: Final = 0o170000
 DEVICE_TYPES: Final = (0o020000, 0o060000)
 F_NOTIFY: Final = 1026

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final
 
-from everturn.execution.messages import OUTPUT_DIR, WORKDIR, Start
+from everturn.execution.messages import OUTPUT_DIR, PROXY_PORT, WORKDIR, Start
 
 FONT_CACHE: Final = os.path.join(sys.prefix, "share", "everturn", "matplotlib")
 """Created with the environment: rebuilding the font list takes longer than most programs run."""
@@ -19,7 +19,11 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _WITH_EVERY_PRELOAD: Final = "executor.rpc"
 
 
-def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> dict[str, str]:
+_AUTHORITIES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")
+"""Where systems keep the certificates of authorities in one file."""
+
+
+def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR, *, network: bool = False) -> dict[str, str]:
     """Variables that are the same for every program. Few threads: each costs address space and a process."""
     threads = str(min(os.cpu_count() or 1, _MAX_THREADS))
     return {
@@ -36,7 +40,18 @@ def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> d
         "MPLCONFIGDIR": os.path.join(workdir, _CONFIGURATION),
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
+        **(build_proxy_environment() if network else {}),
     }
+
+
+def build_proxy_environment() -> dict[str, str]:
+    """Variables by which HTTP clients find the proxy and the authorities of the system, which they trust."""
+    proxy = f"http://127.0.0.1:{PROXY_PORT}"
+    found = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), proxy) | {"NO_PROXY": "localhost,127.0.0.1"}
+    found |= {name.lower(): value for name, value in found.items()}
+    if bundle := next((path for path in _AUTHORITIES if os.path.isfile(path)), None):
+        found["SSL_CERT_FILE"] = bundle
+    return found
 
 
 def build_run_environment(start: Start) -> dict[str, str]:

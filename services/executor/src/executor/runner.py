@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str]) -> int:
         empty_input()
         failures = find_failures(
             shares_network=chosen.unix_sockets_only or beside_supervisor, shares_processes=beside_supervisor
-        ) or _prepare(tuple(filter(None, chosen.preload.split(","))))
+        ) or _prepare(tuple(filter(None, chosen.preload.split(","))), network=chosen.network)
+        if chosen.network and not failures:
+            # Imported only here: asyncio costs 40 ms at the start.
+            importlib.import_module("executor.proxy").fork_proxy(channel)
         program = None if failures else fork_program(channel)
         channel = channel or Channel.connect(chosen.line)
         channel.send(Booted(f"{sys.implementation.name} {sys.version.split()[0]}", failures))
@@ -73,14 +77,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         help="the supervisor is a process of the same container: start as root and give programs this user",
     )
+    parser.add_argument("--network", action="store_true", help="start a proxy to the hosts that the worker allows")
     parser.add_argument("--preload", default="", help="comma-separated modules to import before the run is known")
     return parser.parse_args(arguments)
 
 
-def _prepare(preload: tuple[str, ...]) -> tuple[str, ...]:
+def _prepare(preload: tuple[str, ...], *, network: bool) -> tuple[str, ...]:
     """Prepare what is the same for all programs; returns the failures."""
     os.environ.clear()
-    os.environ.update(build_environment())
+    os.environ.update(build_environment(network=network))
     save_folders()
     failures = import_ahead(preload)
     # The program's garbage collections then skip all of this, so the memory shared by both processes stays shared.

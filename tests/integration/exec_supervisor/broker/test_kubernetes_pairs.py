@@ -225,6 +225,13 @@ async def test_a_run_without_room_fails_with_what_the_scheduler_says(
     assert (waits, problems) == (True, [[], []])
 
 
+async def test_a_profile_with_a_network_gets_no_pod(subject: Subject):
+    profile = PLAN.profile.model_copy(update={"network": ("api.example.com:443",)})
+
+    with pytest.raises(StartFailed, match="has a network, which programs in Pods can't have"):
+        await subject.engine.start(replace(PLAN, profile=profile))
+
+
 async def test_a_quota_that_is_used_up_is_no_capacity(cluster: Cluster, subject: Subject):
     cluster.api.refusal = 403, 'pods "everturn-run-x" is forbidden: exceeded quota: runs, used: pods=4, limited: pods=4'
     try:

@@ -57,7 +57,9 @@ class Ended:
     printed: str
 
 
-def run_python(client: Any, arguments: list[str], capabilities: list[str] | None = None) -> Ended:
+def run_python(
+    client: Any, arguments: list[str], capabilities: list[str] | None = None, *, network: bool = False
+) -> Ended:
     """A Python in a container with our profile. Attached before it starts: an engine's log may be behind its end."""
     container = client.containers.create(
         IMAGE,
@@ -70,7 +72,7 @@ def run_python(client: Any, arguments: list[str], capabilities: list[str] | None
         environment={"MPLCONFIGDIR": "/tmp"},
         cap_drop=["ALL"],
         cap_add=capabilities or [],
-        security_opt=["no-new-privileges", f"seccomp={json.dumps(build_profile())}"],
+        security_opt=["no-new-privileges", f"seccomp={json.dumps(build_profile(network=network))}"],
     )
     try:
         output = container.attach(stream=True)
@@ -81,8 +83,8 @@ def run_python(client: Any, arguments: list[str], capabilities: list[str] | None
         container.remove(force=True)
 
 
-def ask(client: Any, question: str) -> dict[str, str]:
-    return json.loads(run_python(client, [QUESTIONS.read_text(), question], CAPABILITIES).printed)
+def ask(client: Any, question: str, *, network: bool = False) -> dict[str, str]:
+    return json.loads(run_python(client, [QUESTIONS.read_text(), question], CAPABILITIES, network=network).printed)
 
 
 def test_sockets_are_of_the_unix_family_or_refused(client: Any):
@@ -91,6 +93,12 @@ def test_sockets_are_of_the_unix_family_or_refused(client: Any):
     unix = {name for name in answers if name.startswith("1/")} | {"pair"}
     assert {answers[name] for name in unix - {"1/3"}} == {"done"}
     assert {answers[name] for name in answers.keys() - unix} == {"EPERM"}
+
+
+def test_a_network_adds_tcp_over_ipv4_and_nothing_else(client: Any):
+    more, usual = ask(client, "sockets", network=True), ask(client, "sockets")
+
+    assert {name: answer for name, answer in more.items() if usual[name] != answer} == {"2/1": "done"}
 
 
 @only_x86

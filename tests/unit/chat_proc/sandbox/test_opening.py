@@ -75,6 +75,18 @@ async def test_a_profile_that_does_not_boot_is_not_offered(tmp_path):
             assert "'large'" in refused.reason
 
 
+async def test_a_profile_whose_network_the_sandbox_lacks_is_not_offered(tmp_path):
+    both = choose_profiles(load_profiles('{"default": {}, "open": {"network": ["api.example.com"]}}'), "")
+    async with open_broker(tmp_path, follow()):
+        async with open_sandbox(replace(choose("containers", tmp_path), offered=both)) as opened:
+            assert isinstance(opened, OpenedSandbox)
+            assert list(opened.profiles) == ["default"]
+        default = {"default": both["open"]}
+        async with open_sandbox(replace(choose("containers", tmp_path), offered=default)) as refused:
+            assert isinstance(refused, SandboxUnavailable)
+            assert "its profile has a network, and this sandbox can't give it one" in refused.reason
+
+
 async def test_without_a_broker_containers_are_not_offered():
     async with open_sandbox(choose("containers", None)) as opened:
         assert isinstance(opened, SandboxUnavailable)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat_proc.__main__ import main
-from chat_proc.sandbox.port import FileHash, ProgramExit, RunError, RunRecord, RunRequest, RunResult
+from chat_proc.sandbox.port import ConnectionRecord, FileHash, ProgramExit, RunError, RunRecord, RunRequest, RunResult
 from chat_proc.sandbox.receipts import (
     BadReceipt,
     BadReceiptKey,
@@ -65,6 +65,7 @@ RESULT = RunResult(
         outputs=(FileHash("outputs/größe.csv", 1, hash_bytes(b"x")),),
         calls=tuple(CallRecord(n, "mail.send", "", n > 1, "", 1, 1) for n in (1, 2)),
         refusals={"quota_calls": 3},
+        connections=(ConnectionRecord("api.example.com", 443, 1, {"over_limit": 1}, 10, 20),),
     ),
 )
 PLAIN = st.recursive(
@@ -94,6 +95,7 @@ def test_a_receipt_says_what_ran_and_hides_secrets_before_it_is_signed() -> None
     payload = verify_receipt(json.dumps({"step": "s", "receipt": sign()}).encode(), KEYS)
 
     assert payload["calls"] == {"mail.send": 2}
+    assert payload["connections"][0] == asdict(RESULT.record.connections[0])
     assert payload["calls_failed"] == {"mail.send": 1}
     assert (payload["outcome"], payload["exit"]["by"], payload["limits_hit"]) == ("timeout", "limit", ["time"])
     assert (payload["tenant"], payload["conversation_id"], payload["timeout_ms"]) == ("acme", "conv_1", 2500)
@@ -115,7 +117,7 @@ def test_the_names_that_no_redaction_may_change_are_those_of_receipts() -> None:
     payload = sign()["payload"]
     found = {name for part in ("exit", "limits", "posture") for name in payload[part]}
 
-    found |= {*payload, *payload["inputs"][0], *sign()}
+    found |= {*payload, *payload["inputs"][0], *payload["connections"][0], *sign()}
     assert list_common_texts() == found | {payload["type"]}
 
 

@@ -19,6 +19,7 @@ from everturn.execution.messages import (
     InputsEnd,
     Interpreter,
     Launch,
+    OpenStream,
     OutputsEnd,
     Posture,
     ProgramError,
@@ -27,6 +28,10 @@ from everturn.execution.messages import (
     RunLimits,
     Start,
     Stop,
+    StreamCredit,
+    StreamData,
+    StreamLost,
+    StreamOpened,
     ToolGrant,
     ToolReply,
     UidRange,
@@ -74,6 +79,11 @@ MESSAGES = [
     ToolReply(1, False, None, "not_allowed", "no"),
     Finished("ended", "", 12, POSTURE, REPORT, ("memory",), (CallRecord(1, "a.b", "ff", True, "", 3, 99),), {"x": 2}),
     Finished("not_started", "why", 0, None),
+    OpenStream(1, "api.example.com", 443),
+    StreamOpened(1, "no"),
+    StreamData(1, b"\x00\xff"),
+    StreamCredit(1, 3),
+    StreamLost(1),
 ]
 
 

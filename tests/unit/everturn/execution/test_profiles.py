@@ -50,8 +50,9 @@ def test_the_document_may_be_a_file(tmp_path):
         '{"a": {"limits": {"memory": 1}}}',
         '{"a": {"limits": {"memory_bytes": 0}}}',
         '{"a": {"limits": {"memory_bytes": "1g"}}}',
-        '{"a": {"network_mode": "host"}}',
-        '{"a": {"network_mode": "container:x"}}',
+        '{"a": {"network_mode": "bridge"}}',
+        '{"a": {"network": ["localhost"]}}',
+        json.dumps({"a": {"network": [f"h{number}.example.com" for number in range(51)]}}),
         '{"a": {"cpus": 0}}',
         '{"a": {"warm": 33}}',
         '{"a": {"preload": ["os; x"]}}',
@@ -71,6 +72,17 @@ def test_an_error_is_reported_with_its_location_only():
     assert "big.cpus: Input should be a valid number" in str(refused.value)
     assert "small.extra: Extra inputs are not permitted" in str(refused.value)
     assert "pydantic" not in str(refused.value)
+
+
+def test_hosts_of_a_network_get_their_port_and_the_battery_has_none():
+    profiles = load_profiles(
+        '{"default": {"network": ["API.Example.com.", "*.example.com:8443", "api.example.com:443"]}}'
+    )
+
+    assert profiles["default"].network == ("api.example.com:443", "*.example.com:8443")
+    assert profiles["battery"].network == ()
+    with pytest.raises(Invalid, match=r"default.network: .*'10.0.0.1' is not the full name of a host"):
+        load_profiles('{"default": {"network": ["10.0.0.1"]}}')
 
 
 def test_the_code_tool_offers_all_or_the_named_profiles():

@@ -62,6 +62,7 @@ HOST_KEYS = frozenset(
         "SecurityOpt",
         "ShmSize",
         "Tmpfs",
+        "Sysctls",
         "Ulimits",
     }
 )
@@ -204,13 +205,15 @@ def test_only_the_executor_gets_the_runtime_of_the_profile():
     assert "Runtime" not in host_config(supervisor) | host_config(both()[1])
 
 
-def test_only_the_supervisor_gets_the_network_of_the_profile():
-    supervisor, executor = both(ExecutionProfile(network_mode="tools"))
+def test_a_program_with_a_network_gets_tcp_sockets_and_a_proxy_but_no_device():
+    supervisor, executor = both(ExecutionProfile(network=("api.example.com",)))
 
-    assert host_config(supervisor)["NetworkMode"] == "tools"
-    assert host_config(executor)["NetworkMode"] == "none"
-    assert socket_families_of(supervisor) == {1, 2, 10, 16}
-    assert socket_families_of(executor) == socket_families_of(both()[0]) == {1}
+    assert host_config(supervisor)["NetworkMode"] == host_config(executor)["NetworkMode"] == "none"
+    assert socket_families_of(executor) == {1, 2}
+    assert socket_families_of(supervisor) == socket_families_of(both()[0]) == socket_families_of(both()[1]) == {1}
+    assert "--network" in cast("list[str]", supervisor["Cmd"]) and executor["Cmd"] == ["--network"]
+    assert "262144" in json.dumps(host_config(executor)["Sysctls"])
+    assert "Sysctls" not in host_config(both()[1])
 
 
 def test_the_only_mount_is_the_pairs_own_volume_without_any_driver_option():
@@ -266,7 +269,8 @@ def test_file_size_limit_covers_the_input_folder():
         {"security_opt": ["seccomp=unconfined"]},
         {"extra_args": ["--privileged"]},
         {"network_mode": "host"},
-        {"network_mode": "container:db"},
+        {"network": ["localhost"]},
+        {"network": "bridge"},
         {"limits": {"memory_swap": 1}},
         {"anything": 1},
     ],
@@ -300,7 +304,7 @@ def test_no_profile_makes_a_body_with_a_key_that_is_not_known_here():
                 "limits": {"memory_bytes": 1 << 40, "processes": 10_000, "open_files": 10_000},
                 "cpus": 64,
                 "shm_bytes": 8 << 30,
-                "network_mode": "bridge",
+                "network": ["api.example.com"],
                 "warm": 32,
                 "preload": ["numpy"],
             }

@@ -6,16 +6,19 @@ import sys
 
 from exec_supervisor.broker.seccomp_profile import (
     ALLOWED,
-    INTERNET,
     build_node_profile,
     build_profile,
 )
 from exec_supervisor.system_calls import (
+    AF_INET,
     AF_UNIX,
     DEVICE_TYPES,
+    FIRST_REFUSED_TCP_OPTION,
     NAMESPACE_FLAGS,
     REFUSED,
     S_IFMT,
+    SOL_SOCKET,
+    TCP,
     TIOCLINUX,
     TIOCSTI,
     UNKNOWN,
@@ -43,10 +46,16 @@ def test_sockets_are_of_the_unix_family_unless_a_network_was_asked_for():
     assert load_conditions("socket") == [[{"index": 0, "value": AF_UNIX, "op": "SCMP_CMP_EQ"}]]
     assert load_conditions("socketpair") == load_conditions("socket")
 
-    rules = build_profile(INTERNET)["syscalls"]
+    assert load_conditions("setsockopt") == [[]]
 
-    families = [rule["args"][0]["value"] for rule in rules if "socket" in rule["names"]]
-    assert families == [1, 2, 10, 16]
+    rules = build_profile(network=True)["syscalls"]
+
+    conditions = [
+        [(each["index"], each["value"]) for each in rule["args"]] for rule in rules if "socket" in rule["names"]
+    ]
+    assert conditions == [[(0, AF_UNIX)], [(0, AF_INET), (1, 0xF), (2, 0)], [(0, AF_INET), (1, 0xF), (2, TCP)]]
+    options = [[each["value"] for each in rule["args"]] for rule in rules if "setsockopt" in rule["names"]]
+    assert options == [[SOL_SOCKET], [TCP, FIRST_REFUSED_TCP_OPTION]]
 
 
 def test_no_flag_of_a_new_namespace_passes():

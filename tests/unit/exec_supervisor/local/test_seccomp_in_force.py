@@ -15,10 +15,10 @@ QUESTIONS = Path(__file__).parents[3] / "sandbox" / "kernel_questions.py"
 only_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of these calls are those of x86_64")
 
 
-def load_and_ask(question: str) -> subprocess.CompletedProcess[str]:
+def load_and_ask(question: str, *, network: bool = False) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", str(QUESTIONS), question],
-        input=build_filter().hex(),
+        input=build_filter(network=network).hex(),
         capture_output=True,
         text=True,
         check=False,
@@ -26,8 +26,8 @@ def load_and_ask(question: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def ask(question: str) -> dict[str, str]:
-    done = load_and_ask(question)
+def ask(question: str, *, network: bool = False) -> dict[str, str]:
+    done = load_and_ask(question, network=network)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -38,6 +38,13 @@ def test_sockets_are_of_the_unix_family_or_refused():
     unix = {name for name in answers if name.startswith("1/")} | {"pair"}
     assert {answers[name] for name in unix - {"1/3"}} == {"done"}
     assert {answers[name] for name in answers.keys() - unix} == {"EPERM"}
+
+
+def test_a_network_adds_tcp_over_ipv4_and_nothing_else():
+    more, usual = ask("sockets", network=True), ask("sockets")
+
+    assert {name: answer for name, answer in more.items() if usual[name] != answer} == {"2/1": "done"}
+    assert ask("calls", network=True) == ask("calls")
 
 
 @only_x86

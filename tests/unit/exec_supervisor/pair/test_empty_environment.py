@@ -14,7 +14,8 @@ sys.path.extend({SOURCES!r})
 import exec_supervisor.__main__
 import exec_supervisor.pair
 ours = {{name for name in sys.modules if name.partition(".")[0] == "everturn"}}
-formats = {{f"everturn.execution.{{name}}" for name in ("broker_messages", "framing", "messages", "records")}}
+names = ("broker_messages", "framing", "messages", "records", "streams")
+formats = {{f"everturn.execution.{{name}}" for name in names}}
 assert ours == {{"everturn", "everturn.execution"}} | formats, ours
 """
 

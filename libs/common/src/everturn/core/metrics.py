@@ -239,6 +239,11 @@ SANDBOXES_DISCARDED = Counter(
     "everturn_sandboxes_discarded", "Sandboxes booted ahead and discarded unused, by reason.", ["reason"]
 )
 SANDBOX_BOOTS_FAILED = Counter("everturn_sandbox_boots_failed", "Sandboxes that did not boot ahead of a run.")
+PROGRAM_CONNECTIONS = Counter(
+    "everturn_program_connections",
+    "Connections that programs asked for, by outcome: opened, not_allowed, not_public, unreachable or over_limit.",
+    ["outcome"],
+)
 BATTERY_LAST_RUN = Gauge(
     "everturn_escape_battery_attempts",
     "Attempts of this worker's last run of the escape battery (BATTERY_INTERVAL_S), by state: denied, succeeded (an"

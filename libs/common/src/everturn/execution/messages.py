@@ -8,8 +8,12 @@ Standard library only: the executor imports this module, `records` and `framing`
     supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
     supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it (over pipes or `LINE_SOCKET`)
     executor    -> supervisor   Booted; Report, raw..., OutputsEnd
+    both between worker and supervisor, if the profile has a network:
+                                OpenStream up and StreamOpened down, then StreamData, StreamCredit, StreamLost
     program     -> supervisor   Hello, GatewayCall*      (Unix socket, one connection for many calls)
     supervisor  -> program      Welcome, ToolReply*
+    program     -> supervisor   OpenStream               (another Unix socket, one connection for each stream)
+    supervisor  -> program      StreamOpened; from then on the bytes of the stream
 
 Raw frames carry a tar stream: the input files downwards, the contract's output files upwards.
 """
@@ -27,6 +31,16 @@ OUTPUT_DIR: Final = "/workspace/out"
 WORKDIR: Final = "/workspace/work"
 GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
 LINE_SOCKET: Final = "/run/everturn/line.sock"
+NETWORK_SOCKET: Final = "/run/everturn/network.sock"
+PROXY_PORT: Final = 3128
+"""Where the proxy of a program with a network listens, on its own loopback device."""
+ALLOWED_HOSTS_ONLY: Final = "only the hosts that its profile allows, through the worker; no device but loopback"
+"""The `network` of a posture with which a program has a network. Workers compare it."""
+
+MAX_STREAMS: Final = 16
+"""Connections of a run that are open at once."""
+MAX_OPENED_STREAMS: Final = 512
+"""Connections that a run can open, or fail to open, in all."""
 DIAL_HOST: Final = "everturn-broker"
 """The name in the certificate of a broker to which supervisors connect."""
 
@@ -165,7 +179,8 @@ class Boot:
 
     `executable` is the path of the program that isolates, such as bubblewrap. A supervisor that runs as root assigns
     one of the users `uids` to the run. The supervisor creates and removes the folder `run_dir`. `preload` are modules
-    that the executor imports before it reports that it has booted; programs that use them start faster.
+    that the executor imports before it reports that it has booted; programs that use them start faster. With `network`
+    the program gets a proxy, whose connections the worker opens.
     """
 
     kind: ClassVar[str] = "boot"
@@ -175,6 +190,7 @@ class Boot:
     run_dir: str
     uids: UidRange
     preload: tuple[str, ...] = ()
+    network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +380,54 @@ class Finished:
     limits: tuple[LimitName, ...] = ()
     calls: tuple[CallRecord, ...] = ()
     refusals: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Connect to a host of the network. The program's `stream` is 0; the supervisor numbers those of a run."""
+
+    kind: ClassVar[str] = "open_stream"
+    stream: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The connection is open, unless `error` says why not."""
+
+    kind: ClassVar[str] = "stream_opened"
+    stream: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamData:
+    """The next bytes in one direction; no bytes are its end, and the other direction continues."""
+
+    kind: ClassVar[str] = "stream_data"
+    stream: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCredit:
+    """The receiver has passed data on, and the sender may send that much more (`everturn.execution.streams`)."""
+
+    kind: ClassVar[str] = "stream_credit"
+    stream: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLost:
+    """The connection has broken, in both directions."""
+
+    kind: ClassVar[str] = "stream_lost"
+    stream: int
+
+
+StreamMessage = StreamData | StreamCredit | StreamLost
 
 
 def check_relative_path(path: str) -> None:

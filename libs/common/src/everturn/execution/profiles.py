@@ -9,11 +9,13 @@ from typing import Annotated, Final, cast
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from everturn.core.errors import Invalid
+from everturn.execution.destinations import parse_destination
 from everturn.execution.messages import MIB, RunLimits
 
 DEFAULT_PROFILE: Final = "default"
 BATTERY_PROFILE: Final = "battery"
-"""The sandbox and images of `default` with limits so small that the escape battery reaches each within seconds."""
+"""The sandbox and images of `default`, without a network, and with limits so small that the escape battery reaches each
+within seconds."""
 BATTERY_LIMITS: Final = RunLimits(
     memory_bytes=200 * MIB,
     processes=20,
@@ -29,6 +31,7 @@ BATTERY_LIMITS: Final = RunLimits(
 )
 MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
+MAX_DESTINATIONS: Final = 50
 DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_TIMEOUT_S: Final = 1800.0
 """A quarter of the two hours after which a broker removes a pair, which can have waited warm for half an hour."""
@@ -42,12 +45,14 @@ ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][
 
 
 class ExecutionProfile(BaseModel):
-    """One profile. Images, `runtime`, `shm_bytes` and `network_mode` (the supervisor's) concern containers only.
+    """One profile. Images, `runtime` and `shm_bytes` concern containers only.
 
     `timeout_s` is the longest time limit of a program. `runtime` is the name under which the container engine knows the
     program's runtime, such as `runsc`, or the RuntimeClass of its Pod; empty for the engine's own choice.
     Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
+    `network` are the hosts to which the worker connects programs, such as `pypi.example.org`, `*.example.com:443` or
+    `api.example.com:8443`; without any they have no network.
     Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
     `web_tools.*`. `description` explains to the model what the profile is for, where it can choose one.
     """
@@ -61,7 +66,7 @@ class ExecutionProfile(BaseModel):
     timeout_s: float = Field(default=DEFAULT_TIMEOUT_S, ge=1, le=MAX_TIMEOUT_S)
     cpus: float = Field(default=1.0, ge=0.1, le=64)
     shm_bytes: int = Field(default=0, ge=0, le=8 << 30)
-    network_mode: str = Field(default="none", pattern=r"^(none|bridge|[a-z0-9][a-z0-9_.-]{0,62})$")
+    network: tuple[Annotated[str, Field(max_length=300)], ...] = Field(default=(), max_length=MAX_DESTINATIONS)
     warm: int = Field(default=0, ge=0, le=MAX_WARM)
     preload: tuple[ModuleName, ...] = Field(default=(), max_length=20)
     denied_tools: tuple[ToolPattern, ...] = Field(default=(), max_length=100)
@@ -85,13 +90,11 @@ class ExecutionProfile(BaseModel):
             raise ValueError(f"{low[0]} must be a whole number above 0")
         return given
 
-    @field_validator("network_mode")
+    @field_validator("network")
     @classmethod
-    def check_network(cls, value: str) -> str:
-        """Reject the modes that share another network namespace."""
-        if value == "host" or value.startswith("container"):
-            raise ValueError("the supervisor can't have the host's or another container's network")
-        return value
+    def normalize_network(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """The hosts in one form, `host:port`; a port that is not given is 443. Rejects what is no name of a host."""
+        return tuple(dict.fromkeys(str(parse_destination(text)) for text in value))
 
 
 Profiles = Mapping[str, ExecutionProfile]
@@ -117,7 +120,7 @@ def load_profiles(setting: str) -> Profiles:
     if BATTERY_PROFILE in profiles:
         raise Invalid(f"EXECUTION_PROFILES can't define {BATTERY_PROFILE!r}: it is derived from the default profile")
     default = profiles.get(DEFAULT_PROFILE, ExecutionProfile())
-    battery = default.model_copy(update={"limits": BATTERY_LIMITS, "warm": 0, "preload": ()})
+    battery = default.model_copy(update={"limits": BATTERY_LIMITS, "warm": 0, "preload": (), "network": ()})
     return {DEFAULT_PROFILE: default, BATTERY_PROFILE: battery, **profiles}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from chat_proc.bootstrap import choose_execution
+from chat_proc.bootstrap import choose_execution, connect_programs
 from chat_proc.bundle_commands.cases import CaseFile
 from chat_proc.bundle_commands.playing import Stage
 from chat_proc.bundles.bundle import Bundle
@@ -47,6 +47,7 @@ async def open_stages(
         stack.callback(resolver.close)
         if has_programs:
             opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
+            opened = connect_programs(opened, resolver)
         else:
             opened = SandboxUnavailable("no test runs a program")
         store = MemoryKnowledgeStore(SystemClock())

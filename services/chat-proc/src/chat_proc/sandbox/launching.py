@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
-from chat_proc.sandbox.port import FileHash, RunError, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.network import NetworkAccess, RunNetwork, find_network_fault
+from chat_proc.sandbox.port import ConnectionRecord, FileHash, RunError, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.results import (
     EMPTY_TAR,
     build_broken,
@@ -123,12 +124,14 @@ class SupervisedSandbox:
         image: str = "",
         *,
         tracing: Tracing = NO_TRACING,
+        network: NetworkAccess | None = None,
     ) -> None:
         self._launcher = launcher
         self._posture = posture
         self._limits = limits
         self.image = image
         self._tracing = tracing
+        self._network = network
 
     @property
     def posture(self) -> Posture:
@@ -144,16 +147,37 @@ class SupervisedSandbox:
 
     def with_launcher(self, launcher: Launcher) -> "SupervisedSandbox":
         """The same sandbox over a launcher that wraps this one's."""
-        return SupervisedSandbox(launcher, self._posture, self._limits, self.image, tracing=self._tracing)
+        return self._copy(launcher=launcher)
 
     def with_tracing(self, tracing: Tracing) -> "SupervisedSandbox":
         """The same sandbox with spans for its runs."""
-        return SupervisedSandbox(self._launcher, self._posture, self._limits, self.image, tracing=tracing)
+        return self._copy(tracing=tracing)
+
+    def with_network(self, network: NetworkAccess) -> "SupervisedSandbox":
+        """The same sandbox with the networks of profiles; without them, runs of such a profile fail."""
+        return self._copy(network=network)
+
+    def _copy(
+        self,
+        *,
+        launcher: Launcher | None = None,
+        tracing: Tracing | None = None,
+        network: NetworkAccess | None = None,
+    ) -> "SupervisedSandbox":
+        return SupervisedSandbox(
+            launcher or self._launcher,
+            self._posture,
+            self._limits,
+            self.image,
+            tracing=tracing or self._tracing,
+            network=network or self._network,
+        )
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
         if problem := find_problem(request):
             return build_refused(request, self._limits, problem)
         build_failed = build_refused
+        network = self._network.open(request.profile, request.turn_id) if self._network else None
         try:
             async with contextlib.AsyncExitStack() as owned:
                 about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
@@ -163,22 +187,31 @@ class SupervisedSandbox:
                 ):
                     taking = self._launcher.take(request.profile, name_run(request))
                     supervisor = await owned.enter_async_context(taking)
+                if fault := find_network_fault(supervisor.posture, expected=network is not None):
+                    raise SupervisorFailed(fault)
                 if excess := find_excess(request, supervisor.limits):
                     return build_refused(request, supervisor.limits, excess)
                 build_failed = build_broken
-                return await self._run_on(supervisor, request, call_tool, stop or asyncio.Event())
+                return await self._run_on(supervisor, request, call_tool, stop or asyncio.Event(), network)
         except (OSError, SupervisorFailed) as error:
             failed = RunError("sandbox_failed", str(error) or type(error).__name__, "sandbox")
-            return build_failed(request, self._limits, failed)
+            result = build_failed(request, self._limits, failed)
+            used = network.records if network else ()
+            return replace(result, record=replace(result.record, connections=used))
 
     async def _run_on(
-        self, supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
+        self,
+        supervisor: BootedSupervisor,
+        request: RunRequest,
+        call_tool: ToolCaller,
+        stop: asyncio.Event,
+        network: RunNetwork | None,
     ) -> RunResult:
         began, outcome = time.monotonic(), "failed"
         about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
         try:
             with self._tracing.span("sandbox.run", about) as span:
-                done = await execute_on(supervisor, request, call_tool, stop)
+                done = await execute_on(supervisor, request, call_tool, stop, network)
                 # The supervisor has no network by design, so its findings are reported here.
                 found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
                 self._tracing.record("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
@@ -200,12 +233,17 @@ class _Ran:
 
 
 async def execute_on(
-    supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
+    supervisor: BootedSupervisor,
+    request: RunRequest,
+    call_tool: ToolCaller,
+    stop: asyncio.Event,
+    network: RunNetwork | None = None,
 ) -> _Ran:
     input_hashes, pieces = await load_inputs(request.inputs)
     launch = build_launch(request, supervisor.limits)
-    done = await run_supervised(supervisor, launch, pieces, call_tool, stop)
-    build = partial(build_run_result, request, supervisor.limits, done, input_hashes)
+    done = await run_supervised(supervisor, launch, pieces, call_tool, stop, network)
+    used = network.records if network else ()
+    build = partial(build_run_result, request, supervisor.limits, done, input_hashes, used)
     result = build() if len(done.tar) <= MAX_UNPACKED_ON_LOOP_BYTES else await asyncio.to_thread(build)
     images = {"image": supervisor.image, "supervisor_image": supervisor.supervisor_image}
     result = replace(result, record=replace(result.record, **images))
@@ -213,11 +251,15 @@ async def execute_on(
 
 
 def build_run_result(
-    request: RunRequest, limits: RunLimits, done: SupervisedRun, input_hashes: tuple[FileHash, ...]
+    request: RunRequest,
+    limits: RunLimits,
+    done: SupervisedRun,
+    input_hashes: tuple[FileHash, ...],
+    connections: tuple[ConnectionRecord, ...] = (),
 ) -> RunResult:
     """The envelope with the unpacked and hashed outputs: 150 ms for 60 MB."""
     outputs = unpack_outputs(done.tar, list_outputs(request))
-    return build_result(request, limits, done.finished, outputs, input_hashes)
+    return build_result(request, limits, done.finished, outputs, input_hashes, connections)
 
 
 def list_outputs(request: RunRequest) -> tuple[str, ...]:

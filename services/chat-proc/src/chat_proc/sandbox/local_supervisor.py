@@ -101,7 +101,15 @@ class LocalLauncher:
         if need := find_container_need(wanted, self._profiles[DEFAULT_PROFILE]):
             raise SupervisorFailed(need)
         with _run_dir() as run_dir:
-            boot = Boot(wanted.limits, self._interpreter, self._executable, run_dir, self._uids, wanted.preload)
+            boot = Boot(
+                wanted.limits,
+                self._interpreter,
+                self._executable,
+                run_dir,
+                self._uids,
+                wanted.preload,
+                network=bool(wanted.network),
+            )
             async with open_supervisor(self._supervisor, boot) as supervisor:
                 yield supervisor
 

@@ -17,6 +17,7 @@ from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS
+from chat_proc.sandbox.network import find_network_fault
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
@@ -168,17 +169,19 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
     first = next(iter(offered))
     working: dict[str, ExecutionProfile] = {}
     for name, profile in offered.items():
-        limits = opened.sandbox.limits
-        if name != DEFAULT_PROFILE:
-            try:
+        limits, posture = opened.sandbox.limits, opened.sandbox.posture
+        try:
+            if name != DEFAULT_PROFILE:
                 async with opened.sandbox.launcher.take(name, TRIAL) as supervisor:
-                    limits = supervisor.limits
-            except (OSError, SupervisorFailed) as error:
-                _log.error("Execution profile does not boot", profile=name, error=str(error))
-                if name == first:
-                    reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."
-                    raise SandboxUnavailable(reason) from error
-                continue
+                    limits, posture = supervisor.limits, supervisor.posture
+            if fault := find_network_fault(posture, expected=bool(profile.network)):
+                raise SupervisorFailed(fault)
+        except (OSError, SupervisorFailed) as error:
+            _log.error("Execution profile does not boot", profile=name, error=str(error))
+            if name == first:
+                reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."
+                raise SandboxUnavailable(reason) from error
+            continue
         working[name] = profile.model_copy(update={"limits": limits})
     return replace(opened, profiles=working)
 

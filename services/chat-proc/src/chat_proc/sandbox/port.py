@@ -86,6 +86,22 @@ class FileHash:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionRecord:
+    """The connections of a run to one host and port. `refused` counts those that were not opened or had to end, by
+    reason: not_allowed, not_public, unreachable, over_limit.
+
+    After 50 destinations, all further ones are one record.
+    """
+
+    host: str
+    port: int
+    opened: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The program, its inputs, its protections and its requests. `posture` is None if nothing was started. `profile` is
     the name of the execution profile.
@@ -104,6 +120,7 @@ class RunRecord:
     image: str = ""
     profile: str = DEFAULT_PROFILE
     supervisor_image: str = ""
+    connections: tuple[ConnectionRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from chat_proc.sandbox.port import FileHash, ProgramExit, RunRecord, RunRequest, RunResult
+from chat_proc.sandbox.port import ConnectionRecord, FileHash, ProgramExit, RunRecord, RunRequest, RunResult
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
@@ -207,6 +207,7 @@ def build_payload(
         "calls": dict(Counter(call.tool_id for call in record.calls)),
         "calls_failed": dict(Counter(call.tool_id for call in record.calls if not call.ok)),
         "refusals": dict(record.refusals),
+        "connections": [asdict(connection) for connection in record.connections],
         "posture": asdict(record.posture) if record.posture else None,
     }
 
@@ -217,7 +218,9 @@ def list_common_texts() -> frozenset[str]:
     result = RunResult(False, (), None, ProgramExit("not_run"), "", "", "", (), 0, record)
     place = RunPlace(Principal("", "", ""), ConversationId(""), CallId(""))
     payload = build_payload(RunRequest("", "", "", ()), result, place, datetime.now(UTC), datetime.now(UTC))
-    parts = (field.name for kind in (FileHash, ProgramExit, RunLimits, Posture) for field in fields(kind))
+    parts = (
+        field.name for kind in (ConnectionRecord, FileHash, ProgramExit, RunLimits, Posture) for field in fields(kind)
+    )
     return frozenset({RECEIPT_TYPE, *_FIELDS, *payload, *parts})
 
 

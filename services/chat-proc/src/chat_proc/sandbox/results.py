@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
-from chat_proc.sandbox.port import FileHash, ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult
+from chat_proc.sandbox.port import (
+    ConnectionRecord,
+    FileHash,
+    ProgramExit,
+    RunArtifact,
+    RunError,
+    RunRecord,
+    RunRequest,
+    RunResult,
+)
 from everturn.execution.messages import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
 _BLOCK: Final = 512
@@ -22,6 +31,13 @@ EMPTY_TAR: Final = bytes(2 * _BLOCK)
 _LISTED: Final = 50
 _HOW_FAR: Final = "It is unknown how far the program got."
 
+_LISTED_HOSTS: Final = 20
+_REFUSAL_TEXT: Final[Mapping[str, str]] = {
+    "not_allowed": "the profile of the run does not allow this host and port",
+    "not_public": "its address is not on the public internet",
+    "unreachable": "it can't be reached",
+    "over_limit": "the program has reached its limit of connections or bytes",
+}
 _LIMIT_TEXT: Final[dict[LimitName, str]] = {
     "time": "the time limit",
     "memory": "the memory limit",
@@ -133,6 +149,7 @@ def build_result(
     finished: Finished,
     outputs: UnpackedOutputs = _NO_OUTPUTS,
     input_hashes: tuple[FileHash, ...] = (),
+    connections: tuple[ConnectionRecord, ...] = (),
 ) -> RunResult:
     """The envelope. It is ok if the program ended by itself without an error and wrote all files of its contract."""
     artifacts = build_artifacts(request, outputs)
@@ -145,7 +162,9 @@ def build_result(
         artifacts=artifacts,
         error=error,
         exit=(ended := find_exit(finished, limits)),
-        report_text=_cap(_build_report_text(error, ended, finished, artifacts, missing, limits), MAX_REPORT_CHARS),
+        report_text=_cap(
+            _build_report_text(error, ended, finished, artifacts, missing, limits, connections), MAX_REPORT_CHARS
+        ),
         user_out_tail=_cap_tail(report.stdout_tail if report else ""),
         runtime_err_tail=_cap_tail(report.stderr_tail if report else ""),
         limits_hit=limits,
@@ -160,6 +179,7 @@ def build_result(
             calls=finished.calls,
             refusals=finished.refusals,
             profile=request.profile,
+            connections=connections,
         ),
     )
 
@@ -352,6 +372,7 @@ def _build_report_text(
     artifacts: tuple[RunArtifact, ...],
     missing: tuple[tuple[str, str], ...],
     limits: tuple[LimitName, ...],
+    connections: tuple[ConnectionRecord, ...],
 ) -> str:
     report = finished.report
     lines = [
@@ -368,9 +389,20 @@ def _build_report_text(
         names = ", ".join(report.undeclared[:_LISTED])
         lines.append(f"Not saved, because the contract does not declare them: {names}.")
     lines.extend(f"Tool calls refused ({code}): {count}." for code, count in sorted(finished.refusals.items()))
+    lines.extend(_list_connections(connections))
     if finished.detail and error and finished.detail not in error.message:
         lines.append(finished.detail)
     return "\n".join(lines)
+
+
+def _list_connections(connections: tuple[ConnectionRecord, ...]) -> list[str]:
+    """A line about the hosts that were used, and one for each that was not, at most 20."""
+    used = [f"{it.host}:{it.port} ({it.received_bytes:,} bytes received)" for it in connections if it.opened]
+    lines = [f"Connected to {', '.join(used[:_LISTED_HOSTS])}."] if used else []
+    for it in [it for it in connections if it.refused][:_LISTED_HOSTS]:
+        reasons = ", ".join(_REFUSAL_TEXT[reason] for reason in it.refused)
+        lines.append(f"Not connected to {it.host}:{it.port}: {reasons}.")
+    return lines
 
 
 def _error_line(error: RunError) -> str:

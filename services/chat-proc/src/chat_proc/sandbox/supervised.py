@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from chat_proc.sandbox.network import RunNetwork
 from chat_proc.sandbox.port import ToolCaller
 from everturn.core.errors import EverturnError
 from everturn.execution.framing import FrameError, FrameStream
@@ -18,9 +19,13 @@ from everturn.execution.messages import (
     InputsEnd,
     Launch,
     LimitName,
+    OpenStream,
     Posture,
     RunLimits,
     Stop,
+    StreamCredit,
+    StreamData,
+    StreamLost,
     ToolReply,
 )
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
@@ -29,6 +34,7 @@ ALLOWANCE_S: Final = 150.0
 """How long inputs and outputs may take in addition to the program's time before the supervisor counts as stuck."""
 
 _MAX_MESSAGE_CHARS: Final = 500
+_OF_STREAMS: Final = (OpenStream, StreamData, StreamCredit, StreamLost)
 _TAR_ALLOWANCE_BYTES: Final = MIB
 
 
@@ -69,9 +75,10 @@ async def run_supervised(
     inputs: Sequence[bytes],
     call_tool: ToolCaller,
     stop: asyncio.Event,
+    network: RunNetwork | None = None,
 ) -> SupervisedRun:
     """Execute one run. Raises SupervisorFailed. In any case the caller has to end the supervisor."""
-    connection = _SupervisorConnection(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES)
+    connection = _SupervisorConnection(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES, network)
     try:
         async with asyncio.timeout(launch.timeout_s + ALLOWANCE_S):
             done = await connection.run(launch, inputs, call_tool, stop)
@@ -85,10 +92,11 @@ async def run_supervised(
 class _SupervisorConnection:
     """Tasks that send ignore OSError: the receiver finds the same broken connection and reports it."""
 
-    def __init__(self, supervisor: BootedSupervisor, max_tar_bytes: int) -> None:
+    def __init__(self, supervisor: BootedSupervisor, max_tar_bytes: int, network: RunNetwork | None) -> None:
         self._stream = supervisor.stream
         self._read_errors = supervisor.read_errors
         self._max_tar_bytes = max_tar_bytes
+        self._network = network
         self._tar = bytearray()
 
     async def run(
@@ -118,32 +126,43 @@ class _SupervisorConnection:
 
     async def _forward_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        if self._network:
+            self._network.close()
         with contextlib.suppress(OSError):
             await self._send(Stop("cancelled"))
 
     async def _receive_until_finished(
         self, group: asyncio.TaskGroup, call_tool: ToolCaller
     ) -> tuple[Finished | None, str]:
-        """The last frame, or the problem with the line. Calls run as tasks and are cancelled with the run."""
-        calls: set[asyncio.Task[None]] = set()
+        """The last frame, or the problem with the line. Calls and connections run as tasks and are cancelled with the
+        run."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        def start(work: Coroutine[Any, Any, None]) -> None:
+            task = group.create_task(work)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
         try:
             while (frame := await self._stream.receive()) is not None:
                 if isinstance(frame, bytes):
                     self._take_tar(frame)
                     continue
-                match parse_message(frame, GatewayCall, Finished):
+                match parse_message(frame, GatewayCall, Finished, *_OF_STREAMS):
                     case GatewayCall() as call:
-                        task = group.create_task(self._answer(call, call_tool))
-                        calls.add(task)
-                        task.add_done_callback(calls.discard)
+                        start(self._answer(call, call_tool))
                     case Finished() as finished:
                         return finished, ""
+                    case OpenStream() as request:
+                        start(self._get_network().serve(request, self._send_to_stream))
+                    case message:
+                        self._get_network().receive(message)
         except (FrameError, BadMessage, SupervisorFailed) as error:
             return None, f"invalid frame from the supervisor: {error}"
         except OSError as error:
             return None, f"the connection to the supervisor broke: {type(error).__name__}"
         finally:
-            for task in calls:
+            for task in tasks:
                 task.cancel()
         return None, ""
 
@@ -162,6 +181,15 @@ class _SupervisorConnection:
                 await self._stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
             except FrameError as error:
                 await self._send(ToolReply(call.id, False, None, "too_large", f"the result can't be sent: {error}"))
+
+    def _get_network(self) -> RunNetwork:
+        if self._network is None:
+            raise BadMessage("the run has no network")
+        return self._network
+
+    async def _send_to_stream(self, message: MessageClass) -> None:
+        with contextlib.suppress(OSError):
+            await self._send(message)
 
     async def _send(self, message: MessageClass) -> None:
         await self._stream.send(build_message(message), PIPE_FRAME_BYTES)

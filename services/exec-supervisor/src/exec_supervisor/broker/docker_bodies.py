@@ -23,7 +23,8 @@ from exec_supervisor.broker.pair_limits import (
     SUPERVISOR_PROCESSES,
     SUPERVISOR_UID,
 )
-from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
+from exec_supervisor.broker.seccomp_profile import build_profile
+from exec_supervisor.system_calls import TCP_BUFFERS
 
 Role = Literal["supervisor", "executor", "combined"]
 """What a container is of its pair; `combined` is both halves."""
@@ -51,18 +52,15 @@ def name_volume(pair: str) -> str:
 
 
 def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
-    """The trusted half. Its stdin is its lifeline: the engine closes it when the broker's attachment ends.
-
-    It can open internet sockets only if the profile gives it a network.
-    """
+    """The trusted half. Its stdin is its lifeline: the engine closes it when the broker's attachment ends."""
     profile, labels = plan.profile, _build_labels(plan, broker_id)
     return {
         **_common(profile.supervisor_image, f"{SUPERVISOR_UID}:{SUPERVISOR_UID}", labels, "supervisor"),
-        "Cmd": ["--executor-uid", str(plan.executor_uid)],
+        "Cmd": ["--executor-uid", str(plan.executor_uid), *(["--network"] if profile.network else [])],
         **_ATTACHED,
         "HostConfig": {
-            **_confinement(build_profile() if profile.network_mode == "none" else build_profile(INTERNET)),
-            "NetworkMode": profile.network_mode,
+            **_confinement(build_profile()),
+            "NetworkMode": "none",
             "GroupAdd": [str(SOCKET_GROUP)],
             "Memory": SUPERVISOR_MEMORY_BYTES,
             "MemorySwap": SUPERVISOR_MEMORY_BYTES,
@@ -77,7 +75,7 @@ def build_supervisor(plan: PairPlan, broker_id: str) -> Body:
 
 
 def build_executor(plan: PairPlan, broker_id: str) -> Body:
-    """The untrusted half: no network, and only two writable folders, with size limits, that count as its memory.
+    """The untrusted half: no network device, and only two writable folders, with size limits, that count as its memory.
 
     Only this half gets the profile's runtime: the supervisor is ours, and it must start without delay.
     Its user is unique to the pair; the group is that of the sockets, which all pairs share.
@@ -85,9 +83,10 @@ def build_executor(plan: PairPlan, broker_id: str) -> Body:
     profile, labels = plan.profile, _build_labels(plan, broker_id)
     return {
         **_common(profile.executor_image, f"{plan.executor_uid}:{SOCKET_GROUP}", labels, "executor"),
-        "Cmd": _preload(plan),
+        "Cmd": [*(["--network"] if profile.network else []), *_preload(plan)],
         "HostConfig": {
             **_program_limits(plan, open_files=profile.limits.open_files + RUNNER_OPEN_FILES),
+            **({"Sysctls": TCP_BUFFERS} if profile.network else {}),
             "Tmpfs": _workspace(plan),
             "OomScoreAdj": 1000,
             "Mounts": [_socket_volume(plan.name, labels, read_only=True)],
@@ -144,7 +143,7 @@ def _program_limits(plan: PairPlan, *, open_files: int, more_memory_bytes: int =
     profile, limits = plan.profile, plan.profile.limits
     memory_bytes = limits.memory_bytes + more_memory_bytes
     return {
-        **_confinement(build_profile()),
+        **_confinement(build_profile(network=bool(profile.network))),
         **({"Runtime": profile.runtime} if profile.runtime else {}),
         "NetworkMode": "none",
         "Memory": memory_bytes,

@@ -62,6 +62,8 @@ class DockerPairs:
         self._last_event_s = time.time()
 
     async def start(self, plan: PairPlan) -> AttachedStdio:
+        if self._layout == "combined" and plan.profile.network:
+            raise StartFailed(f"the profile {plan.profile_name!r} has a network, which combined containers can't have")
         self._removed[plan.name] = self._build_removed()
         with contextlib.ExitStack() as on_failure:
             if self._layout == "combined":

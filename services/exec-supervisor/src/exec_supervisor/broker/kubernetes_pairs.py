@@ -64,6 +64,8 @@ class KubernetesPairs:
         self._version = ""
 
     async def start(self, plan: PairPlan) -> DialedLine:
+        if plan.profile.network:
+            raise StartFailed(f"the profile {plan.profile_name!r} has a network, which programs in Pods can't have")
         ticket = self._port.expect(plan.name)
         dial = DialPlan(self._port.address, self._port.certificate, ticket.token)
         try:

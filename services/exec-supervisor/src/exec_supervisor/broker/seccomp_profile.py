@@ -6,10 +6,21 @@ All others get EPERM. Nothing that the bubblewrap launcher's filter rejects is a
 import errno
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any, Final
 
-from exec_supervisor.system_calls import AF_UNIX, NAMESPACE_FLAGS, OWN_PROCESS, S_IFMT, UNKNOWN
+from exec_supervisor.system_calls import (
+    AF_INET,
+    AF_UNIX,
+    FIRST_REFUSED_TCP_OPTION,
+    NAMESPACE_FLAGS,
+    OWN_PROCESS,
+    S_IFMT,
+    SOCK_STREAM,
+    SOCKET_TYPE_BITS,
+    SOL_SOCKET,
+    TCP,
+    UNKNOWN,
+)
 
 _PATHS: Final = """
 access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat futimesat getcwd
@@ -60,7 +71,7 @@ times uname
 """
 _SOCKETS: Final = """
 accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto
-setsockopt shutdown
+shutdown
 """
 
 _FILES: Final = f"{_PATHS} {_ATTRIBUTES} {_OPEN_FILES} {_WAITING} {_SOCKETS}"
@@ -70,9 +81,6 @@ ALLOWED: Final = tuple(f"{_FILES} {_RUNNING}".split())
 """Calls allowed with any arguments. Left out, because no ordinary program needs them: the kernel's older asynchronous
 I/O, message queues, shared segments, and calls that need a capability. Therefore `no-new-privileges` is also required:
 without it an engine drops capabilities only after the filter is active, and then can't."""
-
-INTERNET: Final = (AF_UNIX, 2, 10, 16)
-"""Families for a supervisor with a network: also IPv4, IPv6, and netlink, which name resolution uses."""
 
 _IOCTLS: Final = {
     "TCGETS": 0x5401,
@@ -107,12 +115,16 @@ _ARCHITECTURES: Final = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
 Rule = dict[str, Any]
 
 
-def build_profile(families: Sequence[int] = (AF_UNIX,)) -> dict[str, Any]:
-    """Build the profile with sockets of these families. Calls of unlisted 32-bit architectures end the process."""
+def build_profile(*, network: bool = False) -> dict[str, Any]:
+    """Build the profile with Unix sockets, and with TCP sockets of IPv4 for a program with a `network`.
+
+    Calls of unlisted 32-bit architectures end the process.
+    """
     mask = sum(NAMESPACE_FLAGS)
     rules = [
         _allow(*ALLOWED),
-        *(_allow("socket", _equal(0, family)) for family in families),
+        _allow("socket", _equal(0, AF_UNIX)),
+        *(_list_tcp() if network else [_allow("setsockopt")]),
         _allow("socketpair", _equal(0, AF_UNIX)),
         _allow("prlimit64", _equal(0, OWN_PROCESS)),
         _allow("clone", _equal(0, 0, mask=mask)),
@@ -126,6 +138,16 @@ def build_profile(families: Sequence[int] = (AF_UNIX,)) -> dict[str, Any]:
         "archMap": [{"architecture": name, "subArchitectures": []} for name in _ARCHITECTURES],
         "syscalls": rules,
     }
+
+
+def _list_tcp() -> list[Rule]:
+    stream = _equal(1, SOCK_STREAM, mask=SOCKET_TYPE_BITS)
+    below = {"index": 2, "value": FIRST_REFUSED_TCP_OPTION, "op": "SCMP_CMP_LT"}
+    return [
+        *(_allow("socket", _equal(0, AF_INET), stream, _equal(2, protocol)) for protocol in (0, TCP)),
+        _allow("setsockopt", _equal(1, SOL_SOCKET)),
+        _allow("setsockopt", _equal(1, TCP), below),
+    ]
 
 
 def build_node_profile() -> dict[str, Any]:

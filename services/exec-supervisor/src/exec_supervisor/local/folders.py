@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.execution.messages import GATEWAY_SOCKET, RunLimits
+from everturn.execution.messages import GATEWAY_SOCKET, NETWORK_SOCKET, RunLimits
 
 _CLONE_NEWNS: Final = 0x00020000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
@@ -21,6 +21,8 @@ _MNT_DETACH: Final = 2
 
 SYSTEM_ROOTS: Final = ("/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache", "/etc/alternatives")
 """Time zones and fonts, and the files by which libraries and commands are found."""
+NETWORK_ROOTS: Final = ("/etc/ssl/certs", "/etc/pki/ca-trust/extracted", "/usr/share/ca-certificates")
+"""The certificates of authorities, which a program with a network needs for TLS."""
 
 _COMMANDS: Final = """
 [ awk base32 base64 basename bash bunzip2 bzip2 cat chmod cksum cmp comm cp csplit cut dash date dd df diff dirname du
@@ -30,6 +32,8 @@ readlink realpath rev rm rmdir sed seq sh sha1sum sha256sum sha512sum shuf sleep
 tail tar tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink unxz unzip uptime wc which whoami
 xargs xz yes zcat zip
 """
+NETWORK_COMMANDS: Final = ("curl",)
+
 COMMANDS: Final = tuple(_COMMANDS.split())
 """The system programs that a run can start: the shell and tools for texts, files and archives. Debuggers, clients of
 networks and container engines, compilers and package managers are not included."""
@@ -46,6 +50,7 @@ _LEGACY: Final = ("/bin", "/lib", "/lib32", "/lib64")
 
 _SOCKET_DIR: Final = "gateway"
 SOCKET_NAME: Final = Path(GATEWAY_SOCKET).name
+NETWORK_SOCKET_NAME: Final = Path(NETWORK_SOCKET).name
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,19 @@ def load_masked() -> Masked:
     )
 
 
-def load_system_roots(root: Path = Path("/")) -> tuple[str, ...]:
-    """Libraries, commands and data of the system, as far as this machine has them.
+def load_system_roots(root: Path = Path("/"), *, network: bool = False) -> tuple[str, ...]:
+    """Libraries, commands and data of the system, as far as this machine has them; for a `network` some more.
 
     Without a merged /usr this includes those of the old top-level folders. `root` is the system's root.
     """
-    found = [path for path in SYSTEM_ROOTS if (root / path[1:]).exists()]
+    commands = (*COMMANDS, *NETWORK_COMMANDS) if network else COMMANDS
+    wanted = (*SYSTEM_ROOTS, *NETWORK_ROOTS) if network else SYSTEM_ROOTS
+    found = [path for path in wanted if (root / path[1:]).exists()]
     for top in (root / "usr", root):
         found += (f"/{path.relative_to(root)}" for path in _find_libraries(top))
         if not (top / "bin").is_symlink():
             found += (
-                f"/{(top / 'bin' / name).relative_to(root)}" for name in COMMANDS if (top / "bin" / name).is_file()
+                f"/{(top / 'bin' / name).relative_to(root)}" for name in commands if (top / "bin" / name).is_file()
             )
     return tuple(found)
 
@@ -160,7 +167,8 @@ def build_mount_plan(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, u
 def remove_run_dir(run_dir: Path) -> None:
     """Remove the run's folder, name by name: the roots can be mounted under it and must not be deleted."""
     ctypes.CDLL(None).umount2(os.fsencode(run_dir), _MNT_DETACH)
-    (run_dir / _SOCKET_DIR / SOCKET_NAME).unlink(missing_ok=True)
+    for name in (SOCKET_NAME, NETWORK_SOCKET_NAME):
+        (run_dir / _SOCKET_DIR / name).unlink(missing_ok=True)
     for place in (run_dir / _SOCKET_DIR, run_dir):
         with contextlib.suppress(FileNotFoundError):
             place.rmdir()

@@ -10,11 +10,13 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from exec_supervisor.local.cgroups import Cgroup
+from exec_supervisor.system_calls import TCP_BUFFERS
 
 PROC: Final = Path("/proc")
 _EXIT_WAIT_S: Final = 2.0
@@ -23,6 +25,7 @@ _MAX_ERROR_BYTES: Final = 4096
 _STREAM_BYTES: Final = 1 << 18
 _OOM_SCORE_START: Final = 1000
 _OOM_SCORE_PROGRAM: Final = 900
+_CLONE_NEWNET: Final = 0x40000000
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -67,6 +70,15 @@ class SandboxProcess:
         for pid in load_children(self.pid):
             with contextlib.suppress(PermissionError, ProcessLookupError, FileNotFoundError):
                 _save_oom_score(pid, _OOM_SCORE_PROGRAM)
+
+    def limit_tcp_buffers(self) -> None:
+        """Limit the memory of connections inside. Only root can, where /proc/sys is writable; a control group of
+        version 2 counts this memory too."""
+        for pid in load_children(self.pid):
+            # A thread of its own enters the namespace and ends there.
+            entering = threading.Thread(target=_limit_tcp_buffers, args=(pid,))
+            entering.start()
+            entering.join()
 
     async def end(self) -> None:
         """Kill it and all its descendants, and wait until they are gone (TimeoutError after 2 s). Can be repeated.
@@ -178,6 +190,15 @@ def load_descendants(root_pid: int, proc: Path = PROC) -> frozenset[int]:
             found.add(pid)
             ahead.extend(children.get(pid, ()))
     return frozenset(found)
+
+
+def _limit_tcp_buffers(pid: int) -> None:
+    with contextlib.suppress(OSError), open(PROC / str(pid) / "ns" / "net", "rb") as namespace:
+        # Never those of the namespace that this process shares with others.
+        is_own = os.fstat(namespace.fileno()).st_ino == os.stat(PROC / "self" / "ns" / "net").st_ino
+        if not is_own and ctypes.CDLL(None).setns(namespace.fileno(), _CLONE_NEWNET) == 0:
+            for name, value in TCP_BUFFERS.items():
+                (PROC / "sys" / name.replace(".", "/")).write_text(value, encoding="ascii")
 
 
 def load_children(parent_pid: int, proc: Path = PROC) -> tuple[int, ...]:

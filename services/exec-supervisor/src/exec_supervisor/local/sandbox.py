@@ -14,10 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
-from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
+from everturn.execution.messages import (
+    ALLOWED_HOSTS_ONLY,
+    EXECUTOR_FRAME_BYTES,
+    Boot,
+    LimitName,
+    Posture,
+    RunLimits,
+)
 from everturn.execution.users import USER_LOCKS, claim_user
 from exec_supervisor.local.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.local.folders import (
+    NETWORK_SOCKET_NAME,
     SOCKET_NAME,
     MountPlan,
     build_mount_plan,
@@ -29,12 +37,14 @@ from exec_supervisor.local.process import SandboxProcess, become_subreaper, load
 from exec_supervisor.local.seccomp import build_filter
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.listeners import open_listener
+from exec_supervisor.supervisor.network import BACKLOG
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import ENDED_EARLY, LIFELINE, run_on_standard_streams
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
 _RUNNER: Final = 1
-"""The executor's process, in which the program does not run."""
+_PROXY: Final = 1
+"""The executor's processes, in which the program does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,8 @@ class Isolation:
     process starts with an empty environment, in the run's control group and as the run's user; its stdin and stdout are
     the line to the executor. It must show what the plan lists, hide `interpreter.hidden` of the boot message, load the
     system call filter from the descriptor, and run `build_executor_command`. `processes` is how many processes it adds
-    to those inside. `network` and `seccomp` say in the posture what enforces these two restrictions.
+    to those inside. `network` and `seccomp` say in the posture what enforces these two restrictions; a program with a
+    network has a loopback device of its own, and sockets that `build_filter` allows then.
     """
 
     launcher: str
@@ -72,6 +83,7 @@ async def _serve(isolation: Isolation, line: WorkerLine) -> int:
 def build_executor_command(boot: Boot) -> list[str]:
     """The command to run inside."""
     command = [boot.interpreter.python, "-I", "-B", "-X", "utf8", "-m", "executor"]
+    command += ["--network"] if boot.network else []
     return [*command, "--preload", ",".join(boot.preload)] if boot.preload else command
 
 
@@ -82,6 +94,7 @@ class LocalSandbox:
     process: SandboxProcess
     line: FrameStream
     listener: socket.socket
+    network_listener: socket.socket | None
     cgroup: Cgroup | None
     posture: Posture
 
@@ -93,6 +106,8 @@ class LocalSandbox:
 
     def protect_runner(self) -> None:
         self.process.protect_runner()
+        if self.network_listener:
+            self.process.limit_tcp_buffers()
 
     async def read_errors(self) -> str:
         return await self.process.read_errors()
@@ -107,7 +122,7 @@ async def open_sandbox(isolation: Isolation, boot: Boot) -> AsyncGenerator[Local
     run_dir = Path(boot.run_dir)
     become_subreaper()
     # A random name, because two workers can boot at the same moment.
-    cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits, isolation.processes + _RUNNER)
+    cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits, isolation.processes + _RUNNER + _PROXY * boot.network)
     async with contextlib.AsyncExitStack() as stack:
         if cgroup is not None:
             stack.callback(cgroup.remove)
@@ -117,19 +132,28 @@ async def open_sandbox(isolation: Isolation, boot: Boot) -> AsyncGenerator[Local
             uid, gid = os.geteuid(), os.getegid()
         make_run_dir(run_dir)
         stack.callback(remove_run_dir, run_dir)
-        plan = build_mount_plan(run_dir, (*load_system_roots(), *boot.interpreter.roots), boot.limits, uid)
-        listener = stack.enter_context(open_listener(Path(plan.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid))
-        with _filter_file() as descriptor:
+        roots = (*load_system_roots(network=boot.network), *boot.interpreter.roots)
+        plan = build_mount_plan(run_dir, roots, boot.limits, uid)
+        open_socket = partial(open_listener, mode=0o600, uid=uid, gid=gid)
+        sockets = Path(plan.socket_dir)
+        listener = stack.enter_context(open_socket(sockets / SOCKET_NAME))
+        network_listener = (
+            stack.enter_context(open_socket(sockets / NETWORK_SOCKET_NAME, backlog=BACKLOG)) if boot.network else None
+        )
+        with _filter_file(network=boot.network) as descriptor:
             command = isolation.build_command(boot, plan, descriptor)
             process = start_process(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
         stack.callback(process.close_streams)
         stack.push_async_callback(process.end)
         reader, writer = await process.connect()
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield LocalSandbox(process, line, listener, cgroup, build_posture(isolation, uid, plan, cgroup))
+        posture = build_posture(isolation, uid, plan, cgroup, network=boot.network)
+        yield LocalSandbox(process, line, listener, network_listener, cgroup, posture)
 
 
-def build_posture(isolation: Isolation, uid: int, plan: MountPlan, cgroup: Cgroup | None) -> Posture:
+def build_posture(
+    isolation: Isolation, uid: int, plan: MountPlan, cgroup: Cgroup | None, *, network: bool = False
+) -> Posture:
     """Describe how the run is confined."""
     dropped = os.geteuid() == 0
     counted = f"cgroup v{cgroup.version}" if cgroup else ""
@@ -138,19 +162,19 @@ def build_posture(isolation: Isolation, uid: int, plan: MountPlan, cgroup: Cgrou
         runtime="",
         outer_uid=uid,
         user="a user that only this run has" if dropped else "the supervisor's own user, mapped to another one inside",
-        network=isolation.network,
+        network=ALLOWED_HOSTS_ONLY if network else isolation.network,
         memory=f"{counted} and RLIMIT_AS" if cgroup else "RLIMIT_AS and a watchdog on the sum of resident memory",
         processes=f"{counted} and RLIMIT_NPROC" if cgroup else "RLIMIT_NPROC",
         disk="tmpfs limited in bytes and inodes" if plan.work else "tmpfs limited in bytes",
-        seccomp=isolation.seccomp,
+        seccomp=f"{isolation.seccomp}{', and TCP' if network else ''}",
     )
 
 
 @contextlib.contextmanager
-def _filter_file() -> Generator[int]:
+def _filter_file(*, network: bool) -> Generator[int]:
     descriptor = os.memfd_create("seccomp")
     try:
-        os.write(descriptor, build_filter())
+        os.write(descriptor, build_filter(network=network))
         os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
     finally:

@@ -7,14 +7,20 @@ from typing import Any, Final, cast
 import pyseccomp
 
 from exec_supervisor.system_calls import (
+    AF_INET,
     AF_UNIX,
     DEVICE_TYPES,
     F_NOTIFY,
+    FIRST_REFUSED_TCP_OPTION,
     LATER,
     NAMESPACE_FLAGS,
     OWN_PROCESS,
     REFUSED,
     S_IFMT,
+    SOCK_STREAM,
+    SOCKET_TYPE_BITS,
+    SOL_SOCKET,
+    TCP,
     TIOCLINUX,
     TIOCSTI,
     UNKNOWN,
@@ -40,8 +46,11 @@ _COMMON_NUMBERS: Final = {
 }
 
 
-def build_filter() -> bytes:
-    """Build the filter as an array of BPF instructions. Calls of other architectures (32 bit, x32) end the process."""
+def build_filter(*, network: bool = False) -> bytes:
+    """Build the filter as an array of BPF instructions. Calls of other architectures (32 bit, x32) end the process.
+
+    With `network`, a program can also make TCP sockets of IPv4.
+    """
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse, unknown = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOSYS)
     for name in REFUSED:
@@ -50,8 +59,10 @@ def build_filter() -> bytes:
         _add(rules, unknown, name)
     for number in LATER:
         rules.add_rule(unknown, number)
-    for name in ("socket", "socketpair"):
+    for name in ("socketpair",) if network else ("socket", "socketpair"):
         _add(rules, refuse, name, pyseccomp.Arg(0, pyseccomp.NE, AF_UNIX))
+    if network:
+        _add_tcp(rules, refuse)
     _add(rules, refuse, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, OWN_PROCESS))
     for flag in NAMESPACE_FLAGS:
         _add(rules, refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
@@ -62,6 +73,25 @@ def build_filter() -> bytes:
     for request in (TIOCSTI, TIOCLINUX):
         _add(rules, refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
     return _export(rules)
+
+
+def _add_tcp(rules: pyseccomp.SyscallFilter, refuse: int) -> None:
+    """Refuse all sockets but Unix and TCP ones of IPv4. A filter of refusals has no "except", so these are ranges."""
+    inet = pyseccomp.Arg(0, pyseccomp.EQ, AF_INET)
+    _add(rules, refuse, "socket", pyseccomp.Arg(0, pyseccomp.LT, AF_UNIX))
+    _add(rules, refuse, "socket", pyseccomp.Arg(0, pyseccomp.GT, AF_INET))
+    for kind in range(SOCKET_TYPE_BITS + 1):
+        if kind != SOCK_STREAM:
+            _add(rules, refuse, "socket", inet, pyseccomp.Arg(1, pyseccomp.MASKED_EQ, SOCKET_TYPE_BITS, kind))
+    for protocol in range(1, TCP):
+        _add(rules, refuse, "socket", inet, pyseccomp.Arg(2, pyseccomp.EQ, protocol))
+    _add(rules, refuse, "socket", inet, pyseccomp.Arg(2, pyseccomp.GT, TCP))
+    level = pyseccomp.Arg(1, pyseccomp.EQ, TCP)
+    _add(rules, refuse, "setsockopt", level, pyseccomp.Arg(2, pyseccomp.GE, FIRST_REFUSED_TCP_OPTION))
+    _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.LT, SOL_SOCKET))
+    _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.GT, TCP))
+    for other in range(SOL_SOCKET + 1, TCP):
+        _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, other))
 
 
 def describe_filter() -> str:

@@ -6,11 +6,11 @@ import struct
 from pathlib import Path
 from typing import Final
 
-_BACKLOG: Final = 8
+BACKLOG: Final = 8
 _PEER: Final = struct.Struct("3i")
 
 
-def open_listener(path: Path, *, mode: int, uid: int = -1, gid: int = -1) -> socket.socket:
+def open_listener(path: Path, *, mode: int, uid: int = -1, gid: int = -1, backlog: int = BACKLOG) -> socket.socket:
     """A listening socket at `path` with this mode and owner; -1 leaves an owner as it is. Raises OSError."""
     unfinished = path.with_name(f".{path.name}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -18,7 +18,7 @@ def open_listener(path: Path, *, mode: int, uid: int = -1, gid: int = -1) -> soc
         listener.bind(str(unfinished))
         unfinished.chmod(mode)
         os.chown(unfinished, uid, gid)
-        listener.listen(_BACKLOG)
+        listener.listen(backlog)
         # Renamed once it is ready, so that a process that waits for the name needs no second handshake.
         unfinished.rename(path)
     except OSError:

@@ -29,6 +29,7 @@ from everturn.execution.messages import (
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
+from exec_supervisor.supervisor.network import ProgramNetwork
 from exec_supervisor.supervisor.sandbox import Sandbox
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
@@ -240,10 +241,14 @@ class Run:
     async def run(self) -> Finished:
         """Run to the end of the executor's messages; the sandbox is ended but not yet closed."""
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self._gateway.run(self._sandbox.listener))
+            serving = [group.create_task(self._gateway.run(self._sandbox.listener))]
+            if listener := self._sandbox.network_listener:
+                network = self._line.network = ProgramNetwork(self._posture.outer_uid, self._line.send)
+                serving.append(group.create_task(network.run(listener)))
             finished = await self._run_program()
             finished = _add_detail(finished, await _try_end(self._sandbox))
-            serving.cancel()
+            for task in serving:
+                task.cancel()
         return self._add_findings(finished)
 
     async def _run_program(self) -> Finished:

@@ -22,6 +22,11 @@ class Sandbox(Protocol):
         ...
 
     @property
+    def network_listener(self) -> socket.socket | None:
+        """The socket for connections to the network; None for a program without one."""
+        ...
+
+    @property
     def posture(self) -> Posture:
         """How the run is confined, without the executor's own report."""
         ...

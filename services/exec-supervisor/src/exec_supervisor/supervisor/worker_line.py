@@ -14,14 +14,20 @@ from everturn.execution.messages import (
     Launch,
     Stop,
     StopReason,
+    StreamCredit,
+    StreamData,
+    StreamLost,
+    StreamOpened,
     ToolReply,
 )
-from everturn.execution.records import MessageClass, build_message, parse_message
+from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.supervisor.lifeline import LifelineCut
+from exec_supervisor.supervisor.network import ProgramNetwork
 
 _BOOT_TIMEOUT_S: Final = 10.0
 _SEND_TIMEOUT_S: Final = 60.0
 _MAX_QUEUED_INPUTS: Final = 16
+_OF_STREAMS: Final = (StreamOpened, StreamData, StreamCredit, StreamLost)
 
 MessageT = TypeVar("MessageT", bound=MessageClass)
 
@@ -34,6 +40,8 @@ class WorkerLine:
         self._inputs: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED_INPUTS)
         self._waiting: dict[int, asyncio.Future[ToolReply]] = {}
         self._stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self.network: ProgramNetwork | None = None
+        """What gets the messages of streams; without one they are invalid."""
 
     async def receive_boot(self) -> Boot:
         """Receive the first frame of a local supervisor. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
@@ -56,7 +64,7 @@ class WorkerLine:
             if isinstance(frame, bytes):
                 await self._inputs.put(frame)
                 continue
-            match parse_message(frame, InputsEnd, ToolReply, Stop):
+            match parse_message(frame, InputsEnd, ToolReply, Stop, *_OF_STREAMS):
                 case InputsEnd():
                     await self._inputs.put(None)
                 case ToolReply() as reply:
@@ -65,6 +73,10 @@ class WorkerLine:
                 case Stop(reason=reason):
                     if not self._stopped.done():
                         self._stopped.set_result(reason)
+                case message:
+                    if self.network is None:
+                        raise BadMessage("the run has no network")
+                    self.network.receive(message)
         raise LifelineCut
 
     async def inputs(self) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from turn_harness.replies import answer, call
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
 from chat_proc.channels.codec import build_parameters
 from chat_proc.sandbox.port import (
+    ConnectionRecord,
     FileHash,
     ProgramExit,
     RunArtifact,
@@ -29,7 +30,7 @@ from chat_proc.sandbox.port import (
 from chat_proc.sandbox.receipts import ReceiptSigner, verify_receipt
 from chat_proc.sandbox.results import build_broken
 from chat_proc.tools.code import run_code
-from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.tools.code.run_code import RunCodeTool, build_code_spec
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
 from everturn.core.clock import SystemClock
@@ -69,6 +70,7 @@ class RecordingSandbox:
         self.bodies = bodies or {}
         self.error = error
         self.printed = printed
+        self.connections: tuple[ConnectionRecord, ...] = ()
         self.calls: list[GatewayCall] = []
         self.stops: list[asyncio.Event | None] = []
         self.requests: list[RunRequest] = []
@@ -95,7 +97,7 @@ class RecordingSandbox:
             runtime_err_tail="a warning\n",
             limits_hit=(),
             duration_ms=7,
-            record=RunRecord("0" * 64, request.timeout_s, RunLimits(), POSTURE),
+            record=RunRecord("0" * 64, request.timeout_s, RunLimits(), POSTURE, connections=self.connections),
         )
 
 
@@ -576,6 +578,31 @@ async def test_the_name_of_the_only_profile_is_accepted_but_not_described(object
         with pytest.raises(Invalid) as refused:
             registry.check_params(tool.spec.tool_id, given)
         assert said in refused.value.detail
+
+
+async def test_what_a_program_got_from_a_host_is_untrusted(call_tool, timeline, objects, history) -> None:
+    tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools())
+
+    for sandbox.connections, untrusted in (
+        ((ConnectionRecord("a.example.com", 443, refused={"not_allowed": 1}),), False),
+        ((ConnectionRecord("a.example.com", 443, 1, {}, 10, 20),), True),
+    ):
+        outcome = await call_tool(tool, timeline, {}, code="pass")
+        assert outcome.untrusted == untrusted
+        assert outcome.data["run"]["record"]["connections"][0]["host"] == "a.example.com"
+
+
+def test_the_guide_names_the_hosts_of_each_profile() -> None:
+    networked = ExecutionProfile(network=("api.example.com", "*.example.org:8443"))
+
+    several = build_code_spec(profiles={"small": PROFILES["small"], "open": networked}).guide
+    only = build_code_spec(profiles={"default": networked}).guide
+
+    for guide in (several, only):
+        assert "; network: api.example.com:443, *.example.org:8443" in guide
+        assert "A program\n  reaches only the hosts that its profile names" in guide
+        assert "no network" not in guide
+    assert "There is\n  no network" in build_code_spec(profiles=PROFILES).guide
 
 
 async def test_a_program_is_granted_no_tool_that_its_profile_denies(call_tool, timeline, objects, history) -> None:

@@ -53,6 +53,11 @@ MAX_SIGNED_ON_LOOP = 40
 STORING_S = 60.0
 """For all files of one run and its log."""
 _MAX_NAME_CHARS = 40
+_NO_NETWORK = "There is\n  no network and nothing can be installed."
+_SOME_NETWORK = (
+    "A program\n  reaches only the hosts that its profile names under `network`, with HTTP or HTTPS, and through the "
+    "proxy of the\n  environment variables, which clients use by themselves."
+)
 _NOT_AVAILABLE = "The file store is not available now."
 
 
@@ -166,7 +171,7 @@ class RunCodeTool:
             artifacts=artifacts,
             records=calls.records(),
             data=_build_data(result, receipt),
-            untrusted=calls.untrusted,
+            untrusted=calls.untrusted or any(used.opened for used in result.record.connections),
         )
 
     async def _store(
@@ -287,11 +292,13 @@ def _build_guide(called: Sequence[ToolSpec], profiles: Profiles) -> str:
     package = files("chat_proc.tools.code")
     guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
     guide = guide.replace(f"at most {DEFAULT_TIMEOUT_S:g}.", f"at most {_find_longest(profiles):g}.")
+    if has_network := any(profile.network for profile in profiles.values()):
+        guide = guide.replace(_NO_NETWORK, _SOME_NETWORK)
     if len(profiles) > 1:
         lines = [_describe_profile(name, profile, called) for name, profile in profiles.items()]
         guide = f"{guide.rstrip()}\n- `profile` says what the program may use; without it, `{next(iter(profiles))}`:\n"
         guide += "".join(f"  - {line}\n" for line in lines)
-    elif DEFAULT_PROFILE not in profiles:
+    elif has_network or DEFAULT_PROFILE not in profiles:
         ((name, profile),) = profiles.items()
         guide = f"{guide.rstrip()}\n- Programs run with the profile {_describe_profile(name, profile, called)}.\n"
     if not called:
@@ -311,7 +318,8 @@ def _describe_profile(name: str, profile: ExecutionProfile, called: Sequence[Too
     ]
     denied = [spec.tool_id for spec in called if not profile.may_call(spec.tool_id)]
     less = f"; cannot call {', '.join(denied)}" if denied else ""
-    return f"`{name}`: {f'{profile.description} ' if profile.description else ''}({', '.join(parts)}){less}"
+    more = f"; network: {', '.join(profile.network)}" if profile.network else ""
+    return f"`{name}`: {f'{profile.description} ' if profile.description else ''}({', '.join(parts)}){more}{less}"
 
 
 def _build_request(
