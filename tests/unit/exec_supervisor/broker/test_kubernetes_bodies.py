@@ -11,11 +11,20 @@ from everturn.execution.messages import RunLimits
 from everturn.execution.profiles import ExecutionProfile
 from exec_supervisor.broker.engine import PairPlan
 from exec_supervisor.broker.kubernetes_bodies import DialPlan, PodOptions, build_pod
+from exec_supervisor.broker.placement import parse_node_selector, parse_tolerations
 
 PROFILE = ExecutionProfile(executor_image="exe:1", supervisor_image="sup:1", cpus=1.5, preload=("numpy", "pandas"))
 PLAN = PairPlan("p1", "big_", PROFILE, "run é 1", int(time.time()) + 7200, 21_007)
 DIAL = DialPlan("10.0.0.7:7444", "Y2VydA==", "secret-token")
-ALL_OPTIONS = PodOptions("everturn/executor.json", "gvisor", "broker-0", "1b7a")
+ALL_OPTIONS = PodOptions(
+    "everturn/executor.json",
+    "gvisor",
+    "broker-0",
+    "1b7a",
+    node_selector=parse_node_selector("pool=programs, kubernetes.io/arch=amd64"),
+    tolerations=parse_tolerations("programs=only:NoSchedule, example.org/spot, empty=:NoExecute"),
+    priority_class="programs",
+)
 VERSIONS = ("1.25", kubernetes_validate.latest_version())
 
 
@@ -94,6 +103,7 @@ def test_only_a_pair_that_no_run_waits_for_imports_ahead_and_shared_memory_is_a_
     assert [mount["readOnly"] for mount in executor["volumeMounts"] if mount["name"] == "shm"] == [False]
     assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(1 << 26)}} in pod["spec"]["volumes"]
     assert "everturn.io/run" not in pod["metadata"]["annotations"]
+    assert pod["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "true"
 
 
 def test_only_the_supervisor_knows_the_token():
@@ -130,7 +140,14 @@ def test_options_reach_the_pod_and_marks_name_broker_pair_and_pool():
         "kata",
         "kata",
     ]
-    assert "runtimeClassName" not in plain["spec"]
+    assert not plain["spec"].keys() & {"runtimeClassName", "nodeSelector", "tolerations", "priorityClassName"}
+    assert chosen["spec"]["nodeSelector"] == {"pool": "programs", "kubernetes.io/arch": "amd64"}
+    assert chosen["spec"]["tolerations"] == [
+        {"key": "programs", "operator": "Equal", "value": "only", "effect": "NoSchedule"},
+        {"key": "example.org/spot", "operator": "Exists"},
+        {"key": "empty", "operator": "Equal", "value": "", "effect": "NoExecute"},
+    ]
+    assert chosen["spec"]["priorityClassName"] == "programs"
     assert executor["securityContext"]["seccompProfile"] == {
         "type": "Localhost",
         "localhostProfile": "everturn/executor.json",

@@ -65,3 +65,22 @@ def test_pods_have_one_layout_only():
     assert BrokerSettings(layout="combined").layout == "combined"
     with pytest.raises(ValidationError, match="BROKER_LAYOUT"):
         BrokerSettings(engine="kubernetes", dial="10.0.0.7:7444", layout="combined")
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "problem"),
+    [
+        ("kubernetes_node_selector", "pool", "'pool' is not a label of a node such as pool=programs"),
+        ("kubernetes_node_selector", "a=b,,c=d", "an entry between commas is empty"),
+        ("kubernetes_node_selector", "a=b,a=c", "a occurs twice"),
+        ("kubernetes_node_selector", "Example.org/pool=a", "'Example.org/pool' in"),
+        ("kubernetes_node_selector", "pool=a b", "'a b' in 'pool=a b' is no value of a label"),
+        ("kubernetes_tolerations", "=only:NoSchedule", "'' in '=only:NoSchedule' is no key of a label"),
+        ("kubernetes_tolerations", "programs=only:Never", "'Never' in .* is no effect of a taint: NoSchedule"),
+        ("kubernetes_tolerations", '[{"key": "programs"}]', "is no key of a label"),
+        ("kubernetes_tolerations", ",".join(["a"] * 33), "at most 32 entries"),
+    ],
+)
+def test_a_placement_that_the_cluster_would_reject_is_refused(setting: str, text: str, problem: str):
+    with pytest.raises(ValidationError, match=problem):
+        BrokerSettings(**{setting: text})

@@ -39,6 +39,7 @@ from exec_supervisor.broker.kubernetes_pairs import KubernetesPairs
 from exec_supervisor.broker.listeners import Addresses, open_listeners
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import open_pairs
+from exec_supervisor.broker.placement import parse_node_selector, parse_tolerations
 from exec_supervisor.broker.pool import Pool, check_warm_fits
 from exec_supervisor.broker.reaper import Reaper
 from exec_supervisor.broker.settings import BrokerSettings
@@ -124,7 +125,13 @@ async def _open_engine(settings: BrokerSettings, broker_id: str) -> AsyncGenerat
         logging.getLogger("httpx2").setLevel(logging.WARNING)
     access = ClusterAccess(settings.kubernetes_api, settings.kubernetes_account_dir, settings.kubernetes_namespace)
     options = PodOptions(
-        settings.kubernetes_seccomp, settings.kubernetes_runtime_class, settings.pod_name, settings.pod_uid
+        seccomp=settings.kubernetes_seccomp,
+        runtime_class=settings.kubernetes_runtime_class,
+        owner_name=settings.pod_name,
+        owner_uid=settings.pod_uid,
+        node_selector=parse_node_selector(settings.kubernetes_node_selector),
+        tolerations=parse_tolerations(settings.kubernetes_tolerations),
+        priority_class=settings.kubernetes_priority_class,
     )
     async with (
         open_dial_port(settings.dial, settings.max_pairs) as port,

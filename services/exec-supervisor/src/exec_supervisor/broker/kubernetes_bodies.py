@@ -5,12 +5,14 @@ the node, a namespace of the host, a capability or an account of the cluster.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.execution.messages import MIB, OUTPUT_DIR, WORKDIR
 from exec_supervisor.broker.engine import PairPlan
 from exec_supervisor.broker.pair_limits import SOCKET_DIR, SOCKET_GROUP, SUPERVISOR_MEMORY_BYTES, SUPERVISOR_UID
+from exec_supervisor.broker.placement import Toleration
 
 Body = dict[str, Any]
 
@@ -23,6 +25,8 @@ LABEL_PAIR: Final = "everturn.io/pair"
 LABEL_POOL: Final = "everturn.io/pool"
 RUN: Final = "everturn.io/run"
 EXPIRES: Final = "everturn.io/expires"
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""A Pod without a controller otherwise keeps the cluster's autoscaler from removing its node."""
 
 SUPERVISOR_CPU_REQUEST: Final = "50m"
 """It waits most of the time, and may use a whole core when it forwards files."""
@@ -37,12 +41,15 @@ MAX_DEADLINE_S: Final = (1 << 31) - 1
 class PodOptions:
     """What an operator sets about all Pods. `seccomp` is a profile of the nodes, by its path, for executors; empty for
     the container runtime's own. `owner_name` and `owner_uid` are the broker's own Pod, with which the cluster removes
-    what is left; empty for none."""
+    what is left; empty for none. The last three say on which nodes the Pods run, and what they displace."""
 
     seccomp: str = ""
     runtime_class: str = ""
     owner_name: str = ""
     owner_uid: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: Sequence[Toleration] = ()
+    priority_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,12 @@ def build_pod(plan: PairPlan, broker_id: str, options: PodOptions, dial: DialPla
     }
     if runtime_class := plan.profile.runtime or options.runtime_class:
         spec["runtimeClassName"] = runtime_class
+    if options.node_selector:
+        spec["nodeSelector"] = dict(options.node_selector)
+    if options.tolerations:
+        spec["tolerations"] = [toleration.build() for toleration in options.tolerations]
+    if options.priority_class:
+        spec["priorityClassName"] = options.priority_class
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _build_metadata(plan, broker_id, options), "spec": spec}
 
 
@@ -88,6 +101,8 @@ def _build_metadata(plan: PairPlan, broker_id: str, options: PodOptions) -> Body
     annotations = {EXPIRES: str(plan.expires_s)}
     if plan.run_id:
         annotations[RUN] = plan.run_id
+    else:
+        annotations[SAFE_TO_EVICT] = "true"
     metadata: Body = {
         "name": name_pod(plan.name),
         "labels": {

@@ -17,6 +17,7 @@ from everturn.core.settings import (
 )
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
+from exec_supervisor.broker.placement import parse_node_selector, parse_tolerations
 
 
 class BrokerSettings(BaseSettings):
@@ -108,6 +109,26 @@ class BrokerSettings(BaseSettings):
         validation_alias="KUBERNETES_RUNTIME_CLASS",
         description="RuntimeClass of the Pods, such as one for gVisor or Kata; empty for the cluster's default.",
     )
+    kubernetes_node_selector: str = Field(
+        default="",
+        max_length=4000,
+        validation_alias="KUBERNETES_NODE_SELECTOR",
+        description="Labels that a node must have to run the Pods, as key=value, separated by commas; empty for any "
+        "node.",
+    )
+    kubernetes_tolerations: str = Field(
+        default="",
+        max_length=4000,
+        validation_alias="KUBERNETES_TOLERATIONS",
+        description="Taints of nodes that the Pods tolerate, as key=value:effect, separated by commas; without a value "
+        "any value, without an effect every effect.",
+    )
+    kubernetes_priority_class: str = Field(
+        default="",
+        max_length=253,
+        validation_alias="KUBERNETES_PRIORITY_CLASS",
+        description="PriorityClass of the Pods; empty for the cluster's default.",
+    )
     pod_name: str = Field(
         default="",
         max_length=253,
@@ -144,6 +165,20 @@ class BrokerSettings(BaseSettings):
     def fill_engine(cls, value: object) -> object:
         """An empty DOCKER_HOST means the default, as it does to the engine's own client."""
         return value or "unix:///var/run/docker.sock"
+
+    @field_validator("kubernetes_node_selector")
+    @classmethod
+    def check_node_selector(cls, value: str) -> str:
+        """Reject what the cluster would reject with each Pod."""
+        parse_node_selector(value)
+        return value
+
+    @field_validator("kubernetes_tolerations")
+    @classmethod
+    def check_tolerations(cls, value: str) -> str:
+        """Reject what the cluster would reject with each Pod."""
+        parse_tolerations(value)
+        return value
 
     @model_validator(mode="after")
     def check_uids(self) -> Self:
