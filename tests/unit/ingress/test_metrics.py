@@ -37,7 +37,7 @@ async def test_the_page_is_rendered_beside_the_event_loop() -> None:
         queue_watch=QueueWatch(MemoryQueue(MemoryPlatform(FixedClock())), metrics, monotonic=lambda: 0.0),
         readiness=TtlCache(check, keep_s=1.0, monotonic=lambda: 0.0),
     )
-    request = Request({"type": "http", "app": SimpleNamespace(state=state)})
+    request = Request({"type": "http", "headers": [], "app": SimpleNamespace(state=state)})
 
     assert b"trial_thread 0.0" in bytes((await get_metrics(request)).body)
 

@@ -11,12 +11,13 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from everturn.core.api_model import ApiModel
-from everturn.core.errors import Unavailable
+from everturn.core.errors import NotFound, Unavailable
 from everturn.core.identity import Lane
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, summarize_readiness
 from everturn.core.ttl_cache import TtlCache
 from everturn.queue.model import Presences, Queue, WorkerPresence
 from ingress.metrics import IngressMetrics
+from ingress.openapi.responses import problems
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +27,9 @@ LIMIT_S: Final = 2.0
 
 READINESS_KEEP_S: Final = 1.0
 """The maximum age of `/readyz`: it needs no credential, so frequent requests must not load the checked parts."""
+
+_FORWARDING: Final = ("forwarded", "x-forwarded-for")
+"""Headers that proxies add. Not every proxy can close a path, so the metrics don't leave through any."""
 
 router = APIRouter(tags=["health"])
 _METRICS: dict[str, Any] = {
@@ -144,9 +148,11 @@ async def get_readiness(request: Request) -> Response:
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
 
 
-@router.get("/metrics", response_class=Response, responses={200: _METRICS})
+@router.get("/metrics", response_class=Response, responses={200: _METRICS, 404: problems()[404]})
 async def get_metrics(request: Request) -> Response:
-    """Metrics for Prometheus; docs/metrics.md lists them."""
+    """Metrics for Prometheus; docs/metrics.md lists them. Requests that a proxy has forwarded get 404."""
+    if any(name in request.headers for name in _FORWARDING):
+        raise NotFound("A proxy has forwarded this request, and metrics are not for its clients.")
     metrics = cast(IngressMetrics, request.app.state.metrics)
     await cast(QueueWatch, request.app.state.queue_watch).update_gauges()
     ready = await cast(TtlCache[ReadyOut], request.app.state.readiness).load()

@@ -17,6 +17,8 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     metrics = await client.get("/metrics")
 
     assert alive.json() == {"status": "ok"}
+    for header in ("X-Forwarded-For", "Forwarded"):
+        assert (await client.get("/metrics", headers={header: "for=203.0.113.7"})).status_code == 404
     assert ready.status_code == 200
     assert ready.json()["status"] == "ready"
     parts = ready.json()["parts"]
