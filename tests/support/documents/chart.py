@@ -4,6 +4,7 @@ Documents get marks in places where the chart has a value or a condition; the du
 in the place of the marks.
 """
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,9 @@ OPERATOR: Final = ("Deployment", "everturn-operator")
 MIGRATE, SCALER = ("Job", "everturn-migrate"), ("HorizontalPodAutoscaler", "everturn-ingress")
 SETTINGS: Final = ("ConfigMap", "everturn-settings")
 CONFIG: Final = ("ConfigMap", "everturn-config")
+CLAMD: Final = ("StatefulSet", "everturn-clamd")
+PODS: Final = "pods"
+"""The value with fields of all pods."""
 HOOK: Final = {"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-delete-policy": "before-hook-creation"}
 CLAMD_URL: Final = "CLAMD_URL"
 SETTING_LINES: Final = """\
@@ -46,6 +50,7 @@ VALUE_COMMENTS: Final[Mapping[str, str]] = {
     "keda": "Needs KEDA, and replaces `worker.replicas`, `ingress.minReplicas` and `ingress.maxReplicas`.",
     "monitoring": "Needs the Prometheus operator.",
     "broker": "Needs the Secret everturn-broker-client.",
+    PODS: "Fields of all pods: imagePullSecrets, nodeSelector, tolerations, affinity, priorityClassName.",
 }
 
 
@@ -65,6 +70,13 @@ def build_chart(k8s: Path) -> dict[str, str]:
     for name in settings, config:
         name.pop("data")
     settings["data"], config["data"] = "@@settings", {"everturn.toml": "@@value config"}
+    clamd = next(each for each in added["clamd"] if name_of(each) == CLAMD)
+    conf = next(each["data"] for each in added["clamd"] if name_of(each) == ("ConfigMap", "everturn-clamd"))
+    # Its mount is a subPath, which a running pod never sees change.
+    clamd["spec"]["template"]["metadata"]["annotations"] = {"checksum/settings": _digest(conf)}
+    for each in (*documents.values(), clamd):
+        if "template" in each.get("spec", {}):
+            each["spec"]["template"]["spec"] = {"pods": "@@extra pods"} | each["spec"]["template"]["spec"]
     scaler, job = documents.pop(SCALER), documents.pop(MIGRATE)
     scaler["spec"] |= {"minReplicas": "@@plain ingress.minReplicas", "maxReplicas": "@@plain ingress.maxReplicas"}
     migrate = _get_container(job)
@@ -95,6 +107,10 @@ def _build_with(k8s: Path, component: str) -> list[Document]:
     documents = kustomize.build(k8s / "base")
     kustomize.add(k8s / "components" / component, documents)
     return documents
+
+
+def _digest(data: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(data.values()).encode()).hexdigest()
 
 
 def _get_container(document: Document) -> Document:
@@ -130,6 +146,7 @@ def _build_values(
         "keda": {"enabled": False, "prometheus": addresses.pop()},
         "monitoring": {"enabled": False},
         "broker": {"enabled": False, "settings": brokered["ConfigMap", "everturn-broker"]["data"]},
+        PODS: {},
     }
 
 
@@ -228,6 +245,16 @@ def _fill_in(text: str, url: str) -> str:
     text = re.sub(
         r"^( *)source: '@@inline ([\w.]+)'$",
         lambda found: f"{found[1]}{{{{- toYaml .Values.{found[2]} | nindent {len(found[1])} }}}}",
+        text,
+        flags=re.M,
+    )
+    text = re.sub(
+        r"^( *)pods: '@@extra ([\w.]+)'$",
+        lambda found: (
+            f"{found[1]}{{{{- with .Values.{found[2]} }}}}\n"
+            f"{found[1]}{{{{- toYaml . | nindent {len(found[1])} }}}}\n"
+            f"{found[1]}{{{{- end }}}}"
+        ),
         text,
         flags=re.M,
     )

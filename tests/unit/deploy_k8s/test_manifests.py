@@ -27,6 +27,7 @@ from pydantic import BaseModel
 
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from everturn.core.readiness import CHECK_TIMEOUT_S
 from everturn.execution.profiles import load_profiles
 from exec_supervisor.broker.kubernetes_bodies import APP, LABEL_APP
 from exec_supervisor.broker.listeners import build_tls_context
@@ -372,8 +373,10 @@ def test_every_server_has_probes_on_ports_and_pages_that_exist(workload: str):
         assert {each.get("path", "/metrics") for each in asked} == {"/metrics"}
     if name in SERVICES:
         assert {each["path"] for each in asked} <= (ingress_pages if name == "everturn-ingress" else WORKER_PAGES)
-        assert probes["readiness"]["httpGet"]["path"] == "/readyz"
-        assert probes["liveness"]["httpGet"]["path"] != "/readyz"
+        # Of ingresses only the start depends on other servers: an outage must not take all of them out of the Service.
+        gate = "startup" if name == "everturn-ingress" else "readiness"
+        assert [probe for probe in probes if probes[probe]["httpGet"]["path"] == "/readyz"] == [gate]
+        assert probes[gate]["timeoutSeconds"] > CHECK_TIMEOUT_S
 
 
 @pytest.mark.parametrize(("name", "settings"), SERVICES.items())
@@ -419,7 +422,8 @@ def test_deployments_of_services_can_be_applied_after_the_migration(built: str):
         if each["metadata"].get("labels", {}).get("everturn.io/needs") == "migration"
     ]
 
-    assert later == [("Deployment", name) for name in SERVICES]
+    scaled = [("ScaledObject", name) for name in find("ScaledObject", built)]
+    assert set(later) == {*scaled, *(("Deployment", name) for name in SERVICES)}
     assert "kubectl apply -k deploy/k8s/overlays/production -l 'everturn.io/needs!=migration'" in GUIDE.read_text()
 
 
@@ -518,12 +522,55 @@ def test_ingress_and_worker_get_the_configuration_that_their_setting_names(built
         assert load_shared_config(config) == SharedConfig()
 
 
+def list_guide_blocks() -> list[Document]:
+    return [yaml.safe_load(text) for text in re.findall(r"^ *```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL | re.M)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_guide_adds_matches_the_published_schemas(version: str):
+    whole = [each for each in list_guide_blocks() if each.get("kind") in ("Ingress", "NetworkPolicy")]
+
+    assert [each["metadata"]["name"] for each in whole] == ["everturn", "everturn-gateway", "everturn-models"]
+    for each in whole:
+        validate(each, version)
+
+
+def test_one_node_has_room_for_the_overlay_for_trials():
+    pods = [each["spec"]["template"]["spec"] for each in find("Deployment", "small").values()]
+    pods = [pod for pod in pods if pod["containers"][0]["name"] != "operator"]
+    pods += [each["spec"]["template"]["spec"] for each in find("StatefulSet", "small").values()]
+    requests = [container["resources"]["requests"] for pod in pods for container in pod["containers"]]
+    requests += [each["spec"]["resources"]["requests"] for each in find("Cluster", "small").values()]
+    mib = {"Gi": 1024, "Mi": 1}
+    cpus = sum(int(each["cpu"].removesuffix("m")) for each in requests) / 1000
+    memory = sum(int(each["memory"][:-2]) * mib[each["memory"][-2:]] for each in requests) / 1024
+
+    assert f"its pods request {cpus:g} CPUs and {memory:g} GiB" in GUIDE.read_text()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_the_guides_patch_chooses_nodes_for_every_workload(tmp_path: Path):
+    [patch] = [each for each in list_guide_blocks() if each.keys() == {"patches"}]
+    shutil.copytree(REPOSITORY / "deploy", tmp_path / "deploy")
+    file = tmp_path / "deploy" / "k8s" / "overlays" / "small" / "kustomization.yaml"
+    [content] = load(file)
+    content["patches"] += patch["patches"]
+    file.write_text(yaml.safe_dump(content))
+    run = subprocess.run(
+        ["kubectl", "kustomize", file.parent], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    )
+    pods = [each["spec"]["template"]["spec"] for each in yaml.safe_load_all(run.stdout) if is_workload(each)]
+
+    assert len(pods) == sum(is_workload(each) for each in BUILT["small"])
+    assert all(pod["nodeSelector"] == {"pool": "chat"} and pod["priorityClassName"] == "chat" for pod in pods)
+
+
 def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_folder():
     deployment = deepcopy(find("Deployment")["everturn-worker"])
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     folder = {each["name"]: each.get("value") for each in container["env"]}["BUNDLES_DIR"]
     [mounted] = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
-    blocks = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)]
+    blocks = list_guide_blocks()
     [generator] = [each for each in blocks if "everturn-bundle-support" in str(each) and "configMapGenerator" in each]
     [patch] = [each for each in blocks if "everturn-bundle-support" in str(each) and "spec" in each]
     patched = kustomize.merge(deployment, patch)
@@ -569,6 +616,7 @@ def test_the_chart_is_written_from_the_manifests():
 @pytest.mark.parametrize("built", ["production", "broker"])
 def test_helm_builds_the_same_documents_as_the_overlay(built: str, tmp_path: Path):
     values = {name: {"enabled": True} for name in ("keda", "monitoring", *(["broker"] if built == "broker" else []))}
+    values |= {"pods": {"priorityClassName": "chat"}}
     values |= {"config": find("ConfigMap", built)["everturn-config"]["data"]["everturn.toml"]}
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
     command = ["helm", "template", "any", CHART, "--namespace", "everturn", "--values", tmp_path / "values.yaml"]
@@ -576,11 +624,13 @@ def test_helm_builds_the_same_documents_as_the_overlay(built: str, tmp_path: Pat
     documents = {name_of(each): each for each in yaml.safe_load_all(run.stdout) if each}
     early = documents.pop(("ConfigMap", "everturn-migrate-settings"))
 
+    for each in filter(is_workload, documents.values()):
+        assert each["spec"]["template"]["spec"].pop("priorityClassName") == "chat"
     assert early["data"] == documents["ConfigMap", "everturn-settings"]["data"]
     for each in documents.values():
         each["metadata"] |= {"namespace": "everturn"}
-    for name in SERVICES:
-        template = documents["Deployment", name]["spec"]["template"]
+    for name in (*(("Deployment", name) for name in SERVICES), ("StatefulSet", "everturn-clamd")):
+        template = documents[name]["spec"]["template"]
         assert template["metadata"].pop("annotations").keys() == {"checksum/settings"}
     job = documents["Job", "everturn-migrate"]
     assert job["metadata"].pop("annotations")["helm.sh/hook"] == "pre-install,pre-upgrade"
