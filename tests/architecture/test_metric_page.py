@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ from ingress.metrics import IngressMetrics
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "metrics.md"
 RULES = REPOSITORY / "deploy" / "prometheus" / "everturn.rules.yml"
+OPERATE = REPOSITORY / "docs" / "operate.md"
 DASHBOARD = REPOSITORY / "deploy" / "grafana" / "everturn.json"
 SERIES = re.compile(r"\b((?:everturn|ingress)_[a-z_]+)(?:\{([^}]*)\})?")
 BY = re.compile(r"\bby \(([^)]*)\)")
@@ -46,12 +48,23 @@ def known() -> dict[str, MetricLine]:
     return {series: line for line in lines for series in line.series}
 
 
+def load_alerts() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def load_panels() -> list[dict[str, Any]]:
+    return json.loads(DASHBOARD.read_text())["panels"]
+
+
+def list_series(*queries: str) -> set[str]:
+    """The metrics that the queries name, with `up`, which Prometheus makes itself."""
+    return {name for query in queries for name in [*re.findall(r"\bup\b", query), *dict(SERIES.findall(query))]}
+
+
 def load_queries() -> Iterator[str]:
     yield from (query for question in QUESTIONS for _, query in question.answers)
-    for group in yaml.safe_load(RULES.read_text())["groups"]:
-        yield from (rule["expr"] for rule in group["rules"])
-    for panel in json.loads(DASHBOARD.read_text())["panels"]:
-        yield from (target["expr"] for target in panel["targets"])
+    yield from (rule["expr"] for rule in load_alerts())
+    yield from (target["expr"] for panel in load_panels() for target in panel["targets"])
 
 
 def test_the_page_lists_every_metric() -> None:
@@ -69,7 +82,7 @@ def test_a_query_names_metrics_and_labels_that_there_are(query: str, known: dict
     for series, selected in named:
         assert series in known, f"{series} is no metric"
         labels.update(known[series].labels)
-        assert {part.partition("=")[0] for part in selected.split(",") if part} <= set(known[series].labels)
+        assert set(re.findall(r"(\w+)!?[=~]", selected)) <= set(known[series].labels)
 
     assert named or re.search(r"\bup\b", query)
     assert {label.strip() for group in BY.findall(query) for label in group.split(",")} <= labels
@@ -77,12 +90,35 @@ def test_a_query_names_metrics_and_labels_that_there_are(query: str, known: dict
 
 
 def test_every_alert_says_what_to_do() -> None:
-    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    rules = load_alerts()
 
     assert len({rule["alert"] for rule in rules}) == len(rules) > 5
     for rule in rules:
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+
+
+@pytest.mark.parametrize("rule", load_alerts(), ids=lambda rule: rule["alert"])
+def test_every_alert_names_a_panel_that_shows_its_metrics_and_has_a_line_in_the_runbook(rule: dict[str, Any]) -> None:
+    [panel] = [each for each in load_panels() if each["title"] == rule["annotations"]["panel"]]
+    lines = [line.split(" | ") for line in OPERATE.read_text().splitlines() if line.startswith("| `Everturn")]
+
+    assert list_series(rule["expr"]) <= list_series(*(target["expr"] for target in panel["targets"]))
+    assert sum(f"`{rule['alert']}`" in line[0] for line in lines) == 1
+
+
+def test_the_runbook_has_only_alerts_that_exist() -> None:
+    known = {rule["alert"] for rule in load_alerts()}
+
+    assert set(re.findall(r"`(Everturn[A-Z]\w+)`", OPERATE.read_text())) <= known
+
+
+def test_panels_of_the_dashboard_have_places_and_names_of_their_own() -> None:
+    panels = load_panels()
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+
+    assert len({panel["title"] for panel in panels}) == len({panel["id"] for panel in panels}) == len(panels)
+    assert len(places) == len(panels)
 
 
 def test_names_and_units_follow_prometheus() -> None:
