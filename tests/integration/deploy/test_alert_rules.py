@@ -32,6 +32,7 @@ HEALTHY = {
     'ingress_part_ready{part="antivirus",instance="a"}': "1",
     'ingress_part_ready{part="postgres disk",instance="a"}': "1",
     'everturn_worker_slots{instance="w"}': "4",
+    'everturn_worker_slots{instance="a"}': "0",
     'everturn_queued_turns_oldest_seconds{lane="paid"}': "3",
     'everturn_turns_ended_total{outcome="answered"}': "0+10",
     'everturn_turns_ended_total{outcome="failed"}': "0",

@@ -32,7 +32,7 @@ QUESTIONS: Final = (
         "Is it up?",
         (
             ("Processes that Prometheus can reach, by job.", "sum by (job) (up)"),
-            ("Running workers; without any, messages wait.", "count(everturn_worker_slots)"),
+            ("Running workers; without any, messages wait.", "count(everturn_worker_slots > 0)"),
             (
                 "Times that an ingress lost its connection to Redis, per hour.",
                 "sum by (kind) (increase(ingress_redis_losses_total[1h]))",
