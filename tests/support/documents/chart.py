@@ -5,6 +5,7 @@ in the place of the marks.
 """
 
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,9 @@ from kustomize import Document, name_of
 
 HEADER: Final = "# Written from deploy/k8s by UPDATE_GOLDEN=1 make test TESTS=tests/unit/deploy_k8s\n"
 OPTIONAL: Final = ("clamd", "keda", "monitoring")
-"""Components that add documents; `keda` also changes two of the base. `broker` is handled by itself."""
+"""Components that add documents; `keda` also changes two of the base. Those with brokers are handled by themselves."""
+NAMESPACE: Final = "everturn"
+"""In the manifests. Helm installs into the namespace of the release."""
 INGRESS, WORKER = ("Deployment", "everturn-ingress"), ("Deployment", "everturn-worker")
 OPERATOR: Final = ("Deployment", "everturn-operator")
 MIGRATE, SCALER = ("Job", "everturn-migrate"), ("HorizontalPodAutoscaler", "everturn-ingress")
@@ -40,7 +43,14 @@ SETTING_LINES: Final = """\
   CLAMD_URL: {url}
   {{{{- end }}}}
 """
-CHECKSUM: Final = "{{ list .Values.settings .Values.config .Values.clamd .Values.broker | toJson | sha256sum }}"
+CHECKED: Final = " ".join(f".Values.{name}" for name in ("settings", "config", "clamd", "broker", "brokerInCluster"))
+CHECKSUM: Final = f"{{{{ list {CHECKED} | toJson | sha256sum }}}}"
+BROKER: Final = ("Deployment", "everturn-broker")
+ONE_BROKER: Final = """\
+{{- if .Values.broker.enabled }}
+{{- fail "broker and brokerInCluster can't both be enabled." }}
+{{- end }}
+"""
 VALUE_COMMENTS: Final[Mapping[str, str]] = {
     "image": "Your own images, with a version.",
     "settings": "docs/configuration.md lists all of them. No secrets: see docs/how-to/run-on-kubernetes.md.",
@@ -49,7 +59,8 @@ VALUE_COMMENTS: Final[Mapping[str, str]] = {
     "clamd": "If it is not enabled, set CLAMD_URL in `settings`.",
     "keda": "Needs KEDA, and replaces `worker.replicas`, `ingress.minReplicas` and `ingress.maxReplicas`.",
     "monitoring": "Needs the Prometheus operator.",
-    "broker": "Needs the Secret everturn-broker-client.",
+    "broker": "A broker on another machine. Needs the Secret everturn-broker-client.",
+    "brokerInCluster": "A broker of pods. Needs the Secrets everturn-broker-client and everturn-broker-server.",
     PODS: "Fields of all pods: imagePullSecrets, nodeSelector, tolerations, affinity, priorityClassName.",
 }
 
@@ -59,13 +70,14 @@ def build_chart(k8s: Path) -> dict[str, str]:
     base = {name_of(each): each for each in kustomize.build(k8s / "base")}
     full = {name_of(each): each for each in kustomize.build(k8s / "overlays" / "production")}
     brokered = {name_of(each): each for each in _build_with(k8s, "broker")}
+    pods = {name_of(each): each for each in _build_with(k8s, "broker-in-cluster")}
     added = {
         component: [each for each in _build_with(k8s, component) if name_of(each) not in base] for component in OPTIONAL
     }
-    values = _build_values(base, full, brokered, added)
+    values = _build_values(base, full, brokered, pods, added)
     documents = deepcopy(base)
     del documents["Namespace", "everturn"]
-    _mark_deployments(documents, brokered)
+    _mark_deployments(documents, brokered, pods)
     settings, config = documents.pop(SETTINGS), documents.pop(CONFIG)
     for name in settings, config:
         name.pop("data")
@@ -92,6 +104,9 @@ def build_chart(k8s: Path) -> dict[str, str]:
         "services": _render(documents.values(), url),
         "autoscaler": _render_if("not .Values.keda.enabled", [scaler], url),
         "broker": _render_if(".Values.broker.enabled", _mark_broker(base, brokered), url),
+        "broker-in-cluster": _render_if(
+            ".Values.brokerInCluster.enabled", _mark_broker_in_cluster(base, pods), url, before=ONE_BROKER
+        ),
         **{name: _render_if(f".Values.{name}.enabled", _mark_added(each), url) for name, each in added.items()},
     }
     version = tomllib.loads((k8s.parents[1] / "pyproject.toml").read_text())["project"]["version"]
@@ -122,6 +137,7 @@ def _build_values(
     base: Mapping[tuple[str, str], Document],
     full: Mapping[tuple[str, str], Document],
     brokered: Mapping[tuple[str, str], Document],
+    pods: Mapping[tuple[str, str], Document],
     added: Mapping[str, list[Document]],
 ) -> Document:
     scaler = base[SCALER]["spec"]
@@ -146,33 +162,44 @@ def _build_values(
         "keda": {"enabled": False, "prometheus": addresses.pop()},
         "monitoring": {"enabled": False},
         "broker": {"enabled": False, "settings": brokered["ConfigMap", "everturn-broker"]["data"]},
+        "brokerInCluster": {
+            "enabled": False,
+            "image": re.sub("ingress(?=:)", "broker", _get_container(full[INGRESS])["image"]),
+            "settings": pods["ConfigMap", "everturn-broker-settings"]["data"],
+            "profiles": json.loads(pods["ConfigMap", "everturn-profiles"]["data"]["profiles.json"]),
+        },
         PODS: {},
     }
 
 
 def _mark_deployments(
-    documents: Mapping[tuple[str, str], Document], brokered: Mapping[tuple[str, str], Document]
+    documents: Mapping[tuple[str, str], Document],
+    brokered: Mapping[tuple[str, str], Document],
+    pods: Mapping[tuple[str, str], Document],
 ) -> None:
     for name, key in ((INGRESS, "ingress"), (WORKER, "worker")):
         template = documents[name]["spec"]["template"]
         template["metadata"]["annotations"] = {"checksum/settings": "@@checksum"}
         _get_container(documents[name]).update(image=f"@@value image.{key}", resources=f"@@yaml {key}.resources")
-    worker, other = documents[WORKER], brokered[WORKER]
+    worker, other, own = documents[WORKER], brokered[WORKER], pods[WORKER]
     for field in ("envFrom", "volumeMounts"):
-        _mark_items(_get_container(worker)[field], _get_container(other)[field])
+        _mark_items(_get_container(worker)[field], *(_get_container(each)[field] for each in (other, own)))
     volumes = worker["spec"]["template"]["spec"]["volumes"]
-    _mark_items(volumes, other["spec"]["template"]["spec"]["volumes"])
+    _mark_items(volumes, *(each["spec"]["template"]["spec"]["volumes"] for each in (other, own)))
     [bundles] = [each for each in volumes if isinstance(each, dict) and each["name"] == "bundles"]
     bundles.clear()
     bundles |= {"name": "bundles", "source": "@@inline worker.bundles"}
     worker["spec"]["replicas"] = "@@plain unless keda.enabled worker.replicas"
 
 
-def _mark_items(items: list[Any], others: Sequence[Any]) -> None:
-    """Add what only `others` have, where they have it, for those with a broker."""
-    if extra := [each for each in others if each not in items]:
-        place = others.index(extra[0])
-        items[place:place] = ["@@if broker.enabled", *extra, "@@end"]
+def _mark_items(items: list[Any], outside: Sequence[Any], inside: Sequence[Any]) -> None:
+    """Add what only those with a broker have, where they have it: one outside of the cluster, or inside."""
+    both = [each for each in outside if each not in items]
+    rest = [each for each in inside if each not in items and each not in both]
+    marked = ["@@either broker.enabled brokerInCluster.enabled", *both, "@@end"]
+    marked += ["@@if brokerInCluster.enabled", *rest, "@@end"] if rest else []
+    place = outside.index(both[0])
+    items[place:place] = marked
 
 
 def _mark_broker(
@@ -182,6 +209,19 @@ def _mark_broker(
     [settings] = [each for each in documents if each["kind"] == "ConfigMap"]
     settings["data"] = "@@yaml broker.settings"
     return documents
+
+
+def _mark_broker_in_cluster(
+    base: Mapping[tuple[str, str], Document], pods: Mapping[tuple[str, str], Document]
+) -> list[Document]:
+    documents = {name: deepcopy(each) for name, each in pods.items() if name not in base}
+    documents["ConfigMap", "everturn-broker-settings"]["data"] = "@@yaml brokerInCluster.settings"
+    documents["ConfigMap", "everturn-profiles"]["data"]["profiles.json"] = "@@json brokerInCluster.profiles"
+    template = documents[BROKER]["spec"]["template"]
+    template["metadata"]["annotations"] = {"checksum/settings": "@@checksum"}
+    template["spec"] = {"pods": "@@extra pods"} | template["spec"]
+    _get_container(documents[BROKER])["image"] = "@@value brokerInCluster.image"
+    return list(documents.values())
 
 
 def _mark_added(documents: Iterable[Document]) -> list[Document]:
@@ -205,15 +245,15 @@ def _dump_values(values: Document) -> str:
     return "\n".join(parts)
 
 
-def _render_if(condition: str, documents: Iterable[Document], url: str) -> str:
-    return f"{{{{- if {condition} }}}}\n{_render(documents, url)}{{{{- end }}}}\n"
+def _render_if(condition: str, documents: Iterable[Document], url: str, *, before: str = "") -> str:
+    return f"{{{{- if {condition} }}}}\n{before}{_render(documents, url)}{{{{- end }}}}\n"
 
 
 def _render(documents: Iterable[Document], url: str) -> str:
     texts: list[str] = []
     for each in deepcopy(list(documents)):
-        # Helm installs into the namespace of the release.
-        each["metadata"].pop("namespace", None)
+        if each["metadata"].get("namespace") == NAMESPACE:
+            del each["metadata"]["namespace"]
         texts.append(_fill_in(_dump(each), url))
     return "---\n".join(texts)
 
@@ -222,9 +262,13 @@ def _fill_in(text: str, url: str) -> str:
     """Helm's expressions in the place of the marks; what looks like one in the text itself stays as it is."""
     text = text.replace("{{", "{{ `{{` }}")
     text = text.replace('namespace="everturn"', 'namespace="{{ .Release.Namespace }}"')
+    release = "{{ .Release.Namespace }}"
+    text = re.sub(rf"(\bnamespace|kubernetes.io/metadata.name): {NAMESPACE}$", rf"\1: {release}", text, flags=re.M)
     text = re.sub(r"^data: '?@@settings'?$", "data:\n" + SETTING_LINES.format(url=url).rstrip(), text, flags=re.M)
     text = re.sub(r"'@@checksum'", CHECKSUM, text)
     text = re.sub(r"^ *- '@@if ([\w.]+)'$", r"{{- if .Values.\1 }}", text, flags=re.M)
+    text = re.sub(r"^ *- '?@@either ([\w.]+) ([\w.]+)'?$", r"{{- if or .Values.\1 .Values.\2 }}", text, flags=re.M)
+    text = re.sub(r"'@@json ([\w.]+)'", r"{{ .Values.\1 | toPrettyJson | quote }}", text)
     text = re.sub(r"^ *- '@@end'$", "{{- end }}", text, flags=re.M)
     text = re.sub(
         r"^( *\w+: )'@@plain unless ([\w.]+) ([\w.]+)'$",

@@ -613,9 +613,12 @@ def test_the_chart_is_written_from_the_manifests():
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
-@pytest.mark.parametrize("built", ["production", "broker"])
+@pytest.mark.parametrize("built", ["production", "broker", "pods"])
 def test_helm_builds_the_same_documents_as_the_overlay(built: str, tmp_path: Path):
-    values = {name: {"enabled": True} for name in ("keda", "monitoring", *(["broker"] if built == "broker" else []))}
+    brokers = {"broker": {"broker": {"enabled": True}}, "pods": {"brokerInCluster": {"enabled": True}}}
+    values: Document = {"keda": {"enabled": True}, "monitoring": {"enabled": True}, **brokers.get(built, {})}
+    if built == "pods":
+        values["brokerInCluster"]["settings"] = {"KUBERNETES_RUNTIME_CLASS": "gvisor"}
     values |= {"pods": {"priorityClassName": "chat"}}
     values |= {"config": find("ConfigMap", built)["everturn-config"]["data"]["everturn.toml"]}
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
@@ -628,15 +631,39 @@ def test_helm_builds_the_same_documents_as_the_overlay(built: str, tmp_path: Pat
         assert each["spec"]["template"]["spec"].pop("priorityClassName") == "chat"
     assert early["data"] == documents["ConfigMap", "everturn-settings"]["data"]
     for each in documents.values():
-        each["metadata"] |= {"namespace": "everturn"}
-    for name in (*(("Deployment", name) for name in SERVICES), ("StatefulSet", "everturn-clamd")):
+        each["metadata"].setdefault("namespace", "everturn")
+    broker = ["everturn-broker"] if built == "pods" else []
+    for name in (*(("Deployment", name) for name in (*SERVICES, *broker)), ("StatefulSet", "everturn-clamd")):
         template = documents[name]["spec"]["template"]
         assert template["metadata"].pop("annotations").keys() == {"checksum/settings"}
     job = documents["Job", "everturn-migrate"]
     assert job["metadata"].pop("annotations")["helm.sh/hook"] == "pre-install,pre-upgrade"
     [container] = job["spec"]["template"]["spec"]["containers"]
     container["envFrom"] = [{"configMapRef": {"name": "everturn-settings"}}]
-    assert documents == {name_of(each): each for each in BUILT[built] if each["kind"] != "Namespace"}
+    expected = deepcopy({name_of(each): each for each in BUILT[built]})
+    del expected["Namespace", "everturn"]
+    if built == "pods":
+        expected["Namespace", "everturn-runs"]["metadata"]["namespace"] = "everturn"
+        for side in (documents, expected):
+            side["ConfigMap", "everturn-profiles"]["data"] = json.loads(
+                side["ConfigMap", "everturn-profiles"]["data"]["profiles.json"]
+            )
+    assert documents == expected
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+def test_helm_puts_a_broker_of_the_cluster_beside_a_release_of_any_namespace():
+    command = ["helm", "template", "any", CHART, "--namespace", "chat", "--set", "brokerInCluster.enabled=true"]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    documents = {name_of(each): each for each in yaml.safe_load_all(run.stdout) if each}
+    [subject] = documents["RoleBinding", "everturn-broker"]["subjects"]
+    [rule] = documents["NetworkPolicy", "everturn-runs"]["spec"]["egress"]
+    both = subprocess.run([*command, "--set", "broker.enabled=true"], capture_output=True, check=False, timeout=60)
+
+    assert subject["namespace"] == "chat"
+    assert rule["to"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "chat"}
+    assert {each["metadata"].get("namespace") for each in documents.values()} == {None, "everturn-runs"}
+    assert b"broker and brokerInCluster can't both be enabled." in both.stderr
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
