@@ -584,6 +584,7 @@ def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_f
     [made], [source] = generator["configMapGenerator"], own["projected"]["sources"]
     assert source["configMap"]["name"] == made["name"]
     assert made["options"] == {"disableNameSuffixHash": True}
+    assert made["namespace"] == deployment["metadata"]["namespace"]
     assert [each["key"] for each in source["configMap"]["items"]] == [Path(file).name for file in made["files"]]
     assert {Path(each["path"]).parent for each in source["configMap"]["items"]} == {Path("support")}
 
