@@ -61,6 +61,25 @@ async def test_a_client_reconnects_after_a_lost_connection(redis_url: str) -> No
         await one.connection_pool.disconnect()
 
 
+async def test_a_connection_to_a_server_that_became_a_replica_is_closed(redis_url: str) -> None:
+    client, operator = build_client(redis_url, name="test", pool_size=1), build_client(redis_url, name="operator")
+    before = await client.client_id()
+
+    await operator.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        with pytest.raises(Unavailable, match="is a replica now"):
+            async with limited(5), client.pipeline(transaction=False) as pipeline:
+                pipeline.set("a", "1")
+                await pipeline.execute(raise_on_error=False)
+    finally:
+        await operator.execute_command("REPLICAOF", "NO", "ONE")
+
+    assert await client.client_id() != before
+    for one in (client, operator):
+        await one.aclose()
+        await one.connection_pool.disconnect()
+
+
 async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(redis_drivers: RedisDrivers) -> None:
     await redis_drivers.token_buckets.draw("a", Limit(4, 3600))
     held_up = [

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import ReadOnlyError, RedisError
 
 from everturn.core.cancellation import answered_within, keep_cancellation
 from everturn.core.errors import Invalid, Unavailable
@@ -24,6 +25,27 @@ GRACE_S = 2.0
 QUIET_S = 5.0
 """After this time without a message, a subscribed connection's server is pinged."""
 POOL_SIZE = 32
+
+
+class _ToPrimary:
+    """Closes the connection when its server rejects a write, because it has become a replica: the next connection to
+    the same address leads to the new primary."""
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        connection = cast(Any, super())
+        try:
+            return await connection.read_response(*args, **kwargs)
+        except ReadOnlyError as error:
+            await connection.disconnect()
+            raise ConnectionLost(f"The server is a replica now: {error}") from error
+
+
+class _PlainToPrimary(_ToPrimary, Connection):
+    pass
+
+
+class _TlsToPrimary(_ToPrimary, SSLConnection):
+    pass
 
 
 def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
@@ -43,6 +65,8 @@ def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
     except ValueError as error:
         # The library's message can contain a part of the password.
         raise Invalid("REDIS_URL must be redis://:password@host:port/0.") from error
+    is_tls = issubclass(pool.connection_class, SSLConnection)
+    pool.connection_class = _TlsToPrimary if is_tls else _PlainToPrimary
     return Redis.from_pool(pool)
 
 
