@@ -1,6 +1,7 @@
 """Files keep the contract of Objects; nothing half written is ever seen, nothing altered is ever served."""
 
 import asyncio
+import errno
 import fcntl
 import io
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.metrics import DISK_FULL
 from everturn.files.filesystem import THREADS, FileObjects
 from everturn.files.objects import CHUNK_BYTES, AlteredObject
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of
@@ -134,6 +136,23 @@ async def test_a_store_that_cannot_be_written_is_unavailable(tmp_path: Path) -> 
         await objects.check()
     with pytest.raises(Unavailable):
         await objects.save(key_of(b"a"), b"a")
+
+
+async def test_a_full_disk_is_unavailable_and_counted(
+    objects: FileObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = DISK_FULL.labels("objects")._value.get()
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fail)
+        with pytest.raises(Unavailable, match="No space left"):
+            await objects.save(key_of(b"a"), b"a")
+
+    assert DISK_FULL.labels("objects")._value.get() == before + 1
+    assert list((tmp_path / "objects" / "tmp").iterdir()) == []
+    await objects.save(key_of(b"a"), b"a")
 
 
 def is_open(path: Path) -> bool:

@@ -11,6 +11,7 @@ from helpers.pgbouncer import run_pgbouncer
 
 from everturn.core.errors import DatabaseFault, Invalid, Unavailable
 from everturn.core.identity import Principal
+from everturn.core.metrics import DISK_FULL
 from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
@@ -65,7 +66,7 @@ _NO_SPACE = "DO $$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file'
 
 
 async def test_a_full_disk_of_the_server_is_remembered_for_a_minute(database: DatabaseUrls) -> None:
-    now_s = 0.0
+    now_s, before = 0.0, DISK_FULL.labels("postgres disk")._value.get()
     async with asyncpg.create_pool(database.worker, min_size=0, max_size=1) as pool:
         full = Database(cast(Any, pool), monotonic=lambda: now_s)
         await full.check_disk()
@@ -80,6 +81,7 @@ async def test_a_full_disk_of_the_server_is_remembered_for_a_minute(database: Da
             await full.check_disk()
         now_s = DISK_FULL_KEPT_S
         await full.check_disk()
+        assert DISK_FULL.labels("postgres disk")._value.get() == before + 1
 
 
 async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls) -> None:

@@ -122,6 +122,9 @@ LOOP_ERRORS = Counter(
 LOG_LINES_LOST = Counter(
     "everturn_log_lines_lost", "Log lines that could not be written, for example because the log disk was full."
 )
+DISK_FULL = Counter(
+    "everturn_disk_full", "Writes that failed because the disk of Postgres or of stored files was full.", ["part"]
+)
 UNKNOWN_VALUES = Counter(
     "everturn_unknown_values",
     "Values read from rows or messages that this version does not know, by kind. A newer version wrote them.",

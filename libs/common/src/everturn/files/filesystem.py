@@ -1,6 +1,7 @@
 """Objects as files under one folder, each at its key, written atomically."""
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
@@ -16,8 +17,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import structlog
+
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.ids import ConversationId
+from everturn.core.metrics import DISK_FULL
 from everturn.files.model import object_key
 from everturn.files.objects import (
     CHUNK_BYTES,
@@ -31,6 +35,8 @@ from everturn.files.objects import (
     check_limit,
     is_key,
 )
+
+_log = structlog.get_logger(__name__)
 
 THREADS: Final = 16
 """Calls at once; more wait."""
@@ -291,4 +297,7 @@ def _failures() -> Generator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            DISK_FULL.labels("objects").inc()
+            _log.error("The disk of the objects is full", error=str(error))
         raise Unavailable(f"Objects: {error}") from error

@@ -13,6 +13,7 @@ from everturn.core.cancellation import keep_cancellation
 from everturn.core.errors import Conflict, DatabaseFault, EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.lease_timing import LeaseTiming
+from everturn.core.metrics import DISK_FULL
 
 _log = structlog.get_logger(__name__)
 
@@ -214,15 +215,21 @@ class Database:
         except (asyncpg.DiskFullError, Unavailable) as error:
             full = error.__cause__ if isinstance(error, Unavailable) else error
             if isinstance(full, asyncpg.DiskFullError):
+                DISK_FULL.labels("postgres disk").inc()
+                if not self._is_disk_full():
+                    _log.error("The disk of Postgres is full", error=str(full))
                 self._disk_full = self._monotonic(), str(full)
             raise
+
+    def _is_disk_full(self) -> bool:
+        return self._disk_full is not None and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S
 
     async def check_disk(self) -> None:
         """Raise Unavailable when the server recently had no disk space for a statement of this process.
 
         Only writes detect it: a full server still answers `check`.
         """
-        if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
+        if self._disk_full and self._is_disk_full():
             raise Unavailable(f"Postgres: {self._disk_full[1]}")
 
 
