@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import random
 import time
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import httpx2
 from platform_harness.harness import Harness
 from platform_harness.watcher import Watcher
 
@@ -16,16 +20,19 @@ from everturn_local.servers.databases import DATABASE
 
 TURNS = int(os.environ.get("TURNS") or "12")
 """At least 6; `make failover` sets it."""
+SEED = int(os.environ.get("SEED") or "1")
+"""How long each person reads, and the moments of faults."""
 CONVERSATIONS = min(30, TURNS // 2)
 """All are of one person, who may have 32 streams of an ingress, and for a while there is only one."""
 SLOTS = 16
 """Of each worker."""
 TEXTS = ("script:brisk please", "script:plain please")
+WRITE_TOOL = "react.write"
 MAX_TURNS = 18
 """Of one conversation: all of them fit in a snapshot."""
 BEGIN_EVERY_S = 0.05
 READS_S = 1.0
-"""How long a person reads an answer."""
+"""How long a person reads an answer while the others' turns end, at most."""
 LIMIT_S = 60.0 + TURNS
 PATIENT = Timings(max_delay_s=5.0, attempts=200, give_up_s=400.0)
 """Sends a message again until it is accepted: on a busy machine many are refused."""
@@ -33,11 +40,18 @@ PATIENT = Timings(max_delay_s=5.0, attempts=200, give_up_s=400.0)
 
 @dataclass
 class Load:
-    """A third of the conversations begin with `disturb`; all go on until `check`."""
+    """A third of the conversations begin with `disturb`; all go on until `check`. Each message is one of `texts` in
+    turn, with these files."""
 
     harness: Harness
+    texts: Sequence[str] = TEXTS
+    files: Sequence[Path] = ()
     accepted: dict[str, float] = field(default_factory=lambda: {})
     """When each turn was accepted, by the monotonic clock."""
+    dice: random.Random = field(default_factory=lambda: random.Random(SEED))
+    """For the moments of faults."""
+    _before: set[str] = field(default_factory=set[str])
+    """The completed turns of earlier loads."""
     _talks: list[asyncio.Task[Watcher]] = field(default_factory=lambda: [])
     _disturbed: asyncio.Event = field(default_factory=asyncio.Event)
     _over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,6 +60,7 @@ class Load:
 
     async def start(self) -> None:
         """Returns once half of the turns that may start now can be seen running."""
+        self._before = await self._load_completed()
         self._talks = [asyncio.create_task(self._talk(n)) for n in range(CONVERSATIONS)]
         async with asyncio.timeout(LIMIT_S), self._changed:
             await self._changed.wait_for(lambda: self._running >= CONVERSATIONS // 3)
@@ -58,7 +73,8 @@ class Load:
             await self._disturbed.wait()
         await asyncio.sleep(n * BEGIN_EVERY_S)
         async with EverturnClient(self.harness.clients[n % 2].base_url, timings=PATIENT) as client:
-            sent = await self._send(client, "new", TEXTS[0])
+            dice = random.Random(f"{SEED} {n}")
+            sent = await self._send(client, "new", self.texts[0])
             watcher = self.harness.watch(sent.conversation_id, ingress=n // 2 % 2)
             await watcher.wait_text(sent.turn_id, "thinking", LIMIT_S)
             async with self._changed:
@@ -66,13 +82,13 @@ class Load:
                 self._changed.notify_all()
             await self._wait_completed(watcher, sent.turn_id)
             count = 1
-            while count < MAX_TURNS and not (count >= len(TEXTS) and self._is_enough()):
-                sent = await self._send(client, sent.conversation_id, TEXTS[count % len(TEXTS)])
+            while count < MAX_TURNS and not (count >= len(self.texts) and self._is_enough()):
+                sent = await self._send(client, sent.conversation_id, self.texts[count % len(self.texts)])
                 await self._wait_completed(watcher, sent.turn_id)
                 count += 1
                 if len(self.accepted) >= TURNS:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._over.wait(), READS_S)
+                        await asyncio.wait_for(self._over.wait(), dice.uniform(0, READS_S))
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle", LIMIT_S)
         return watcher
 
@@ -80,7 +96,7 @@ class Load:
         return self._over.is_set() and len(self.accepted) >= TURNS
 
     async def _send(self, client: EverturnClient, conversation_id: str, text: str) -> Accepted:
-        sent = await client.send_message(conversation_id, text)
+        sent = await client.send_message(conversation_id, text, files=self.files)
         self.accepted[sent.turn_id] = time.monotonic()
         return sent
 
@@ -88,17 +104,42 @@ class Load:
         turn = await watcher.wait_ended(turn_id, LIMIT_S)
         assert (turn.status, turn.error) == ("completed", None)
 
-    async def check(self) -> list[Watcher]:
-        """What was accepted has ended, once, and there is nothing else; every stream folds to what is stored."""
+    async def check(self, others: Collection[str] = ()) -> list[Watcher]:
+        """What was accepted, also `others`, has ended, once, and there is nothing else; every stream folds to what is
+        stored, and every file that a turn has can be read."""
         self.disturb()
         self._over.set()
         watchers = await asyncio.gather(*self._talks)
         for watcher in watchers:
             await self.harness.check_invariants(watcher.conversation_id, watcher)
-        sql = "SELECT id FROM turn WHERE status = 'completed'"
-        rows = await asyncio.to_thread(self.harness.platform.postgres.run_sql, sql, database=DATABASE)
-        assert sorted(rows.split()) == sorted(self.accepted)
+            await self._check_files(watcher)
+        assert sorted(await self._load_completed() - self._before) == sorted({*self.accepted, *others})
         return watchers
+
+    async def _check_files(self, watcher: Watcher) -> None:
+        """A step that wrote a file left it, another one left none."""
+        assert watcher.state is not None
+        for turn in watcher.state.turns:
+            assert [file.filename for file in turn.attachments] == [path.name for path in self.files]
+            written = sum(step.status == "completed" and step.tool_id == WRITE_TOOL for step in turn.steps)
+            assert len(turn.files) == written
+            async with httpx2.AsyncClient(base_url=self.harness.clients[0].base_url, trust_env=False) as http:
+                for file in (*turn.attachments, *turn.files):
+                    answer = await http.get(file.url, timeout=LIMIT_S)
+                    assert (answer.status_code, len(answer.content)) == (200, file.size), file
+
+    async def _load_completed(self) -> set[str]:
+        sql = "SELECT id FROM turn WHERE status = 'completed'"
+        return set((await asyncio.to_thread(self.harness.platform.postgres.run_sql, sql, database=DATABASE)).split())
+
+    def report(self, fault: str, broken_at: float, repaired_at: float) -> None:
+        """The figures of `make failover`, by the monotonic clock, once all is checked."""
+        later = [at for at in self.accepted.values() if at > repaired_at]
+        first = f"{min(later) - repaired_at:.1f} s later" if later else "not needed"
+        print(  # noqa: T201
+            f"\n{fault}, seed {SEED}: {len(self.accepted)} turns, repaired after {repaired_at - broken_at:.1f} s, the "
+            f"next message accepted {first}, all was checked {time.monotonic() - repaired_at:.1f} s later"
+        )
 
     async def close(self) -> None:
         for talk in self._talks:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -19,41 +20,77 @@ from everturn_local.servers.postgres import save_server_folder
 
 READY_LIMIT_S = 20.0
 POLL_S = 0.02
+CLIENTS = 300
+
+
+class PgBouncer:
+    """Owns the process; `start` and `kill` can alternate, on the same port."""
+
+    def __init__(self, program: Path, folder: Path, urls: tuple[str, ...], connections: int) -> None:
+        server, self.port = urlsplit(urls[0]), load_free_port()
+        self._program, self._folder = program, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "listen_addr": LOOPBACK,
+            "listen_port": str(self.port),
+            "unix_socket_dir": "",
+            "auth_type": "scram-sha-256",
+            "auth_file": str(folder / "users.txt"),
+            "pool_mode": "session",
+            "default_pool_size": str(connections),
+            "max_client_conn": str(CLIENTS),
+            "logfile": str(folder / "run" / "log"),
+        }
+        roles = [(role.username, role.password) for role in map(urlsplit, urls)]
+        target = f"[databases]\n* = host={server.hostname} port={server.port}\n[pgbouncer]\n"
+        (folder / "users.txt").write_text("".join(f'"{name}" "{password}"\n' for name, password in roles))
+        (folder / "settings.ini").write_text(target + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+        save_server_folder(folder / "run")
+
+    def start(self) -> None:
+        """Returns when it listens."""
+        settings = self._folder / "settings.ini"
+        prefix = build_server_prefix(death_signal="KILL", reaches=[self._program, settings])
+        self._process = subprocess.Popen([*prefix, self._program, "--quiet", settings])
+        _wait_listening(self._process, self.port)
+
+    def reload(self) -> None:
+        """As RELOAD on its console does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def kill(self) -> None:
+        """All its connections end with it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 @contextmanager
-def run_pgbouncer(url: str) -> Iterator[str]:
-    """The same URL through a pooler with one connection to the server. Skips where there is none, and fails in CI."""
+def open_pgbouncer(*urls: str, connections: int = 1) -> Iterator[PgBouncer]:
+    """Before the server of these URLs, for their roles, with so many connections for each. Skips where there is none,
+    and fails in CI."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("there is no pgbouncer: install the package pgbouncer")
-    server, port = urlsplit(url), load_free_port()
     folder = Path(tempfile.mkdtemp(prefix="everturn-pgbouncer-"))
     folder.chmod(0o755)
-    settings = {
-        "listen_addr": LOOPBACK,
-        "listen_port": str(port),
-        "unix_socket_dir": "",
-        "auth_type": "scram-sha-256",
-        "auth_file": str(folder / "users.txt"),
-        "pool_mode": "session",
-        "default_pool_size": "1",
-        "logfile": str(folder / "run" / "log"),
-    }
-    target = f"[databases]\n* = host={server.hostname} port={server.port}\n[pgbouncer]\n"
-    (folder / "users.txt").write_text(f'"{server.username}" "{server.password}"\n')
-    (folder / "settings.ini").write_text(target + "".join(f"{key} = {value}\n" for key, value in settings.items()))
-    save_server_folder(folder / "run")
-    prefix = build_server_prefix(death_signal="KILL", reaches=[Path(program), folder / "settings.ini"])
-    process = subprocess.Popen([*prefix, program, "--quiet", str(folder / "settings.ini")])
+    bouncer = PgBouncer(Path(program), folder, urls, connections)
     try:
-        _wait_listening(process, port)
-        yield server._replace(netloc=f"{server.netloc.rpartition(':')[0]}:{port}").geturl()
+        bouncer.start()
+        yield bouncer
     finally:
-        process.kill()
-        process.wait()
+        bouncer.kill()
         shutil.rmtree(folder)
+
+
+@contextmanager
+def run_pgbouncer(url: str) -> Iterator[str]:
+    """The same URL through a pooler with one connection to the server."""
+    server = urlsplit(url)
+    with open_pgbouncer(url) as bouncer:
+        yield server._replace(netloc=f"{server.netloc.rpartition(':')[0]}:{bouncer.port}").geturl()
 
 
 def _wait_listening(process: subprocess.Popen[bytes], port: int) -> None:
