@@ -91,15 +91,17 @@ REVOKE ALL ON FUNCTION expire_approvals FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION expire_approvals TO everturn_worker;
 
 
--- Releases the lease and lets the running turn wait for a person. Returns false, with the lease still held, if the
--- lease was lost, no approval is pending, or a signal needs the turn now. The sender of a signal locks the same row:
--- the signal comes either before, and is seen here, or after, and wakes the turn. Waiting costs no attempt and resets
--- the counter: a turn that could be parked has not killed its worker. Returns true again for a turn that already waits
--- under this fence: nobody has claimed it since, so only the first reply was lost.
+-- Releases the lease and lets the running turn wait for a person, or for a run of a program; only for a person the
+-- conversation is shown as waiting. Returns false, with the lease still held, if the lease was lost, no approval is
+-- pending and no run goes on, or a signal needs the turn now. The sender of a signal locks the same row: the signal comes
+-- either before, and is seen here, or after, and wakes the turn. Waiting costs no attempt and resets the counter: a turn
+-- that could be parked has not killed its worker. Returns true again for a turn that already waits under this fence:
+-- nobody has claimed it since, so only the first reply was lost.
 CREATE OR REPLACE FUNCTION park_turn(p_conversation text, p_owner text, p_fence bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     v_turn text;
+    v_asks boolean;
 BEGIN
     PERFORM FROM conversation c WHERE c.id = p_conversation AND c.fence = p_fence FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -109,7 +111,8 @@ BEGIN
         RETURN true;
     END IF;
     SELECT t.id INTO v_turn FROM turn t WHERE t.conversation_id = p_conversation AND t.status = 'running';
-    IF NOT EXISTS (SELECT FROM approval a WHERE a.turn_id = v_turn AND a.state = 'pending')
+    v_asks := EXISTS (SELECT FROM approval a WHERE a.turn_id = v_turn AND a.state = 'pending');
+    IF NOT (v_asks OR EXISTS (SELECT FROM detached_run r WHERE r.turn_id = v_turn AND r.ended_as = ''))
        OR EXISTS (SELECT FROM signal s WHERE s.turn_id = v_turn AND s.state = 'accepted'
                      AND s.kind IN ('steer', 'cancel', 'approve', 'deny')) THEN
         RETURN false;
@@ -119,7 +122,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE turn t SET status = 'waiting', attempt = 0, doorbell_at = NULL WHERE t.id = v_turn;
-    UPDATE conversation c SET state = 'waiting' WHERE c.id = p_conversation;
+    UPDATE conversation c SET state = CASE WHEN v_asks THEN 'waiting' ELSE 'running' END WHERE c.id = p_conversation;
     RETURN true;
 END
 $$;

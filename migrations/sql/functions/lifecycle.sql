@@ -23,8 +23,8 @@ BEGIN
     SELECT COALESCE(array_agg(DISTINCT a.object_key), '{}') INTO object_keys
       FROM artifact a WHERE a.conversation_id = p_conversation;
     FOREACH v_store IN ARRAY ARRAY['block', 'artifact', 'signal', 'feedback', 'tool_effect', 'usage_event',
-                                   'idempotency', 'source', 'lease', 'approval', 'mcp_request', 'turn',
-                                   'snippet'] LOOP
+                                   'idempotency', 'source', 'lease', 'approval', 'mcp_request', 'detached_run',
+                                   'turn', 'snippet'] LOOP
         EXECUTE format('DELETE FROM %I WHERE conversation_id = $1', v_store) USING p_conversation;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         stores := stores || v_store;

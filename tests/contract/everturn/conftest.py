@@ -11,6 +11,7 @@ from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.postgres.pool import open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
+from everturn.turns.detached import HOLD_S
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
@@ -60,6 +61,9 @@ def postgres_harness(roles: Roles, module_ids: SequentialIds) -> Harness:
             lost_s,
         )
 
+    async def expire_holds() -> None:
+        await roles.superuser.execute("UPDATE detached_run SET held_until = now() - interval '1 s'")
+
     return Harness(
         inbox=PostgresInbox(roles.ingress, share=1_000),
         leases=PostgresLeases(roles.worker, owner="worker-1"),
@@ -69,6 +73,7 @@ def postgres_harness(roles: Roles, module_ids: SequentialIds) -> Harness:
         expire_lease=expire_lease,
         give_feedback=PostgresFeedback(roles.ingress).save,
         age_lease=age_lease,
+        expire_holds=expire_holds,
     )
 
 
@@ -104,6 +109,9 @@ def memory_harness(memory_clock: FixedClock, memory_platform: MemoryPlatform) ->
     async def give_feedback(_: Principal, conversation_id: ConversationId, feedback: Feedback) -> None:
         platform.conversations[conversation_id].feedback.append(feedback)
 
+    async def expire_holds() -> None:
+        clock.advance(HOLD_S + 1)
+
     return Harness(
         inbox=MemoryInbox(platform),
         leases=MemoryLeases(platform, owner="worker-1"),
@@ -113,4 +121,5 @@ def memory_harness(memory_clock: FixedClock, memory_platform: MemoryPlatform) ->
         expire_lease=expire_lease,
         give_feedback=give_feedback,
         age_lease=age_lease,
+        expire_holds=expire_holds,
     )

@@ -21,6 +21,8 @@ UNION ALL SELECT 'unannounced end of ' || id FROM turn WHERE conversation_id = '
     AND status <> 'waiting'
 UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect e WHERE conversation_id = '{id}' AND state = 'intended'
     AND NOT EXISTS (SELECT FROM turn t WHERE t.id = e.turn_id AND t.status = 'waiting')
+UNION ALL SELECT 'detached run ' || run_id FROM detached_run r WHERE conversation_id = '{id}'
+    AND NOT EXISTS (SELECT FROM turn t WHERE t.id = r.turn_id AND t.status = 'waiting')
 UNION ALL SELECT 'artifact of nobody ' || id FROM artifact a WHERE conversation_id = '{id}'
     AND NOT EXISTS (SELECT FROM turn t WHERE t.id = a.turn_id) AND a.kind <> 'attachment'
 UNION ALL SELECT '{named}' || object_key FROM artifact WHERE starts_with(object_key, '{id}/')

@@ -16,6 +16,7 @@ from everturn.files.model import Artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import RequestEvent, Signal, Turn, TurnStatus
+from everturn.turns.detached import DetachedRun
 from everturn.turns.inbox import Receipt
 from everturn.turns.model import Approval, EffectChange, UsageEvent
 from everturn_testing.core import FixedClock
@@ -83,6 +84,18 @@ class ApprovalRow:
     expires_at: datetime
 
 
+@dataclass(slots=True)
+class DetachedRow:
+    """One detached run; `run` is replaced whenever it changes."""
+
+    run: DetachedRun
+    conversation_id: ConversationId
+    holder: str
+    held_until_s: float
+    began_s: float
+    ends_by_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class UsedKey:
     """An idempotency key and the first answer."""
@@ -102,6 +115,7 @@ class MemoryPlatform:
         self.effects: dict[tuple[TurnId, CallId], EffectChange] = {}
         self.usage: list[tuple[TurnId, UsageEvent]] = []
         self.approvals: dict[ApprovalId, ApprovalRow] = {}
+        self.detached: dict[tuple[TurnId, CallId], DetachedRow] = {}
         self.revoked: set[str] = set()
         self.skills_revision = 0
         """Of the skills of every project."""

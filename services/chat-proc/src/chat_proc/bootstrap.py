@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +33,8 @@ from chat_proc.models.roles import (
 )
 from chat_proc.opening import KitOpener, build_host_options, build_texts
 from chat_proc.sandbox.containers import parse_address
+from chat_proc.sandbox.detached.held import HeldRuns
+from chat_proc.sandbox.detached.port import DetachedEngine
 from chat_proc.sandbox.local_supervisor import load_environment_digest
 from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
@@ -48,6 +50,7 @@ from chat_proc.settings import (
 )
 from chat_proc.skills.projects import ProjectSkills
 from chat_proc.timeline.pruning import PrunePolicy
+from chat_proc.tools.code.detached_calls import DetachedCalls
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
@@ -65,6 +68,7 @@ from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
 from chat_proc.worker.readiness import ReadyPage, StartReport
 from chat_proc.worker.retention import OrphanSweep, RetentionJob
 from chat_proc.worker.ringing import Ringer
+from chat_proc.worker.run_watch import RunWatch
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
@@ -102,6 +106,7 @@ from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.skills.postgres import PostgresProjectSkills
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_detached import PostgresDetachedRuns
 from everturn.turns.postgres_effects import PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
 from everturn.turns.postgres_reading import PostgresConversationReader, PostgresTurns
@@ -152,11 +157,14 @@ async def open_worker(
             opened = await pass_gate(opened)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
+        runs = PostgresDetachedRuns(drivers.database, owner=owner, hold_s=bounds.detached_hold_s)
+        engines = build_detached_engines(drivers, opened)
         bundles, offered = await stack.enter_async_context(
-            open_bundles(settings, config, bounds, models, tools, drivers, opened)
+            open_bundles(settings, config, bounds, models, tools, drivers, opened, DetachedCalls(runs, engines))
         )
         loop = build_loop_dependencies(settings, drivers, stragglers)
-        worker = build_worker(settings, bounds, owner, drivers, opened, bundles, loop)
+        watch = RunWatch(runs, engines, drivers.redis.doorbells, open_clock(settings.clock_steps))
+        worker = build_worker(settings, bounds, owner, drivers, opened, bundles, loop, watch)
         if settings.metrics_listen:
             ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
             pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
@@ -207,6 +215,7 @@ async def open_bundles(
     tools: Sequence[Tool],
     drivers: Drivers,
     opened: OpenedSandbox | SandboxUnavailable,
+    detached: DetachedCalls,
 ) -> AsyncGenerator[tuple[BundleLibrary[BundleKit], OfferedTools]]:
     """The bundles of this installation, ready to be used, and the tools of the built-in agent."""
     database, objects, embedder = drivers.database, drivers.objects, drivers.embedder
@@ -239,6 +248,7 @@ async def open_bundles(
             PostgresTimelines(database),
             CollectionReader(PostgresCollections(database), store, embedder) if settings.collections == "on" else None,
             await open_receipts(settings, opened),
+            detached,
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
@@ -369,6 +379,19 @@ def connect_programs(
     return replace(opened, sandbox=opened.sandbox.with_network(network))
 
 
+def build_detached_engines(
+    drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable
+) -> Mapping[str, DetachedEngine]:
+    """What keeps runs whose turns wait, by name. A worker without a sandbox still finds the runs that others lost."""
+    after_s: dict[str, float] = {}
+    if isinstance(opened, OpenedSandbox):
+        profiles = opened.profiles.items()
+        after_s = {name: profile.detach_after_s for name, profile in profiles if profile.detach_after_s is not None}
+    sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
+    held = HeldRuns(sandbox, drivers.objects, after_s)
+    return {held.name: held}
+
+
 def build_loop_dependencies(settings: WorkerSettings, drivers: Drivers, stragglers: Stragglers) -> LoopDependencies:
     """What the loops of all turns share; `stragglers` owns the calls that ignore their cancellation."""
     ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
@@ -393,6 +416,7 @@ def build_worker(
     opened: OpenedSandbox | SandboxUnavailable,
     bundles: BundleLibrary[BundleKit],
     loop: LoopDependencies,
+    watch: RunWatch,
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, redis = drivers.database, drivers.redis
@@ -469,6 +493,7 @@ def build_worker(
         presence=presence,
         bundles=bundles,
         operations=OperationRunner(redis.operations, bundles),
+        watch=watch,
         collections=collections,
         run_battery=battery.run if battery else None,
         deadline_s=settings.drain_timeout_s,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from everturn.core.lease_timing import DEFAULT_LEASE_S
+from everturn.turns.detached import HOLD_S
 from everturn.turns.inbox import UPLOAD_LIMIT
 
 COMMIT_LIMIT_S = 180.0
@@ -27,6 +28,8 @@ class Bounds:
     """How long a lease lasts unless it is renewed; `LeaseTiming` derives the other times from it."""
     orphans_after_s: float = ORPHANS_AFTER_S
     """Between the two passes over the store that must both find an object without a row before it is deleted."""
+    detached_hold_s: float = HOLD_S
+    """How long a worker that is away keeps the detached runs that it looks after."""
 
 
 BOUNDS = Bounds()

@@ -180,6 +180,7 @@ async def test_an_erasure_leaves_no_row_and_stops_the_worker(
         "lease": 1,
         "approval": 0,
         "mcp_request": 0,
+        "detached_run": 0,
         "turn": 1,
         "snippet": 0,
         "conversation": 1,

@@ -19,9 +19,11 @@ from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.model import ApprovalRequest, Effect, EffectChange, EffectState, UsageEvent, approval_id_of
+from everturn.turns.postgres_detached import PostgresDetachedRuns
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, point, said
+from everturn_testing.turns.detached_contract import build_start
 from everturn_testing.turns.harness import ANN, Harness, commit, think, turn_of
 
 
@@ -44,6 +46,7 @@ async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_harn
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [embedded], encoder=ENCODER)
     link = ConnectRequest(asked.id, conversation_id, hash_state("erased"), "Mail", b"sealed")
     await PostgresConnections(roles.worker).save_request(ANN, ServerKey("desk", "mail"), link)
+    await PostgresDetachedRuns(roles.worker, owner="worker-1").save_start(claim.lease, build_start(claim))
     before = await rows.count_rows(conversation_id)
 
     await PostgresConversations(roles.ingress).erase(ANN, conversation_id)

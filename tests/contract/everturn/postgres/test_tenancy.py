@@ -19,7 +19,7 @@ from everturn.conversations.model import ConversationChanges, ConversationQuery,
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import DatabaseFault, NotFound
 from everturn.core.identity import Principal
-from everturn.core.ids import ApprovalId, ArtifactId, CollectionId, ConversationId, RandomIds, SignalId, TurnId
+from everturn.core.ids import ApprovalId, ArtifactId, CallId, CollectionId, ConversationId, RandomIds, SignalId, TurnId
 from everturn.feedback.model import Feedback, FeedbackStore, Period, Reaction
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
@@ -49,9 +49,11 @@ from everturn.memory.user_memories import MemoryBook, UserMemories
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
+from everturn.turns.detached import DetachedRuns
 from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
 from everturn.turns.ports import Approvals, ConversationReader, Timelines, Turns
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_detached import PostgresDetachedRuns
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresConversationReader, PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
@@ -62,6 +64,7 @@ from everturn_testing.knowledge.collections import build_upload
 from everturn_testing.memory.search_contract import ENCODER, point, said
 from everturn_testing.memory.user_memories_contract import remembered
 from everturn_testing.turns.approvals_contract import ask
+from everturn_testing.turns.detached_contract import build_start
 from everturn_testing.turns.harness import ANN, STRANGERS, Harness, commit, think
 
 PORTS = (
@@ -83,6 +86,7 @@ PORTS = (
     ConversationReader,
     CollectionBook,
     CollectionIndex,
+    DetachedRuns,
 )
 GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
@@ -108,6 +112,7 @@ TABLES = (
     "collection_document",
     "mcp_connection",
     "mcp_request",
+    "detached_run",
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
 """Queried before the caller is authenticated: no service has rights on them (see accounts/test_credentials.py)."""
@@ -164,6 +169,7 @@ CASES: dict[str, Case] = {
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
     "Approvals.load_of_turn": lambda port, ann, who: port.load_of_turn(who, ann.turn_id),
+    "DetachedRuns.load": lambda port, ann, who: port.load(who, ann.turn_id, CallId("call_1")),
     "Artifacts.load": lambda port, ann, who: port.load(who, ann.artifact_id),
     "Artifacts.load_by_rn": lambda port, ann, who: port.load_by_rn(who, ann.rn),
     "Artifacts.load_by_ref": lambda port, ann, who: port.load_by_ref(who, ann.conversation_id, SECRET_REF),
@@ -302,6 +308,7 @@ async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
     found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
     await harness.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
     await ask(harness, PostgresApprovals(roles.worker), claim)
+    await PostgresDetachedRuns(roles.worker, owner="worker-1").save_start(claim.lease, build_start(claim))
     job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
@@ -371,6 +378,7 @@ def ports(roles: Roles) -> dict[str, object]:
         "ConversationReader": PostgresConversationReader(roles.worker),
         "CollectionBook": PostgresCollections(roles.ingress),
         "CollectionIndex": PostgresCollections(roles.worker),
+        "DetachedRuns": PostgresDetachedRuns(roles.worker, owner="worker-1"),
     }
 
 
@@ -438,7 +446,7 @@ async def test_reports_of_a_user_contain_nothing_of_others(user: str | None, ann
 @pytest.mark.parametrize("stranger", [*STRANGERS, None], ids=["other-user", "other-project", "other-tenant", "nobody"])
 async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal | None, ann: Ann, roles: Roles) -> None:
     readable = {
-        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event", "snippet"},
+        "ingress": set(TABLES) - {"lease", "tool_effect", "usage_event", "snippet", "detached_run"},
         "worker": set(TABLES) - {"lease", "idempotency"},
     }
     for name, database in (("ingress", roles.ingress), ("worker", roles.worker)):

@@ -1,6 +1,7 @@
 """An operator sees where a turn is and what it waits for, in each state that a turn can have."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from everturn.core.errors import NotFound
 from everturn.postgres.pool import open_database
 from everturn.timeline.turns import SignalKind
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_detached import PostgresDetachedRuns
 from everturn.turns.postgres_explaining import load_turn_state
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.approvals_contract import LONG_S, ask
+from everturn_testing.turns.detached_contract import build_start
 from everturn_testing.turns.harness import Harness, closing, commit, think
 from ingress.operations.explaining import explain_turn
 
@@ -101,6 +104,21 @@ async def test_a_turn_that_waits_for_a_person_names_the_call(
 
     assert "waits for a person's approval" in text
     assert "approval:     " in text
+
+
+async def test_a_turn_that_waits_for_a_program_names_its_engine(
+    explain: Explain, postgres_harness: Harness, roles: Roles
+) -> None:
+    claim = await postgres_harness.start_turn()
+    runs = PostgresDetachedRuns(roles.worker, owner="host:7")
+    await runs.save_start(claim.lease, replace(build_start(claim), engine="fargate", task="task-1"))
+    await PostgresApprovals(roles.worker).try_park(claim.lease)
+
+    text = await explain(str(claim.turn_id))
+
+    assert "It waits for a program that goes on without it." in text
+    assert "detached run: call_1, start 1, on fargate task-1, until " in text
+    assert "looked after by host:7" in text
 
 
 async def test_an_ended_turn_says_how_and_whether_clients_know(

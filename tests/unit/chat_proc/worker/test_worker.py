@@ -33,6 +33,9 @@ class Part:
         if self.hands_over:
             self.ended.set()
 
+    async def close(self) -> None:
+        self.calls.append("close")
+
     def log_turns(self) -> None:
         self.calls.append("log")
 
@@ -47,13 +50,14 @@ class Desk:
         self.claiming, self.heartbeat, self.sweeper, self.indexer = Part(), Part(), Part(), Part()
         self.parts = self.claiming, self.heartbeat, self.sweeper, self.indexer
         self.presence, self.retention, self.trimmer, self.bundles = Part(), Part(), Part(), Part()
-        self.operations = Part()
+        self.operations, self.watch = Part(), Part()
         self.rest = {
             "presence": self.presence,
             "retention": self.retention,
             "trimmer": self.trimmer,
             "bundles": self.bundles,
             "operations": self.operations,
+            "watch": self.watch,
         }
         self.worker = Worker(*self.parts, **self.rest, deadline_s=deadline_s, margin_s=8.0)  # type: ignore[arg-type]
         self.ready = asyncio.Event()
@@ -77,6 +81,7 @@ async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
     assert desk.indexer.calls == ["run", "drain"]
     assert desk.presence.calls == ["run", "cancelled"]
     assert desk.retention.calls == ["run", "cancelled"]
+    assert desk.watch.calls == ["run", "close", "cancelled"]
 
 
 async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 LABELS: Final[Mapping[str, str]] = {
+    "engine": "Where detached runs go on.",
     "kind": "Kind of the things that the metric counts.",
     "lane": "The queue of a turn, chosen by the caller's strongest role.",
     "launcher": "What starts sandboxes, as in `EXECUTION_MODE`.",
@@ -246,6 +247,21 @@ PROGRAM_CONNECTIONS = Counter(
     "everturn_program_connections",
     "Connections that programs asked for, by outcome: opened, not_allowed, not_public, unreachable or over_limit.",
     ["outcome"],
+)
+DETACHED_RUNS = Gauge(
+    "everturn_detached_runs",
+    "Runs of programs that this worker looks after while their turns wait without a worker, by engine.",
+    ["engine"],
+)
+DETACHED_RUNS_ENDED = Counter(
+    "everturn_detached_runs_ended",
+    "Detached runs that ended, by engine and outcome: finished, lost (they are started again, up to three times), or "
+    "overdue.",
+    ["engine", "outcome"],
+)
+DETACHED_RUNS_FAILED = Counter(
+    "everturn_detached_runs_failed",
+    "Failed attempts to look after detached runs: to ask an engine about them, end them or remove what is left.",
 )
 BATTERY_LAST_RUN = Gauge(
     "everturn_escape_battery_attempts",

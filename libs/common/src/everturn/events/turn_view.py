@@ -68,7 +68,7 @@ from everturn.timeline.blocks import (
 )
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.sources import Citation
-from everturn.timeline.turns import Signal, SignalState, Turn, TurnUsage
+from everturn.timeline.turns import Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.timeline.workflow import Workflow
 
 WRITE_TOOL = "react.write"
@@ -337,10 +337,13 @@ def build_turn_view(record: TurnRecord, *, tenant: str, project: str) -> TurnVie
         seen.add_signal(signal)
     turn = record.turn
     attachments = tuple(build_file_view(item, tenant=tenant, project=project) for item in turn.request.attachments)
+    asks = any(approval.state == "pending" for approval in seen.approvals)
+    # A turn that waits for a program of its own is running for those who look at it.
+    status = TurnStatus.RUNNING if turn.status is TurnStatus.WAITING and not asks else turn.status
     return TurnView(
         turn_id=turn.id,
         ordinal=turn.ordinal,
-        status=turn.status.value,
+        status=status.value,
         text=turn.request.text,
         attachments=attachments,
         created_at=iso(turn.created_at),

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from everturn.core.errors import Invalid
 from everturn.execution.destinations import parse_destination
@@ -53,6 +53,8 @@ class ExecutionProfile(BaseModel):
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
     `network` are the hosts to which the worker connects programs, such as `pypi.example.org`, `*.example.com:443` or
     `api.example.com:8443`; without any they have no network.
+    A run that takes longer than `detach_after_s` is detached: its turn waits for it without a worker. Programs of
+    such a profile can't call tools.
     Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
     `web_tools.*`. `description` explains to the model what the profile is for, where it can choose one.
     """
@@ -64,6 +66,7 @@ class ExecutionProfile(BaseModel):
     supervisor_image: str = Field(default="everturn/exec-supervisor:latest", min_length=1, max_length=300)
     runtime: str = Field(default="", max_length=63, pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
     timeout_s: float = Field(default=DEFAULT_TIMEOUT_S, ge=1, le=MAX_TIMEOUT_S)
+    detach_after_s: float | None = Field(default=None, ge=0, le=MAX_TIMEOUT_S)
     cpus: float = Field(default=1.0, ge=0.1, le=64)
     shm_bytes: int = Field(default=0, ge=0, le=8 << 30)
     network: tuple[Annotated[str, Field(max_length=300)], ...] = Field(default=(), max_length=MAX_DESTINATIONS)
@@ -72,8 +75,15 @@ class ExecutionProfile(BaseModel):
     denied_tools: tuple[ToolPattern, ...] = Field(default=(), max_length=100)
     description: str = Field(default="", max_length=200, pattern=r"^[^\n\r]*$")
 
+    @property
+    def detaches(self) -> bool:
+        """Whether runs can go on while their turn waits."""
+        return self.detach_after_s is not None
+
     def may_call(self, tool_id: str) -> bool:
         """Whether the profile allows its programs to call the tool."""
+        if self.detaches:
+            return False
         aliases = tool_id.partition(".")[0], tool_id.rpartition(".")[0]
         return not {tool_id, *(f"{alias}.*" for alias in aliases)} & set(self.denied_tools)
 
@@ -95,6 +105,13 @@ class ExecutionProfile(BaseModel):
     def normalize_network(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         """The hosts in one form, `host:port`; a port that is not given is 443. Rejects what is no name of a host."""
         return tuple(dict.fromkeys(str(parse_destination(text)) for text in value))
+
+    @model_validator(mode="after")
+    def check_detaching(self) -> Self:
+        """Reject a network of programs that may be started again."""
+        if self.detaches and self.network:
+            raise ValueError("a profile with detach_after_s can't have a network: a run that is lost is started again")
+        return self
 
 
 Profiles = Mapping[str, ExecutionProfile]

@@ -34,6 +34,19 @@ class OpenQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitedRun:
+    """A detached run. `holder` is the worker that looks after it; `ended_as` is None while it runs."""
+
+    call_id: str
+    engine: str
+    task: str
+    starts: int
+    holder: str
+    ended_as: str | None
+    ends_by: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class TurnState:
     """The rows of one turn. Ages and times left are in seconds, by the database's clock.
 
@@ -70,3 +83,4 @@ class TurnState:
     block: LastBlock | None
     calls: tuple[OpenCall, ...]
     questions: tuple[OpenQuestion, ...]
+    runs: tuple[WaitedRun, ...] = ()

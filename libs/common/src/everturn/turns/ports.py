@@ -53,11 +53,12 @@ class Approvals(Protocol):
         ...
 
     async def try_park(self, lease: Lease) -> bool:
-        """Release the lease and make the running turn wait, without counting an attempt.
+        """Release the lease and make the running turn wait for a person or a detached run; no attempt is counted.
 
-        Returns False and keeps the lease when the lease was lost, when nothing is pending, or when an answer, a steer
-        or a cancel has arrived that no commit contains yet: the turn must process it first. Later signals of these
-        kinds wake the turn. After Unavailable the call can be retried: for a turn that already waits it returns True.
+        Returns False and keeps the lease when the lease was lost, when there is nothing to wait for, or when an answer,
+        a steer or a cancel has arrived that no commit contains yet: the turn must process it first. Later signals of
+        these kinds wake the turn. After Unavailable the call can be retried: for a turn that already waits it returns
+        True.
         """
         ...
 

@@ -2,10 +2,10 @@
 
 from everturn.core.errors import NotFound
 from everturn.postgres.pool import Database
-from everturn.turns.explaining import LastBlock, OpenCall, OpenQuestion, TurnState
+from everturn.turns.explaining import LastBlock, OpenCall, OpenQuestion, TurnState, WaitedRun
 
 MAX_LISTED = 20
-"""Open calls and questions that are listed."""
+"""Open calls, detached runs and questions that are listed."""
 
 _ID = """
 SELECT id FROM turn WHERE id = $1
@@ -36,6 +36,10 @@ SELECT type, round, seq, ts, extract(epoch FROM clock_timestamp() - ts::timestam
 _CALLS = """
 SELECT tool_id, call_id, effect FROM tool_effect WHERE turn_id = $1 AND state = 'intended' ORDER BY call_id LIMIT $2
 """
+_RUNS = """
+SELECT call_id, engine, task, starts, holder, NULLIF(ended_as, '') AS ended_as, ends_by
+  FROM detached_run WHERE turn_id = $1 ORDER BY call_id LIMIT $2
+"""
 _QUESTIONS = """
 SELECT tool_id, call_id, expires_at FROM approval WHERE turn_id = $1 AND state = 'pending' ORDER BY expires_at LIMIT $2
 """
@@ -55,9 +59,11 @@ async def load_turn_state(database: Database, turn_or_conversation: str) -> Turn
         block = await connection.fetchrow(_LAST_BLOCK, row["conversation_id"], turn_id)
         calls = await connection.fetch(_CALLS, turn_id, MAX_LISTED)
         questions = await connection.fetch(_QUESTIONS, turn_id, MAX_LISTED)
+        runs = await connection.fetch(_RUNS, turn_id, MAX_LISTED)
     return TurnState(
         **row,
         block=LastBlock(**block) if block is not None else None,
         calls=tuple(OpenCall(**call) for call in calls),
         questions=tuple(OpenQuestion(**question) for question in questions),
+        runs=tuple(WaitedRun(**run) for run in runs),
     )

@@ -47,10 +47,12 @@ class MemoryApprovals:
             for signal in said
             if signal.state is SignalState.ACCEPTED and signal.kind in ANSWER_KINDS | CONTROL_KINDS
         ]
-        if urgent or all(each.approval.state is not ApprovalState.PENDING for each in asked):
+        asks = any(each.approval.state is ApprovalState.PENDING for each in asked)
+        runs = [run.run for (turn_id, _), run in self._platform.detached.items() if turn_id == turn.turn.id]
+        if urgent or not (asks or any(run.ended_as is None for run in runs)):
             return False
         self._platform.end_lease(row)
-        row.state = ConversationState.WAITING
+        row.state = ConversationState.WAITING if asks else ConversationState.RUNNING
         turn.turn = replace(turn.turn, status=TurnStatus.WAITING, attempt=0)
         return True
 

@@ -63,6 +63,8 @@ class Harness:
     give_feedback: Callable[[Principal, ConversationId, Feedback], Awaitable[object]]
     age_lease: Callable[[ConversationId, float, float], Awaitable[None]]
     """Ages a lease as if it had been held for so many seconds and then had been expired for so many."""
+    expire_holds: Callable[[], Awaitable[None]]
+    """Let every worker be away for longer than it keeps its detached runs."""
     principal: Principal = field(default=ANN)
 
     async def say(

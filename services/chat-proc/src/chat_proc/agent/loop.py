@@ -22,7 +22,6 @@ from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict, problem
-from everturn.events.model import ConvStatus
 from everturn.models.port import ContextLimitExceeded
 from everturn.timeline.blocks import Block
 from everturn.timeline.progress import BeginTurn, ExecuteCalls, FinishTurn, GenerateRound, TurnEnded
@@ -36,7 +35,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The turn can only wait for a person now."""
+    """The turn can only wait now: for a person, or for a call that goes on without it."""
 
 
 LoopResult = TurnEnd | HandedOver | Parked
@@ -130,7 +129,7 @@ class AgentLoop:
                         return HandedOver()
                     before = len(turn.turn_blocks)
                     if not await self._calls.run(turn, step, resumed=resumed):
-                        turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
+                        turn.emit_waiting()
                         return Parked()
                     if hooks is not None:
                         await hooks.after_tools(turn.turn_blocks[before:])

@@ -186,7 +186,11 @@ class RoundRunner:
         content = write_round([*_draft_begin(turn, context, generated), *marks.drafts, *drafts], generated.texts)
         questions = await self._gate.draft_questions(turn, _calls_of(drafts), context)
         effects = [
-            effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
+            effect_change(
+                call_id,
+                ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params),
+                use.spec.find_effect(use.raw_params),
+            )
             for call_id, use in zip(call_ids, work.calls, strict=True)
         ]
         started = [(step, context.round) for step in _build_steps(drafts)]

@@ -21,6 +21,7 @@ _NOT_REPEATED = (
     "The worker stopped during this call, and it is not repeated, because a new message from the user may change the "
     "work."
 )
+_ENDED = "The call was ended, or not started, because a new message from the user may change the work."
 MAX_BESIDE = 8
 """How many calls of a round run at the same time."""
 
@@ -43,7 +44,7 @@ class RoundCalls:
         change what the model sees run side by side. A steer or a cancel skips those that have not begun. With `resumed`
         some may have been begun by another worker.
 
-        Returns False if the next one has to wait for a person.
+        Returns False if the next one has to wait for a person, or has not ended and goes on without the turn.
         """
         calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
         begun = self._find_begun(turn, calls) if resumed else frozenset[CallId]()
@@ -62,7 +63,11 @@ class RoundCalls:
             elif self._tools.runs_beside(group[0]):
                 stopped = await self._run_beside(turn, group, step.round, begun=begun, stopped=stopped)
             else:
-                stopped = await self._run_alone(turn, group[0], step.round, begun=begun, stopped=stopped)
+                stopped, has_ended = await self._run_alone(turn, group[0], step.round, begun=begun, stopped=stopped)
+                if not has_ended:
+                    # An answer that nobody has read would keep the turn from waiting.
+                    await self._gate.settle(turn, calls, _context(turn, step.round))
+                    return False
             calls = calls[len(group) :]
         return True
 
@@ -88,12 +93,15 @@ class RoundCalls:
 
     async def _run_alone(
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
-    ) -> bool:
-        """Run a call while no other one writes. Returns whether a signal has stopped the round's calls."""
+    ) -> tuple[bool, bool]:
+        """Run a call while no other one writes. Returns whether a signal has stopped the round's calls, and whether the
+        call has ended."""
         async with self._writing:
             stopped = stopped or await turn.inbox.has_control()
-            await self._commit(turn, await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped))
-        return stopped
+            content = await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
+            if content is not None:
+                await self._commit(turn, content)
+        return stopped, content is not None
 
     async def _run_beside(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId], stopped: bool
@@ -106,7 +114,10 @@ class RoundCalls:
             nonlocal stopped
             async with slots:
                 stopped = stopped or (n >= MAX_BESIDE and await turn.inbox.has_control())
-                return await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
+                content = await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
+                if content is None:
+                    raise TypeError("a tool whose calls run side by side can't detach them")
+                return content
 
         if len(calls) == 1:
             await self._commit(turn, await run(0, calls[0]))
@@ -125,16 +136,19 @@ class RoundCalls:
 
     async def _run_or_skip(
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
-    ) -> CommitContent:
+    ) -> CommitContent | None:
         resumed = pending.block.call_id in begun
         if stopped and not (resumed and self._tools.may_be_irreversible(pending)):
-            return self._tools.skip(turn, pending, _context(turn, number), _NOT_REPEATED if resumed else "")
+            why = _NOT_REPEATED if resumed else ""
+            why = _ENDED if self._tools.may_detach(pending) else why
+            return self._tools.skip(turn, pending, _context(turn, number), why)
         return await self._tools.run(turn, pending, _context(turn, number), resumed=resumed)
 
     async def _run_with_approval(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId]
     ) -> bool:
-        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
+        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered or
+        goes on without the turn."""
         pending, fresh = calls[0], False
         for _ in range(MAX_INBOX_TRIES):
             context = _context(turn, number)
@@ -151,6 +165,8 @@ class RoundCalls:
                     # call again.
                     approved = self._gate.is_approved(turn, pending)
                     content = await self._tools.run(turn, pending, context, resumed=again, approved=approved)
+                    if content is None:
+                        return False
                     await self._commit(turn, content)
                     return True
                 case MayNot(settling=settling, why=why):

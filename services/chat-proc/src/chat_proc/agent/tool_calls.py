@@ -18,7 +18,16 @@ from chat_proc.agent.authored.models import ToolModels
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
-from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolRaised, ToolSpec
+from chat_proc.catalog.tool import (
+    PREVIEW_CHARS,
+    CallGoesOn,
+    Record,
+    ToolCall,
+    ToolContext,
+    ToolOutcome,
+    ToolRaised,
+    ToolSpec,
+)
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
@@ -173,6 +182,11 @@ class _CutShort:
     outcome: ToolOutcome
 
 
+@dataclass(frozen=True, slots=True)
+class _GoesOn:
+    """The call has not ended, and its turn can wait for it."""
+
+
 _Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
 
 
@@ -213,15 +227,20 @@ class ToolRunner:
 
     async def run(
         self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, *, resumed: bool, approved: bool = False
-    ) -> CommitContent:
+    ) -> CommitContent | None:
         """Run a pending call that was `approved` by a person or needs no approval. A `resumed` one may have begun
         before: it is repeated only if that is safe, and not if its tool needs approval now but was not approved
-        then."""
+        then. None means that the call goes on, and the turn can wait for it without a worker."""
         started = self._monotonic()
         label = self._label(pending.body)
         with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
             outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
+            if isinstance(outcome, _GoesOn):
+                span.note({"everturn.tool.status": "detached"})
+                return None
             duration_s = self._monotonic() - started
+            if isinstance(outcome, ToolOutcome) and outcome.duration_ms is not None:
+                duration_s = outcome.duration_ms / 1000
             effect = self._find_effect(pending.body, resumed=resumed)
             result = _build_result(pending.body, outcome, effect, int(duration_s * 1000))
             span.note({"everturn.tool.status": result.status})
@@ -244,6 +263,11 @@ class ToolRunner:
         """Whether a call must not be repeated. A call of a tool that this worker lacks counts as irreversible."""
         return self._find_effect(pending.body, resumed=True) is Effect.IRREVERSIBLE
 
+    def may_detach(self, pending: PendingCall) -> bool:
+        """Whether a call may have gone on without its turn."""
+        spec = self._catalog.try_spec(pending.body.tool_id)
+        return spec is not None and spec.may_detach
+
     def give_up(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext) -> CommitContent:
         """Settle a pending call of a turn that ends because its workers died, perhaps in this call."""
         lost = _NoOutcome("The worker stopped during this call.")
@@ -259,7 +283,9 @@ class ToolRunner:
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_content(turn, pending, context, result, Stopped())
 
-    async def _find_outcome(self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
+    async def _find_outcome(
+        self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool
+    ) -> _Outcome | _GoesOn:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             try:
@@ -267,7 +293,7 @@ class ToolRunner:
             except Unavailable as error:
                 return ToolOutcome("error", f"The call was not made: {error}")
             unasked = isinstance(verdict, NeedsApproval) and not approved
-            if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
+            if resumed and (unasked or spec.find_effect(pending.body.params) is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Rejected) or unasked:
                 missing = _ONLY_CONNECTED if _was_for_an_account(turn, pending) else _APPROVAL_MISSING
@@ -284,7 +310,7 @@ class ToolRunner:
                 return _NoOutcome(f"{lost} lacks its tool.")
             return _NoOutcome(f"{lost} can't repeat it. {gone.detail}"[:MAX_ERROR_CHARS])
 
-    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
+    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome | _GoesOn:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
@@ -312,11 +338,13 @@ class ToolRunner:
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
-    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
+    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | _GoesOn:
         self._failpoints.hit("turn.in_tool")
         try:
             with turn.activity.open_call(spec.tool_id):
                 return await self._catalog.run(spec.tool_id, call)
+        except CallGoesOn:
+            return _GoesOn()
         except ToolRaised as error:
             _log.error("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id, error=str(error))
             return _NoOutcome(f"{spec.tool_id} failed: {error}"[:MAX_ERROR_CHARS])
@@ -363,7 +391,7 @@ class ToolRunner:
         """The effect of a call. Without its tool nothing is done, but a `resumed` call may have begun elsewhere."""
         spec = self._catalog.try_spec(call.tool_id)
         if spec is not None:
-            return spec.effect
+            return spec.find_effect(call.params)
         return Effect.IRREVERSIBLE if resumed else Effect.PURE
 
     def _cap(self, call: ToolCallBody) -> int:

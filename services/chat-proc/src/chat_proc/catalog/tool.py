@@ -76,6 +76,10 @@ class ToolSpec:
     `recorded_defaults` are parameters whose default is recorded with a call that does not name them, because another
     worker, which may repeat the call, can have another default.
 
+    `effect_of` says the effect of a call by its parameters, where it depends on them.
+
+    Calls of a tool that `may_detach` can go on while their turn waits without a worker: see CallGoesOn.
+
     A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
     `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
@@ -106,6 +110,12 @@ class ToolSpec:
     shows_schema: bool = False
     connector: Connector | None = None
     recorded_defaults: tuple[str, ...] = ()
+    may_detach: bool = False
+    effect_of: Callable[[Mapping[str, Any]], Effect] | None = None
+
+    def find_effect(self, params: Mapping[str, Any]) -> Effect:
+        """The effect of repeating a call with these parameters."""
+        return self.effect_of(params) if self.effect_of else self.effect
 
 
 class SourcePool(Protocol):
@@ -217,7 +227,8 @@ class ToolOutcome:
 
     The bytes of `artifacts` are in the object store before it is returned. An error is an outcome, not an exception.
     `value` is the value for a program, plain JSON values and bytes, if it is not the text. `untrusted` marks an outcome
-    with text of third parties, even if the tool is trusted.
+    with text of third parties, even if the tool is trusted. `duration_ms` is how long a call took that went on without
+    its turn; the caller measures the others.
     """
 
     status: Literal["ok", "error"]
@@ -227,6 +238,7 @@ class ToolOutcome:
     data: dict[str, Any] | None = None
     value: object = None
     untrusted: bool = False
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +253,11 @@ class Rendered:
     mime: str = ""
 
 
+class CallGoesOn(Exception):
+    """The call goes on without its turn, which can wait for it without a worker. The call is made again when it may
+    have ended, and then returns its outcome or raises this again."""
+
+
 class ToolRaised(Exception):
     """The code of a tool raised an exception, which the text describes."""
 
@@ -252,7 +269,8 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        """Run the call. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome."""
+        """Run the call. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome, except
+        CallGoesOn, which only a tool that `may_detach` raises."""
         ...
 
 

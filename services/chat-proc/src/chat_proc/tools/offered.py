@@ -10,6 +10,7 @@ from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner
+from chat_proc.tools.code.detached_calls import DetachedCalls
 from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
@@ -82,7 +83,7 @@ class OfferedTools:
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
     """The external dependencies of the tools; without `collections` they are switched off. Without `receipts` runs get
-    none."""
+    none, and without `detached` they all stay with their turns."""
 
     objects: Objects
     attachments: AttachmentReader
@@ -91,6 +92,7 @@ class ToolPorts:
     sources: ConversationSources
     collections: CollectionReader | None = None
     receipts: ReceiptSigner | None = None
+    detached: DetachedCalls | None = None
 
 
 def offer_tools(
@@ -125,7 +127,7 @@ def offer_tools(
         return OfferedTools(ToolRegistry(tools), posture, "none", str(sandbox), history, collections)
     own = [FetchCtxTool(ports.objects, ports.attachments, reading), *_io_tools(history, ports.objects, reading)]
     called = ProgramTools([tool for tool in (*more, *own) if tool.spec.tool_id not in off], programs)
-    code = RunCodeTool(sandbox, ports.objects, history, called, profiles, ports.receipts)
+    code = RunCodeTool(sandbox, ports.objects, history, called, profiles, ports.receipts, ports.detached)
     registry = ToolRegistry([*tools, code] if code.spec.tool_id not in off else tools)
     posture = _describe_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history, collections)

@@ -388,6 +388,12 @@ class LeasedTurn:
         self._meter.note_event(data)
         self._emitter.emit(data, round_number)
 
+    def emit_waiting(self) -> None:
+        """Show that the turn waits for a person, if it does. While it waits for a call of its own, it is shown as
+        running."""
+        if any(question.outcome is None for question in self._turn_progress.questions.values()):
+            self.emit(ConvStatus(state="waiting", turn_id=self.turn_id))
+
     def rewind(self) -> None:
         """Show clients the committed state instead of what was streamed since. A lane streams nothing."""
         if not self.step_id:

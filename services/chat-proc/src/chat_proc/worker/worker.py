@@ -16,6 +16,7 @@ from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.retention import RetentionJob
+from chat_proc.worker.run_watch import RunWatch
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
 from everturn.core.errors import Unavailable
@@ -44,6 +45,7 @@ class Worker:
         presence: PresenceTask,
         bundles: BundleLibrary[BundleKit],
         operations: OperationRunner,
+        watch: RunWatch,
         collections: CollectionIndexer | None = None,
         run_battery: Callable[[], Awaitable[None]] | None = None,
         deadline_s: float = DEADLINE_S,
@@ -58,6 +60,7 @@ class Worker:
         self._presence = presence
         self._bundles = bundles
         self._operations = operations
+        self._watch = watch
         self._collections = collections
         self._run_battery = run_battery
         self._deadline_s = deadline_s
@@ -94,6 +97,7 @@ class Worker:
             reporting = tasks.create_task(run_guarded("presence", self._presence.run))
             publishing = tasks.create_task(run_guarded("bundles", self._bundles.run))
             operating = tasks.create_task(run_guarded("bundle_operations", self._operations.run))
+            watching = tasks.create_task(run_guarded("detached_runs", self._watch.run))
             building = None
             if self._collections is not None:
                 building = tasks.create_task(run_guarded("collections", self._collections.run))
@@ -119,6 +123,8 @@ class Worker:
             operating.cancel()
             self._claim_loop.interrupt()
             await asyncio.wait({claiming}, timeout=self._margin_s)
+            watching.cancel()
+            await self._watch.close()
             reporting.cancel()
             publishing.cancel()
             beating.cancel()

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from everturn.core.errors import NotFound
-from everturn.turns.explaining import TurnState
+from everturn.turns.explaining import TurnState, WaitedRun
 from ingress.operations.commands import OfflineCommand
 
 LoadTurnState = Callable[[str], Coroutine[Any, Any, TurnState]]
@@ -57,6 +57,7 @@ def explain_turn(state: TurnState) -> Sequence[str]:
         lines.append(f"last commit:  {block.type}, round {block.round}, block {block.seq}, {block.age_s:.0f} s ago")
     lines += [f"open call:    {call.tool_id}, {call.effect}, {call.call_id}" for call in state.calls]
     lines += [f"approval:     {ask.tool_id}, {ask.call_id}, until {_show(ask.expires_at)}" for ask in state.questions]
+    lines += [_explain_run(run) for run in state.runs]
     if state.status == "queued":
         lines.append(
             f"running:      {state.running} turns, {state.running_of_tenant} of its tenant, {state.running_of_user} of "
@@ -67,6 +68,12 @@ def explain_turn(state: TurnState) -> Sequence[str]:
     if state.owner is not None and _is_held(state):
         lines += _explain_signal(state.owner)
     return lines
+
+
+def _explain_run(run: WaitedRun) -> str:
+    how = f"ended as {run.ended_as}" if run.ended_as else f"until {_show(run.ends_by)}"
+    named = f"{run.engine} {run.task}" if run.task and run.engine != "worker" else run.engine
+    return f"detached run: {run.call_id}, start {run.starts}, on {named}, {how}, looked after by {run.holder}"
 
 
 def _is_held(state: TurnState) -> bool:
@@ -100,6 +107,8 @@ def _find_reason(state: TurnState) -> str:
                 "waits because its user or tenant has as many running turns as are allowed while others wait "
                 "(USER_RUNNING_MAX; see 'running' below); otherwise add workers or slots."
             )
+        case "waiting" if not state.questions and state.runs:
+            return "It waits for a program that goes on without it. No worker holds it."
         case "waiting":
             return "It waits for a person's approval. No worker holds it. The wait ends at the deadline at the latest."
         case "running" if state.owner is None:

@@ -26,7 +26,7 @@ from everturn.core.cancellation import Ran, discard_errors, run_until
 from everturn.core.errors import StaleFence
 from everturn.core.metrics import WORKFLOW_DECISIONS
 from everturn.core.refs import round_ref
-from everturn.events.model import ChatPlan, ConvStatus
+from everturn.events.model import ChatPlan
 from everturn.models.port import ModelRequest
 from everturn.timeline.blocks import AttemptBody, BlockType, PlannedStep, RoundStartBody, WorkflowBody
 from everturn.timeline.progress import PENDING, ExecuteCalls, FinishTurn
@@ -214,7 +214,7 @@ class DagLoop:
         if StepStop.HANDED_OVER in stops:
             return HandedOver()
         if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
-            turn.emit(ConvStatus(state="waiting", turn_id=turn.turn_id))
+            turn.emit_waiting()
             return Parked()
         did_nothing = len(turn.blocks) == committed and set(stops) == {StepStop.ENDED}
         if did_nothing and self._boundaries.find_cap(turn, turn.progress.last_round + 1) is None:

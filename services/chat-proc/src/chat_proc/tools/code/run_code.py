@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
@@ -15,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
 from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace, is_unknown
+from chat_proc.tools.code.detached_calls import CallRun, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
 from chat_proc.tools.stored_files import (
@@ -103,10 +105,12 @@ def build_code_spec(called: Sequence[ToolSpec] = (), profiles: Profiles = _ONE_P
         guide=_build_guide(called, profiles),
         params=_build_params(profiles),
         effect=Effect.IDEMPOTENT,
+        effect_of=partial(_find_effect, profiles),
         strategy="exploitation",
         recorded_defaults=("profile",) if len(profiles) > 1 else (),
         takes_code=True,
         returns_partial_work=True,
+        may_detach=any(profile.detaches for profile in profiles.values()),
         result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
         timeout_s=_find_longest(profiles) + _STARTING_AND_STORING_S,
     )
@@ -114,7 +118,7 @@ def build_code_spec(called: Sequence[ToolSpec] = (), profiles: Profiles = _ONE_P
 
 class RunCodeTool:
     """One run per call. A repeated call runs the program again, but the external effects of its tools happen only
-    once."""
+    once. A call whose program has a network is not repeated."""
 
     def __init__(
         self,
@@ -124,7 +128,9 @@ class RunCodeTool:
         tools: ProgramTools,
         profiles: Profiles | None = None,
         receipts: ReceiptSigner | None = None,
+        detached: DetachedCalls | None = None,
     ) -> None:
+        self._detached = detached
         self._receipts = receipts
         self._profiles = profiles or _ONE_PROFILE
         self._sandbox = sandbox
@@ -155,7 +161,10 @@ class RunCodeTool:
         request = _build_request(call, timeout_s, promises, inputs, capability, profile=name)
         calls = ProgramCalls(tools, call)
         began_at = self._receipts.now() if self._receipts else None
-        result = await self._sandbox.run(request, calls, stop=call.stop)
+        ran = await self._execute(call, request, calls, profile)
+        result = ran.result
+        if began_at and ran.age_s is not None:
+            began_at -= timedelta(seconds=ran.age_s)
         receipt = None
         if self._receipts and began_at and not is_unknown(result):
             place = RunPlace(call.context.principal, call.context.conversation_id, call.call_id)
@@ -172,7 +181,16 @@ class RunCodeTool:
             records=calls.records(),
             data=_build_data(result, receipt),
             untrusted=calls.untrusted or any(used.opened for used in result.record.connections),
+            duration_ms=None if ran.age_s is None else int(ran.age_s * 1000),
         )
+
+    async def _execute(
+        self, call: ToolCall, request: RunRequest, calls: ProgramCalls, profile: ExecutionProfile
+    ) -> CallRun:
+        """Run the program, in this call or detached. Raises CallGoesOn."""
+        if profile.detaches and self._detached is not None:
+            return await self._detached.run(call, request, profile.limits)
+        return CallRun(await self._sandbox.run(request, calls, stop=call.stop))
 
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
@@ -273,6 +291,12 @@ def _check_name(names: Sequence[str], value: object) -> object:
     raise PydanticCustomError("unknown_profile", "{problem}", {"problem": message})
 
 
+def _find_effect(profiles: Profiles, params: Mapping[str, Any]) -> Effect:
+    """Nobody knows what a program has done to the hosts of its network."""
+    profile = profiles.get(params.get("profile") or next(iter(profiles)))
+    return Effect.IRREVERSIBLE if profile is not None and profile.network else Effect.IDEMPOTENT
+
+
 def _find_longest(profiles: Profiles) -> float:
     """The longest time limit of a program under any of the profiles, in seconds."""
     return max(profile.timeout_s for profile in profiles.values())
@@ -317,7 +341,7 @@ def _describe_profile(name: str, profile: ExecutionProfile, called: Sequence[Too
         f"{limits.out_dir_bytes >> 20:,} MiB in OUTPUT_DIR",
     ]
     denied = [spec.tool_id for spec in called if not profile.may_call(spec.tool_id)]
-    less = f"; cannot call {', '.join(denied)}" if denied else ""
+    less = f"; cannot call {'tools' if profile.detaches else ', '.join(denied)}" if denied else ""
     more = f"; network: {', '.join(profile.network)}" if profile.network else ""
     return f"`{name}`: {f'{profile.description} ' if profile.description else ''}({', '.join(parts)}){more}{less}"
 

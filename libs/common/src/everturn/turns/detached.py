@@ -1,0 +1,100 @@
+"""Detached runs: programs that go on while their turn waits without a worker, and how workers look after them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from everturn.core.identity import Principal
+from everturn.core.ids import CallId, TurnId
+from everturn.turns.model import Lease
+from everturn.turns.ports import Ring
+
+HOLD_S = 30.0
+"""How long a worker that is away keeps the runs that it looks after; it holds them again every second."""
+MAX_DETAIL_CHARS = 500
+
+EndedAs = Literal["finished", "lost", "overdue"]
+"""Why a run has ended: its engine has a result, it is gone without one, or it took longer than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """One start of a run: of the call's first, or of the next one after one that was lost. `run_id` is unique.
+
+    `lasts_s` is how long it may take, with everything that its engine does before and after the program. `task` is
+    empty unless the engine has it already.
+    """
+
+    turn_id: TurnId
+    call_id: CallId
+    run_id: str
+    starts: int
+    engine: str
+    lasts_s: float
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedRun:
+    """The latest start of a call's run. `task` is the engine's name of it, empty until it is known. `ended_as` is None
+    while it runs; then `detail` is what the engine says of its end. `age_s` counts from the first start."""
+
+    run_id: str
+    engine: str
+    task: str
+    starts: int
+    ended_as: EndedAs | None
+    detail: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run that this worker looks after. No turn waits for a `settled` one, and an `overdue` one should have ended."""
+
+    run_id: str
+    engine: str
+    task: str
+    ended_as: EndedAs | None
+    detail: str
+    age_s: float
+    settled: bool
+    overdue: bool
+
+
+class DetachedRuns(Protocol):
+    """The rows of detached runs, for one worker, named in the constructor. The worker that saves a start holds the run;
+    if it does not `hold` it again in time, another worker will. All raise Unavailable."""
+
+    async def load(self, principal: Principal, turn_id: TurnId, call_id: CallId) -> DetachedRun | None:
+        """The run of a call, if it was ever detached."""
+        ...
+
+    async def save_start(self, lease: Lease, start: RunStart) -> None:
+        """Record a start before it is made known to the engine, in place of the call's earlier ones. Raises
+        StaleFence."""
+        ...
+
+    async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
+        """Record the engine's name of a run. Raises StaleFence."""
+        ...
+
+    async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
+        """The runs of these engines that this worker looks after until it calls again: its own, and those whose holder
+        has not called in time; at most 200."""
+        ...
+
+    async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:
+        """Record once how a run ended, and put the turn that waits for it back into the queue.
+
+        Returns the doorbell to ring; None if no turn was waiting. Takes MAX_DETAIL_CHARS of `detail`.
+        """
+        ...
+
+    async def load_known(self, run_ids: Sequence[str]) -> Collection[str]:
+        """Those of these ids that have a row."""
+        ...
+
+    async def remove(self, run_id: str) -> None:
+        """Delete the row of a run of which its engine keeps nothing any more."""
+        ...

@@ -1,0 +1,87 @@
+"""Detached runs in Postgres: rows under the lease holder's fence, and functions for workers that look after them."""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from everturn.core.errors import StaleFence
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import CallId, ConversationId, TurnId
+from everturn.postgres.pool import Connection, Database
+from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, HeldRun, RunStart
+from everturn.turns.model import Lease
+from everturn.turns.ports import Ring
+
+MAX_HELD = 200
+
+# A claim changes the fence in the same row, so it waits for this lock, and what we read stays true until we commit.
+_FENCE = "SELECT 1 FROM conversation WHERE id = $1 AND fence = $2 FOR SHARE"
+_LOAD = """
+SELECT run_id, engine, task, starts, NULLIF(ended_as, '') AS ended_as, detail,
+       extract(epoch FROM clock_timestamp() - began_at)::float8 AS age_s
+  FROM detached_run WHERE turn_id = $1 AND call_id = $2
+"""
+_SAVE = """
+INSERT INTO detached_run (turn_id, call_id, conversation_id, tenant, project, user_id, run_id, starts, engine, task,
+                          holder, held_until, ends_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12::interval,
+        clock_timestamp() + $13::interval)
+ON CONFLICT (turn_id, call_id) DO UPDATE
+   SET run_id = excluded.run_id, starts = excluded.starts, engine = excluded.engine, task = excluded.task,
+       ended_as = '', detail = '', holder = excluded.holder, held_until = excluded.held_until,
+       ends_by = excluded.ends_by
+"""
+_HOLD = "SELECT * FROM hold_detached_runs($1, $2, $3, $4)"
+_SAVE_TASK = "UPDATE detached_run SET task = $2 WHERE run_id = $1"
+
+
+class PostgresDetachedRuns:
+    """Implements DetachedRuns for the worker `owner`."""
+
+    def __init__(self, database: Database, *, owner: str, hold_s: float = HOLD_S) -> None:
+        self._database = database
+        self._owner = owner
+        self._hold = timedelta(seconds=hold_s)
+
+    async def load(self, principal: Principal, turn_id: TurnId, call_id: CallId) -> DetachedRun | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_LOAD, turn_id, call_id)
+        return None if row is None else DetachedRun(**row)
+
+    async def save_start(self, lease: Lease, start: RunStart) -> None:
+        owner = start.turn_id, start.call_id, lease.conversation_id, *lease.principal.owner
+        lasts = timedelta(seconds=start.lasts_s)
+        async with self._database.transaction(lease.principal) as transaction:
+            await _check_fence(transaction, lease)
+            named = start.run_id, start.starts, start.engine, start.task, self._owner
+            await transaction.execute(_SAVE, *owner, *named, self._hold, lasts)
+
+    async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            await _check_fence(transaction, lease)
+            await transaction.execute(_SAVE_TASK, run_id, task)
+
+    async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_HOLD, self._owner, list(engines), self._hold, MAX_HELD)
+        return tuple(HeldRun(**row) for row in rows)
+
+    async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:
+        async with self._database.connection() as connection:
+            woken = await connection.fetchrow(
+                "SELECT * FROM end_detached_run($1, $2, $3)", run_id, ended_as, detail[:MAX_DETAIL_CHARS]
+            )
+        return None if woken is None else Ring(ConversationId(woken["conversation_id"]), Lane(woken["lane"]))
+
+    async def load_known(self, run_ids: Sequence[str]) -> Collection[str]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT known_detached_runs($1) AS run_id", list(run_ids))
+        return {row["run_id"] for row in rows}
+
+    async def remove(self, run_id: str) -> None:
+        async with self._database.connection() as connection:
+            await connection.execute("SELECT remove_detached_run($1)", run_id)
+
+
+async def _check_fence(transaction: Connection, lease: Lease) -> None:
+    if await transaction.fetchval(_FENCE, lease.conversation_id, lease.fence) is None:
+        raise StaleFence(lease.conversation_id)

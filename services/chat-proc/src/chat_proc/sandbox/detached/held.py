@@ -1,0 +1,173 @@
+"""Detached runs in the sandbox of the worker that started them. They end with their worker, and are started again."""
+
+import asyncio
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
+from chat_proc.sandbox.port import RunRequest, RunResult, Sandbox, SandboxUnavailable
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import EverturnError, NotFound
+from everturn.core.ids import ConversationId
+from everturn.execution.messages import GatewayCall, ToolReply
+from everturn.files.model import object_key
+from everturn.files.objects import Objects
+from everturn.turns.detached import DetachedRun, HeldRun
+
+_log = structlog.get_logger(__name__)
+
+ENGINE: Final = "worker"
+MAX_HELD: Final = 16
+"""Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
+ROOM_S: Final = 300.0
+"""For boot, inputs and outputs, as for a run that is not detached, and for storing the result."""
+MAX_RESULT_BYTES: Final = 128 << 20
+"""The outputs of a run, in base64, and its texts."""
+SAVE_TIMEOUT_S: Final = 30.0
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    result: RunResult
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run in this process. `saving` stores its result, and returns the key, or None after a failure."""
+
+    task: asyncio.Task[RunResult]
+    conversation_id: ConversationId
+    has_row: bool = False
+    saving: asyncio.Task[str | None] | None = None
+
+
+class HeldRuns:
+    """Implements DetachedEngine in this process. `after_s` is how long a run stays with its turn, by profile."""
+
+    name = ENGINE
+
+    def __init__(
+        self,
+        sandbox: Sandbox | SandboxUnavailable,
+        objects: Objects,
+        after_s: Mapping[str, float],
+        *,
+        max_held: int = MAX_HELD,
+    ) -> None:
+        self._sandbox = sandbox
+        self._objects = objects
+        self._after_s = after_s
+        self._max_held = max_held
+        self._runs: dict[str, _Run] = {}
+
+    def look_every_s(self, age_s: float) -> float:
+        del age_s
+        return 0.0
+
+    async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
+        if isinstance(self._sandbox, SandboxUnavailable):
+            raise self._sandbox
+        if len(self._runs) >= self._max_held:
+            return await self._sandbox.run(request, _refuse, stop=stop)
+        own_stop = asyncio.Event()
+        task = asyncio.create_task(self._sandbox.run(request, _refuse, stop=own_stop), name=request.execution_id)
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait(
+                (task, stopping), timeout=self._after_s[request.profile], return_when=asyncio.FIRST_COMPLETED
+            )
+            if stop.is_set():
+                own_stop.set()
+                return await task
+            if task.done():
+                return task.result()
+            # Before its row, so that no look at the rows finds it missing here.
+            run = self._runs[request.execution_id] = _Run(task, row.conversation_id)
+            await row.save_start(room_s=ROOM_S, task=request.execution_id)
+            run.has_row = True
+        except BaseException:
+            self._runs.pop(request.execution_id, None)
+            await end_tasks(task)
+            raise
+        finally:
+            stopping.cancel()
+        return None
+
+    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+        """The ends of these runs. A run that is not kept here was lost with its worker."""
+        ends = {run.run_id: self._find_end(self._runs.get(run.run_id)) for run in runs}
+        return {run_id: end for run_id, end in ends.items() if end is not None}
+
+    def _find_end(self, run: _Run | None) -> RunEnd | None:
+        """The end of a run, once its result is stored."""
+        if run is None:
+            return RunEnd("lost", "The worker that ran it was lost.")
+        if not run.task.done():
+            return None
+        if run.task.cancelled() or run.task.exception() is not None:
+            return RunEnd("lost", "Its sandbox failed.")
+        if run.saving is None:
+            run.saving = asyncio.create_task(self._save(run.conversation_id, run.task.result()))
+        if run.saving.done():
+            if (key := run.saving.result()) is not None:
+                return RunEnd("finished", key)
+            run.saving = None
+        return None
+
+    async def _save(self, conversation_id: ConversationId, result: RunResult) -> str | None:
+        data, digest = await asyncio.to_thread(_encode, result)
+        key = object_key(conversation_id, digest)
+        try:
+            async with asyncio.timeout(SAVE_TIMEOUT_S):
+                await self._objects.save(key, data)
+        except (EverturnError, TimeoutError) as error:
+            _log.warning("Could not store the result of a run, and tries again", error=str(error))
+            return None
+        return key
+
+    def list_kept(self) -> Collection[str]:
+        return tuple(run_id for run_id, run in self._runs.items() if run.has_row)
+
+    async def stop(self, run_id: str, task: str) -> None:
+        del task
+        if (run := self._runs.pop(run_id, None)) is not None:
+            await end_tasks(run.task, *([run.saving] if run.saving else []))
+
+    async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
+        del request
+        try:
+            data = await self._objects.load(run.detail, max_bytes=MAX_RESULT_BYTES)
+            return await asyncio.to_thread(_decode, data)
+        except (NotFound, ValidationError) as error:
+            _log.error("The result of a run can't be read", run_id=run.run_id, error=type(error).__name__)
+            return None
+
+    async def discard(self, run: HeldRun) -> None:
+        self._runs.pop(run.run_id, None)
+        if run.ended_as == "finished":
+            await self._objects.delete([run.detail])
+
+    async def sweep(self, find_known: FindKnown) -> None:
+        """Does nothing: each look finds runs without a row, and results without one are orphans of the store."""
+        del find_known
+
+
+def _encode(result: RunResult) -> tuple[bytes, str]:
+    """JSON and its SHA-256: 0.3 s for 60 MB of outputs."""
+    data = _Stored(result=result).model_dump_json().encode()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def _decode(data: bytes) -> RunResult:
+    return _Stored.model_validate_json(data).result
+
+
+async def _refuse(call: GatewayCall) -> ToolReply:
+    """The gateway grants no tools to detached runs, so it forwards no calls."""
+    return ToolReply(call.id, False, None, "denied", "Programs of this profile can't call tools.")

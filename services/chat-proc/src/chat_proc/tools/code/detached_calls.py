@@ -1,0 +1,133 @@
+"""The run of a call that may be detached: starts it, finds it again, and collects its result."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from chat_proc.catalog.tool import CallGoesOn, ToolCall
+from chat_proc.sandbox.detached.held import ENGINE
+from chat_proc.sandbox.detached.port import DetachedEngine
+from chat_proc.sandbox.port import RunError, RunRequest, RunResult
+from chat_proc.sandbox.results import build_broken
+from everturn.core.errors import Unavailable
+from everturn.core.ids import ConversationId
+from everturn.core.retry import RetryPolicy
+from everturn.execution.messages import RunLimits
+from everturn.turns.detached import DetachedRun, DetachedRuns, RunStart
+from everturn.turns.model import Lease
+
+_log = structlog.get_logger(__name__)
+
+MAX_STARTS: Final = 3
+"""Starts of one call's run. Runs are lost with a worker or a machine, and a program can be the reason."""
+COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""The turn keeps its worker while it tries to read a result that is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRun:
+    """A result, and the seconds since the call's first start; None if the run was not detached."""
+
+    result: RunResult
+    age_s: float | None = None
+
+
+class DetachedCalls:
+    """Keeps no state of calls: their rows record what was started."""
+
+    def __init__(
+        self,
+        runs: DetachedRuns,
+        engines: Mapping[str, DetachedEngine],
+        *,
+        retries: RetryPolicy | None = None,
+        collecting: RetryPolicy | None = None,
+    ) -> None:
+        self._runs = runs
+        self._engines = engines
+        self._retries = retries or RetryPolicy()
+        self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
+
+    async def run(self, call: ToolCall, request: RunRequest, limits: RunLimits) -> CallRun:
+        """Start the run of a call, or return the result of the one that was started.
+
+        Raises CallGoesOn while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
+        """
+        lease, engine = call.context.live.lease, self._engines[ENGINE]
+        ids = call.context.turn_id, call.call_id
+        run = await self._retries.call(lambda: self._runs.load(lease.principal, *ids))
+        if run is None:
+            return CallRun(await self._start(call, request, engine, 1))
+        if run.ended_as is None:
+            if run.task:
+                raise CallGoesOn
+            # Its worker was cut off between the row and the engine's answer.
+            return CallRun(await self._start(call, request, engine, run.starts), run.age_s)
+        if run.ended_as == "overdue":
+            return CallRun(_fail(request, limits, "timeout", run.detail or "It took longer than it may."), run.age_s)
+        if run.ended_as == "finished" and (result := await self._collect(request, limits, run)) is not None:
+            return CallRun(result, run.age_s)
+        if run.starts >= MAX_STARTS:
+            why = f"It was started {run.starts} times and was lost each time. {run.detail}".strip()
+            return CallRun(_fail(request, limits, "sandbox_failed", why), run.age_s)
+        _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
+        return CallRun(await self._start(call, request, engine, run.starts + 1), run.age_s)
+
+    async def _start(self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int) -> RunResult:
+        named = replace(request, execution_id=f"{request.execution_id}_{starts}")
+        row = _Row(self._runs, self._retries, call, named, engine.name, starts)
+        result = await engine.begin(named, call.stop, row)
+        if result is None:
+            raise CallGoesOn
+        return result
+
+    async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> RunResult | None:
+        engine = self._engines.get(run.engine)
+        if engine is None:
+            return _fail(request, limits, "sandbox_failed", f"This worker has no access to the engine {run.engine!r}.")
+        named = replace(request, execution_id=run.run_id)
+        try:
+            return await self._collecting.call(lambda: engine.collect(named, run))
+        except Unavailable as error:
+            return _fail(request, limits, "sandbox_failed", f"Its result can't be read: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Implements RunRow."""
+
+    runs: DetachedRuns
+    retries: RetryPolicy
+    call: ToolCall
+    request: RunRequest
+    engine: str
+    starts: int
+
+    @property
+    def conversation_id(self) -> ConversationId:
+        return self.call.context.conversation_id
+
+    async def save_start(self, *, room_s: float, task: str = "") -> None:
+        start = RunStart(
+            turn_id=self.call.context.turn_id,
+            call_id=self.call.call_id,
+            run_id=self.request.execution_id,
+            starts=self.starts,
+            engine=self.engine,
+            lasts_s=self.request.timeout_s + room_s,
+            task=task,
+        )
+        await self.retries.call(lambda: self.runs.save_start(self._lease, start))
+
+    async def save_task(self, task: str) -> None:
+        await self.retries.call(lambda: self.runs.save_task(self._lease, self.request.execution_id, task))
+
+    @property
+    def _lease(self) -> Lease:
+        return self.call.context.live.lease
+
+
+def _fail(request: RunRequest, limits: RunLimits, code: str, why: str) -> RunResult:
+    return build_broken(request, limits, RunError(code, why, "sandbox"))

@@ -1,0 +1,425 @@
+"""Turns whose programs take long wait for them without a worker, whatever happens to turn, worker and run meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench, BenchWorker, until
+from turn_harness.programs import build_program_tools
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
+
+from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.sandbox.detached.held import HeldRuns
+from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
+from chat_proc.tools.code.run_code import RunCodeTool
+from chat_proc.worker.run_watch import RunWatch
+from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.core.ids import ApprovalId
+from everturn.core.retry import RetryPolicy
+from everturn.events.model import ConvStatus
+from everturn.execution.messages import RunLimits
+from everturn.execution.profiles import ExecutionProfile
+from everturn.timeline.blocks import ApprovalRequestBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
+from everturn.turns.detached import HOLD_S
+from everturn.turns.inbox import IncomingSignal
+from everturn.turns.model import Effect
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.turns.detached import MemoryDetachedRuns
+
+TOOL = "exec_tools.execute_code_python"
+PROFILE = "default"
+SHORT_S = 0.01
+
+
+class HeldSandbox:
+    """Runs programs until `end` is set; each writes `outputs/a.txt`."""
+
+    posture = None
+    limits = RunLimits()
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+        self.begun: list[str] = []
+        self.cancelled: list[str] = []
+
+    async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        self.begun.append(request.execution_id)
+        assert request.capability.grants == ()
+        assert stop is not None
+        waits = [asyncio.create_task(event.wait()) for event in (self.end, stop)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.cancelled.append(request.execution_id)
+            raise
+        finally:
+            for wait in waits:
+                wait.cancel()
+        file = RunArtifact("outputs/a.txt", "", "external", 3, "", b"\xff\x00!")
+        return RunResult(
+            ok=True,
+            artifacts=(file,),
+            error=None,
+            exit=ProgramExit("exit", 0),
+            report_text=f"{request.execution_id} has ended.",
+            user_out_tail="",
+            runtime_err_tail="",
+            limits_hit=(),
+            duration_ms=5,
+            record=RunRecord("0" * 64, request.timeout_s, RunLimits(), None),
+        )
+
+
+class Site:
+    """A worker with a sandbox, and what looks after its detached runs."""
+
+    def __init__(self, bench: Bench, *, requires_approval: bool = False, more: tuple[DemoTool, ...] = ()) -> None:
+        self.bench = bench
+        owner = f"worker-{len(bench.workers) + 1}"
+        self.sandbox = HeldSandbox()
+        self.runs = MemoryDetachedRuns(bench.platform, owner=owner)
+        self.held = HeldRuns(self.sandbox, bench.objects, {PROFILE: SHORT_S})
+        engines = {self.held.name: self.held}
+        self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock)
+        calls = DetachedCalls(self.runs, engines, collecting=RetryPolicy((0.0, 0.0)))
+        history = WorkspaceHistory(MemoryArtifacts(bench.platform))
+        profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
+        tool = RunCodeTool(self.sandbox, bench.objects, history, build_program_tools(), profiles, None, calls)
+        if requires_approval:
+            tool.spec = replace(tool.spec, requires_approval=True)
+        bench.registry = ToolRegistry([tool, *more])
+        self.worker: BenchWorker = bench.hire()
+
+    async def work(self) -> None:
+        await self.worker.work()
+
+    async def look(self, times: int = 3) -> None:
+        """Look after the runs; a result is stored between two looks."""
+        for _ in range(times):
+            await self.watch.look()
+            await asyncio.gather(*(run.saving for run in self.held._runs.values() if run.saving))
+
+    async def end(self) -> None:
+        """Let the program end, and notice it."""
+        self.sandbox.end.set()
+        await asyncio.gather(*(run.task for run in self.held._runs.values()))
+        await self.look()
+
+
+RUN = call(TOOL, {"contract": [{"filepath": "outputs/a.txt"}]}, code="print(1)")
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench(RUN, answer("Done."))
+    await bench.say("Compute it.")
+    yield bench
+
+
+def results(bench: Bench) -> list[ToolResultBody]:
+    return [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+
+
+async def check_end(bench: Bench, outcome: Outcome = Outcome.COMPLETED) -> None:
+    """The turn has ended like any other, and nothing of its runs is left."""
+    assert [each.outcome for each in bench.exits] == [outcome]
+    await check_conversation(bench)
+    assert bench.platform.detached == {}
+
+
+async def test_a_turn_waits_for_a_long_run_without_a_worker(bench: Bench) -> None:
+    first, second = Site(bench), Site(bench)
+
+    await first.work()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert bench.platform.conversations[bench.conversation_id].lease_owner is None
+    (shown,) = bench.state().turns
+    assert (shown.status, [step.status for step in shown.steps]) == ("running", ["started"])
+    assert ConvStatus(state="waiting", turn_id=shown.turn_id) not in [each.data for each in await bench.published()]
+    bench.keep_snapshot()
+    bench.clock.advance(25)
+    await first.end()
+    await second.work()
+    await first.look()
+
+    (result,) = results(bench)
+    assert (result.status, result.text.splitlines()[0]) == ("ok", f"{first.sandbox.begun[0]} has ended.")
+    assert [artifact.filename for artifact in result.artifacts] == ["a.txt"]
+    assert bench.objects.stored[result.artifacts[0].object_key] == b"\xff\x00!"
+    assert (result.duration_ms or 0) >= 25_000
+    assert second.sandbox.begun == []
+    await check_end(bench)
+    assert list(bench.objects.stored) == [
+        key for key in bench.objects.stored if key == result.artifacts[0].object_key or "manifests" in key
+    ]
+
+
+async def test_a_short_run_stays_with_its_turn(bench: Bench) -> None:
+    site = Site(bench)
+    site.sandbox.end.set()
+
+    await site.work()
+
+    assert [result.status for result in results(bench)] == ["ok"]
+    assert not site.held.list_kept()
+    await check_end(bench)
+
+
+async def test_runs_beyond_the_limit_of_a_worker_stay_with_their_turns(bench: Bench) -> None:
+    site = Site(bench)
+    site.held._max_held = 0
+    working = asyncio.create_task(site.work())
+    await until(lambda: bool(site.sandbox.begun))
+    await asyncio.sleep(3 * SHORT_S)
+
+    assert bench.turn_rows[0].status is TurnStatus.RUNNING
+    site.sandbox.end.set()
+    await working
+
+    await check_end(bench)
+
+
+async def test_a_worker_that_starts_again_early_waits_again(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+    await bench.signal(SignalKind.STEER, "Only the first row.")
+    signal_id = bench.waiting_signals()[0]
+    await bench.retract(signal_id)
+
+    await site.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert len(site.sandbox.begun) == 1
+    await site.end()
+    await site.work()
+    await site.look()
+    await check_end(bench)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [(SignalKind.CANCEL, Outcome.CANCELLED), (SignalKind.STEER, Outcome.COMPLETED)]
+)
+async def test_a_person_ends_the_run(bench: Bench, kind: SignalKind, outcome: Outcome) -> None:
+    first, second = Site(bench), Site(bench)
+    await first.work()
+    bench.keep_snapshot()
+
+    await bench.signal(kind, "Stop." if kind is SignalKind.CANCEL else "Answer now.")
+    await second.work()
+    await first.look()
+
+    assert [result.status for result in results(bench)] == ["cancelled"]
+    assert "was ended, or not started" in results(bench)[0].text
+    assert first.sandbox.cancelled == first.sandbox.begun
+    await check_end(bench, outcome)
+
+
+async def test_a_followup_is_read_after_the_run(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    await bench.signal(SignalKind.FOLLOWUP, "And thanks.")
+    await site.work()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert bench.waiting_signals() == []
+    await check_end(bench)
+
+
+async def test_a_run_that_is_lost_with_its_worker_is_started_again(bench: Bench) -> None:
+    lost, heir = Site(bench), Site(bench)
+    await lost.work()
+    bench.keep_snapshot()
+
+    await heir.look()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    bench.clock.advance(HOLD_S + 1)
+    await heir.look()
+    await heir.work()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert heir.sandbox.begun == [lost.sandbox.begun[0].removesuffix("_1") + "_2"]
+    # Back from a pause: its run is no longer wanted, and its end wakes nobody.
+    await lost.look()
+    assert lost.sandbox.cancelled == lost.sandbox.begun
+    await heir.end()
+    await heir.work()
+    await heir.look()
+
+    assert [result.text.splitlines()[0] for result in results(bench)] == [f"{heir.sandbox.begun[0]} has ended."]
+    await check_end(bench)
+
+
+async def test_a_worker_that_stops_wakes_its_turns(bench: Bench) -> None:
+    stopped, other = Site(bench), Site(bench)
+    await stopped.work()
+    bench.keep_snapshot()
+
+    await stopped.watch.close()
+
+    assert stopped.sandbox.cancelled == stopped.sandbox.begun
+    other.sandbox.end.set()
+    await other.work()
+    await other.look()
+    assert [result.status for result in results(bench)] == ["ok"]
+    # It was started again, and ended while its turn had a worker: the row of the first start stays until then.
+    bench.clock.advance(HOLD_S + 1)
+    await other.look()
+    await check_end(bench)
+
+
+async def test_a_run_that_is_lost_again_and_again_fails(bench: Bench) -> None:
+    for n in range(MAX_STARTS):
+        site = Site(bench)
+        await site.work()
+        assert len(site.sandbox.begun) == 1, n
+        await site.watch.close()
+        bench.keep_snapshot()
+    last = Site(bench)
+
+    await last.work()
+    bench.clock.advance(HOLD_S + 1)
+    await last.look()
+
+    (result,) = results(bench)
+    assert result.status == "error"
+    assert "started 3 times and was lost each time. The worker that ran it was stopped." in result.text
+    await check_end(bench)
+
+
+async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    bench.objects.down = True
+    await site.end()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+
+    bench.objects.down = False
+    await site.look()
+    await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok"]
+    await check_end(bench)
+
+
+@pytest.mark.parametrize("loss", ["unreachable", "deleted", "altered"])
+async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Bench, loss: str) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+    (key,) = [row.run.detail for row in bench.platform.detached.values()]
+    if loss == "deleted":
+        del bench.objects.stored[key]
+    elif loss == "altered":
+        bench.objects.stored[key] = b"{}"
+    else:
+        bench.objects.down = True
+
+    await site.work()
+    bench.objects.down = False
+    await site.look()
+
+    if loss == "deleted":
+        assert len(site.sandbox.begun) == 2
+        assert [result.status for result in results(bench)] == ["ok"]
+    else:
+        assert [result.status for result in results(bench)] == ["error"]
+        assert "result can't be read" in results(bench)[0].text
+    await check_end(bench)
+
+
+async def test_an_overdue_run_is_ended(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    bench.clock.advance(3_600)
+    await site.look()
+    await site.work()
+    await site.look()
+
+    (result,) = results(bench)
+    assert (result.status, result.data and result.data["run"]["error"]["code"]) == ("error", "timeout")
+    assert site.sandbox.cancelled == site.sandbox.begun
+    await check_end(bench)
+
+
+async def test_a_run_of_an_erased_conversation_is_ended(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+
+    bench.platform.detached.clear()
+    await site.look()
+
+    assert site.sandbox.cancelled == site.sandbox.begun
+    assert not site.held.list_kept()
+
+
+async def test_a_worker_that_loses_its_lease_before_the_run_is_detached_ends_it(bench: Bench) -> None:
+    site = Site(bench)
+    site.held._after_s = {PROFILE: 60.0}
+    working = asyncio.create_task(site.work())
+    await until(lambda: bool(site.sandbox.begun))
+
+    assert site.worker.current is not None
+    site.worker.current.lose_lease()
+    await working
+
+    assert site.sandbox.cancelled == site.sandbox.begun
+    assert bench.platform.detached == {}
+
+
+async def approve(bench: Bench) -> None:
+    (approval_id,) = [block.body.approval_id for block in bench.blocks if isinstance(block.body, ApprovalRequestBody)]
+    signal = IncomingSignal(bench.ids.signal(), SignalKind.APPROVE, "", approval_id=ApprovalId(approval_id))
+    await bench.inbox.accept_signal(ANN, bench.conversation_id, signal, None)
+
+
+async def test_an_approved_run_can_be_detached(bench: Bench) -> None:
+    site = Site(bench, requires_approval=True)
+    await site.work()
+    assert bench.state().turns[0].status == "waiting"
+    bench.keep_snapshot()
+
+    await approve(bench)
+    await site.work()
+    assert (bench.turn_rows[0].status, bench.state().turns[0].status) == (TurnStatus.WAITING, "running")
+    bench.keep_snapshot()
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert len(site.sandbox.begun) == 1
+    await check_end(bench)
+
+
+async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -> None:
+    """Both calls are of one reply, and the one that a person approves is made after the run."""
+    bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)
+    await bench.say("Compute it and send it.")
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="exploitation", requires_approval=True)
+    site = Site(bench, more=(send,))
+    await site.work()
+    bench.keep_snapshot()
+
+    await approve(bench)
+    await asyncio.wait_for(site.work(), 5)
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert send.calls.total() == 0
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert send.calls.total() == 1
+    await check_end(bench)
