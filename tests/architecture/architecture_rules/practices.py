@@ -51,9 +51,7 @@ REF_MODULE = "libs/common/src/everturn/core/refs.py"
 UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
 UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
 UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
-EXECUTION_FORMATS = frozenset(
-    {"everturn.execution.messages", "everturn.execution.framing", "everturn.execution.records"}
-)
+EXECUTION_FORMATS = frozenset(f"everturn.execution.{name}" for name in ("framing", "messages", "privileges", "records"))
 
 DRIVER_NAMES = re.compile(r"(?:postgres|redis|s3|filesystem)(?:_|$)")
 """How modules that talk to a server or to a disk are called, in the folder of their capability."""
@@ -160,7 +158,7 @@ def check_no_code_from_data(module: Module, runners: frozenset[str] = PROGRAM_RU
 
 
 def check_executor_imports(module: Module) -> Iterator[Violation]:
-    """The executor, and the two wire modules it uses, need nothing but the standard library."""
+    """The executor, and the modules of `everturn.execution` that it uses, need nothing but the standard library."""
     if module.package_path[:1] == ("executor",):
         own = ("executor",)
     elif ".".join(module.package_path).removesuffix(".py") in EXECUTION_FORMATS:

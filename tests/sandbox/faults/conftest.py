@@ -12,7 +12,8 @@ from leaks.engines import BrokerView
 @pytest_asyncio.fixture(autouse=True)
 async def watch(sandbox: Any, request: pytest.FixtureRequest) -> AsyncIterator[Watch]:
     """Over this machine, and over the broker's pairs and the engine where runs are in containers."""
-    views = [BrokerView(request.getfixturevalue("broker").path)] if sandbox.image else []
+    name = "combined_broker" if request.node.callspec.params["sandbox"] == "combined" else "broker"
+    views = [BrokerView(request.getfixturevalue(name).path)] if sandbox.image else []
     async with watching(*views) as looking:
         yield looking
         await looking.wait_nothing_left()

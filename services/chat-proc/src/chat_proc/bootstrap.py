@@ -40,6 +40,9 @@ from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner, read_signing_key
+from chat_proc.sandbox.remote.ecs import FARGATE, EcsEngine, open_ecs_engine, read_ecs_place
+from chat_proc.sandbox.remote.port import RemoteEngine
+from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.selftest.schedule import BatterySchedule
 from chat_proc.settings import (
@@ -88,7 +91,7 @@ from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.trace_export import open_tracing
 from everturn.core.tracing import Tracing
 from everturn.execution.messages import parse_uid_range
-from everturn.execution.profiles import choose_profiles, load_profiles
+from everturn.execution.profiles import Profiles, choose_profiles, load_profiles
 from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts
@@ -114,6 +117,7 @@ from everturn.turns.postgres_timelines import PostgresTimelines
 
 _log = structlog.get_logger(__name__)
 
+NO_ENGINES: Mapping[str, EcsEngine] = {}
 PROGRAM_GRACE_S = 0.5
 """How long a tool called by a program has to wind up: the run has to end within 2 s of its stop."""
 WORKER_ID_BYTES = 8
@@ -152,13 +156,14 @@ async def open_worker(
     owner = f"{socket.gethostname()}:{os.getpid()}"
     async with AsyncExitStack() as stack:
         drivers = await stack.enter_async_context(open_drivers(settings, bounds, owner, encoder))
-        opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
+        remote = await open_remote_engines(settings, stack)
+        opened = await stack.enter_async_context(open_sandbox(choose_execution(settings, remote)))
         if settings.execution_gate == "battery":
             opened = await pass_gate(opened)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         runs = PostgresDetachedRuns(drivers.database, owner=owner, hold_s=bounds.detached_hold_s)
-        engines = build_detached_engines(drivers, opened)
+        engines = build_detached_engines(drivers, opened, remote)
         bundles, offered = await stack.enter_async_context(
             open_bundles(settings, config, bounds, models, tools, drivers, opened, DetachedCalls(runs, engines))
         )
@@ -352,7 +357,7 @@ def build_memory_tools(database: Database, embedder: Embedder, memories: UserMem
     return memsearch, *durable
 
 
-def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
+def choose_execution(settings: ExecutionSettings, remote: Mapping[str, EcsEngine] = NO_ENGINES) -> ExecutionChoice:
     """The settings for running programs. Raises BadBrokerAddress, Invalid."""
     profiles = load_profiles(settings.execution_profiles)
     return ExecutionChoice(
@@ -361,6 +366,7 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
         python=settings.sandbox_python,
         profiles=profiles,
         offered=choose_profiles(profiles, settings.code_profiles),
+        elsewhere={name: engine.check_ready for name, engine in remote.items()},
         uids=parse_uid_range(settings.sandbox_uids),
     )
 
@@ -379,17 +385,22 @@ def connect_programs(
     return replace(opened, sandbox=opened.sandbox.with_network(network))
 
 
+async def open_remote_engines(settings: ExecutionSettings, stack: AsyncExitStack) -> Mapping[str, EcsEngine]:
+    """The engines with machines of their own that are configured, by the name that profiles use. Raises Invalid."""
+    place = read_ecs_place(settings)
+    return {} if place is None else {FARGATE: await stack.enter_async_context(open_ecs_engine(place))}
+
+
 def build_detached_engines(
-    drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable
+    drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable, remote: Mapping[str, RemoteEngine]
 ) -> Mapping[str, DetachedEngine]:
     """What keeps runs whose turns wait, by name. A worker without a sandbox still finds the runs that others lost."""
-    after_s: dict[str, float] = {}
-    if isinstance(opened, OpenedSandbox):
-        profiles = opened.profiles.items()
-        after_s = {name: profile.detach_after_s for name, profile in profiles if profile.detach_after_s is not None}
+    profiles: Profiles = opened.profiles if isinstance(opened, OpenedSandbox) else {}
+    after_s = {name: profile.detach_after_s for name, profile in profiles.items() if profile.detach_after_s is not None}
     sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
     held = HeldRuns(sandbox, drivers.objects, after_s)
-    return {held.name: held}
+    limits = {name: profile.limits for name, profile in profiles.items()}
+    return {held.name: held, **{name: RemoteRuns(name, engine, limits) for name, engine in remote.items()}}
 
 
 def build_loop_dependencies(settings: WorkerSettings, drivers: Drivers, stragglers: Stragglers) -> LoopDependencies:

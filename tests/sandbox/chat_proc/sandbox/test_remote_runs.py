@@ -22,7 +22,7 @@ from helpers.task_container import TaskContainer, open_containers
 from helpers.waiting import wait_until
 
 from chat_proc.sandbox.port import ContractItem, RunResult
-from chat_proc.sandbox.remote.ecs import EcsEngine, NotReady, open_ecs_engine
+from chat_proc.sandbox.remote.ecs import EcsEngine, EngineNotReady, open_ecs_engine
 from chat_proc.sandbox.remote.port import EngineUnavailable, RunRefused, TaskState
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.execution.messages import MIB, Capability, ToolGrant
@@ -293,7 +293,7 @@ async def test_a_task_definition_that_cannot_work_is_found_at_startup(
 
     async with open_ecs_engine(replace(fargate.place(PREFIX), task_definition=family)) as other:
         if words:
-            with pytest.raises(NotReady, match=words):
+            with pytest.raises(EngineNotReady, match=words):
                 await other.check_ready(LIMITS)
         else:
             await other.check_ready(LIMITS)
@@ -301,7 +301,7 @@ async def test_a_task_definition_that_cannot_work_is_found_at_startup(
 
 async def test_a_cluster_that_does_not_exist_is_found_at_startup(fargate: Fargate):
     async with open_ecs_engine(replace(fargate.place(PREFIX), cluster="nowhere")) as engine:
-        with pytest.raises(NotReady, match="ECS_CLUSTER"):
+        with pytest.raises(EngineNotReady, match="ECS_CLUSTER"):
             await engine.check_ready(LIMITS)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Final, Self, cast
+from typing import Annotated, Final, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from everturn.execution.destinations import parse_destination
 from everturn.execution.messages import MIB, RunLimits
 
 DEFAULT_PROFILE: Final = "default"
+LOCAL_ENGINE: Final = "worker"
 BATTERY_PROFILE: Final = "battery"
 """The sandbox and images of `default`, without a network, and with limits so small that the escape battery reaches each
 within seconds."""
@@ -53,6 +54,7 @@ class ExecutionProfile(BaseModel):
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
     `network` are the hosts to which the worker connects programs, such as `pypi.example.org`, `*.example.com:443` or
     `api.example.com:8443`; without any they have no network.
+    `engine` is where its programs run: `worker` is the launcher of the workers, and `fargate` detaches each run.
     A run that takes longer than `detach_after_s` is detached: its turn waits for it without a worker. Programs of
     such a profile can't call tools.
     Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
@@ -66,6 +68,7 @@ class ExecutionProfile(BaseModel):
     supervisor_image: str = Field(default="everturn/exec-supervisor:latest", min_length=1, max_length=300)
     runtime: str = Field(default="", max_length=63, pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
     timeout_s: float = Field(default=DEFAULT_TIMEOUT_S, ge=1, le=MAX_TIMEOUT_S)
+    engine: Literal["worker", "fargate"] = "worker"
     detach_after_s: float | None = Field(default=None, ge=0, le=MAX_TIMEOUT_S)
     cpus: float = Field(default=1.0, ge=0.1, le=64)
     shm_bytes: int = Field(default=0, ge=0, le=8 << 30)
@@ -78,7 +81,7 @@ class ExecutionProfile(BaseModel):
     @property
     def detaches(self) -> bool:
         """Whether runs can go on while their turn waits."""
-        return self.detach_after_s is not None
+        return self.engine != LOCAL_ENGINE or self.detach_after_s is not None
 
     def may_call(self, tool_id: str) -> bool:
         """Whether the profile allows its programs to call the tool."""
@@ -110,7 +113,7 @@ class ExecutionProfile(BaseModel):
     def check_detaching(self) -> Self:
         """Reject a network of programs that may be started again."""
         if self.detaches and self.network:
-            raise ValueError("a profile with detach_after_s can't have a network: a run that is lost is started again")
+            raise ValueError("a profile whose runs are detached can't have a network: a lost run is started again")
         return self
 
 

@@ -20,12 +20,14 @@ from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS
 from chat_proc.sandbox.network import find_network_fault
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.sandbox.remote.absent import build_absent_sandbox
+from chat_proc.sandbox.remote.port import EngineNotReady, EngineUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
 from chat_proc.settings import ExecutionMode, LauncherName
 from everturn.core.cancellation import end_tasks
 from everturn.core.loops import run_guarded
-from everturn.execution.messages import UidRange
-from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.execution.messages import RunLimits, UidRange
+from everturn.execution.profiles import DEFAULT_PROFILE, LOCAL_ENGINE, ExecutionProfile, Profiles
 from everturn.queue.model import BatteryOutcome
 
 _log = structlog.get_logger(__name__)
@@ -40,11 +42,16 @@ def _build_default() -> Profiles:
     return {DEFAULT_PROFILE: ExecutionProfile()}
 
 
+CheckReady = Callable[[RunLimits], Awaitable[None]]
+"""Raises EngineUnavailable, or EngineNotReady if an engine can't run programs with these limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutionChoice:
     """The operator's settings for running programs. `broker` is None if no address is set.
 
     `offered` are the `profiles` that the code tool may use; the first is the default of calls that name none.
+    `elsewhere` verifies the engines of profiles that don't run on the launcher of this worker.
     """
 
     mode: ExecutionMode
@@ -52,6 +59,7 @@ class ExecutionChoice:
     python: Path | None
     profiles: Profiles
     offered: Profiles = field(default_factory=_build_default)
+    elsewhere: Mapping[str, CheckReady] = field(default_factory=dict[str, CheckReady])
     uids: UidRange = SANDBOX_UIDS
     broker_wait_s: float = BROKER_START_TIMEOUT_S
 
@@ -73,16 +81,60 @@ class OpenedSandbox:
 
 @contextlib.asynccontextmanager
 async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox | SandboxUnavailable]:
-    """The launcher that works on this machine, or why there is none. Warm supervisors end when the block exits."""
+    """The launcher that works on this machine, or why there is none. Warm supervisors end when the block exits.
+
+    Without a launcher, programs can still run elsewhere.
+    """
     try:
-        opened = await _try_profiles(await _open(choice), choice.offered)
+        elsewhere = await _find_elsewhere(choice)
+        opened = await _open_here(choice, elsewhere)
     except SandboxUnavailable as unavailable:
         _log.warning("No sandbox is available", mode=choice.mode, reason=unavailable.reason, remedy=unavailable.remedy)
         yield unavailable
         return
+    working = {**opened.profiles, **elsewhere}
+    opened = replace(opened, profiles={name: working[name] for name in choice.offered if name in working})
     _log.info("Chose the sandbox", launcher=opened.sandbox.posture.launcher, why=opened.why)
     async with _keep_warm(opened) as warm:
         yield warm
+
+
+async def _find_elsewhere(choice: ExecutionChoice) -> Profiles:
+    """The offered profiles of engines that can run them; an engine that does not answer now may do so later.
+
+    Raises SandboxUnavailable if the first profile can't be used.
+    """
+    found: dict[str, ExecutionProfile] = {}
+    for name, profile in choice.offered.items():
+        if profile.engine == LOCAL_ENGINE:
+            continue
+        try:
+            if (check := choice.elsewhere.get(profile.engine)) is None:
+                raise EngineNotReady(f"{profile.engine} is not configured.")
+            await check(profile.limits)
+        except EngineNotReady as error:
+            _log.error("Execution profile can't be used", profile=name, error=str(error))
+            if name == next(iter(choice.offered)):
+                reason = f"The execution profile {name!r}, first of CODE_PROFILES, can't be used: {error}"
+                raise SandboxUnavailable(reason) from error
+            continue
+        except EngineUnavailable as silent:
+            _log.warning("The engine of an execution profile does not answer", profile=name, error=str(silent))
+        found[name] = profile
+    return found
+
+
+async def _open_here(choice: ExecutionChoice, elsewhere: Profiles) -> OpenedSandbox:
+    """The launcher with its profiles; none if only profiles `elsewhere` work. Raises SandboxUnavailable."""
+    here = {name: profile for name, profile in choice.offered.items() if profile.engine == LOCAL_ENGINE}
+    try:
+        if not here:
+            raise SandboxUnavailable("All profiles of CODE_PROFILES run elsewhere.")
+        return await _try_profiles(await _open(choice), here)
+    except SandboxUnavailable as unavailable:
+        if not elsewhere:
+            raise
+        return OpenedSandbox(build_absent_sandbox(unavailable), str(unavailable), profiles={})
 
 
 async def _open(choice: ExecutionChoice) -> OpenedSandbox:

@@ -87,7 +87,7 @@ def load_line(requests: urllib3.PoolManager, url: str) -> bytes:
         answer = requests.request("GET", url, preload_content=False, decode_content=False)
         line = answer.read(MAX_LINE_BYTES + 1)
     except urllib3.exceptions.HTTPError as error:
-        raise TaskFailed(f"the recorded line can't be read: {error}") from error
+        raise TaskFailed(f"the recorded line can't be read: {_name_cause(error)}") from error
     if answer.status != http.HTTPStatus.OK:
         raise TaskFailed(f"the recorded line can't be read: {_describe(answer.status, line)}")
     if len(line) > MAX_LINE_BYTES:
@@ -101,7 +101,7 @@ def store_result(requests: urllib3.PoolManager, order: TaskOrder, result: bytes)
     try:
         answer = requests.request("POST", order.result_url, fields=fields)
     except urllib3.exceptions.HTTPError as error:
-        raise TaskFailed(str(error)) from error
+        raise TaskFailed(_name_cause(error)) from error
     if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.CREATED, http.HTTPStatus.NO_CONTENT):
         raise TaskFailed(_describe(answer.status, answer.data))
 
@@ -132,6 +132,8 @@ async def play(line: bytes, open_run: OpenSandbox, *, ends_within_s: float, max_
         await asyncio.wait((supervising, sending), timeout=_CUT_WAIT_S)
         supervising.cancel()
     if not problem and supervising.done() and (error := supervising.exception()) is not None:
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         problem = f"{type(error).__name__}: {error}"
     return _encode(Finished("died", problem, 0, None)) if problem else bytes(result)
 
@@ -190,6 +192,12 @@ def _open_requests() -> urllib3.PoolManager:
             raise_on_status=False,
         ),
     )
+
+
+def _name_cause(error: urllib3.exceptions.HTTPError) -> str:
+    """Without its text, which can have the signed URL."""
+    cause = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else None
+    return type(cause or error).__name__
 
 
 def _describe(status: int, answer: bytes) -> str:

@@ -15,13 +15,13 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound
 from everturn.core.ids import ConversationId
 from everturn.execution.messages import GatewayCall, ToolReply
+from everturn.execution.profiles import LOCAL_ENGINE
 from everturn.files.model import object_key
 from everturn.files.objects import Objects
 from everturn.turns.detached import DetachedRun, HeldRun
 
 _log = structlog.get_logger(__name__)
 
-ENGINE: Final = "worker"
 MAX_HELD: Final = 16
 """Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
 ROOM_S: Final = 300.0
@@ -50,7 +50,7 @@ class _Run:
 class HeldRuns:
     """Implements DetachedEngine in this process. `after_s` is how long a run stays with its turn, by profile."""
 
-    name = ENGINE
+    name = LOCAL_ENGINE
 
     def __init__(
         self,

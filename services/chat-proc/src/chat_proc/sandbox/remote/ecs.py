@@ -23,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from chat_proc.sandbox.remote.port import (
     RUN_ID,
     TASKS_AT_ONCE,
+    EngineNotReady,
     EngineUnavailable,
     Leftover,
     RemoteRun,
@@ -32,11 +33,13 @@ from chat_proc.sandbox.remote.port import (
 from chat_proc.sandbox.remote.recording import read_recorded, record_line
 from chat_proc.sandbox.supervised import ALLOWANCE_S, SupervisedRun, SupervisorFailed
 from chat_proc.settings import ExecutionSettings
-from everturn.core.errors import Invalid, Unavailable
+from everturn.core.errors import Invalid
 from everturn.execution.messages import MIB, RunLimits
 from everturn.execution.records import build_message
 from everturn.execution.task_orders import TASK_EXITS, TaskOrder, limit_result_bytes
 
+FARGATE: Final = "fargate"
+"""The engine's name in profiles and in the rows of runs."""
 THREADS: Final = 8
 TRIES: Final = 3
 """Attempts for each request, by the SDK, with its pauses."""
@@ -80,10 +83,6 @@ _PENDING: Final = frozenset({"PROVISIONING", "PENDING", "ACTIVATING"})
 _ENDED: Final = frozenset({"DEPROVISIONING", "STOPPED", "DELETED"})
 
 T = TypeVar("T")
-
-
-class NotReady(Unavailable):
-    """Programs can't be run on ECS with these settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class EcsEngine:
     def __init__(self, place: EcsPlace) -> None:
         self._place = place
         self._bucket, self._prefix = place.bucket, place.prefix
-        config = Config(
+        config: Any = Config(
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": TRIES},
@@ -160,16 +159,16 @@ class EcsEngine:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def check_ready(self, limits: RunLimits) -> None:
-        """Verify without a run that tasks for these limits can be started. Raises NotReady, EngineUnavailable."""
+        """Verify without a run that tasks for these limits can be started. Raises EngineNotReady, EngineUnavailable."""
         place = self._place
-        run = partial(self._run, refused=NotReady)
+        run = partial(self._run, refused=EngineNotReady)
         clusters = await run(lambda: self._ecs.describe_clusters(clusters=[place.cluster])["clusters"])
         if [cluster["status"] for cluster in clusters] != ["ACTIVE"]:
-            raise NotReady(f"ECS has no active cluster {place.cluster!r} (ECS_CLUSTER).")
+            raise EngineNotReady(f"ECS has no active cluster {place.cluster!r} (ECS_CLUSTER).")
         named = place.task_definition
         definition = await run(lambda: self._ecs.describe_task_definition(taskDefinition=named)["taskDefinition"])
         if problem := find_definition_problem(definition, place.container, limits):
-            raise NotReady(f"The task definition {named!r} (ECS_TASK_DEFINITION) can't be used: {problem}.")
+            raise EngineNotReady(f"The task definition {named!r} (ECS_TASK_DEFINITION) can't be used: {problem}.")
         await run(lambda: self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1))
         await run(lambda: self._secrets.list_secrets(MaxResults=1))
 
@@ -339,7 +338,7 @@ class EcsEngine:
         except TimeoutError as error:
             raise EngineUnavailable(f"AWS did not answer within {CALL_TIMEOUT_S:g} s.") from error
         except ClientError as error:
-            raise (EngineUnavailable if is_transient(error) else refused)(f"{error}.") from error
+            raise (EngineUnavailable if is_transient(error) else refused)(f"{error}"[:_MAX_STATE_CHARS]) from error
         except (BotoCoreError, urllib3.exceptions.HTTPError, OSError) as error:
             raise EngineUnavailable(f"AWS: {error}.") from error
 

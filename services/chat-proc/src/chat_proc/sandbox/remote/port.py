@@ -27,6 +27,10 @@ class EngineUnavailable(Unavailable):
     """The engine of remote runs does not answer, or has no room now. Try again later."""
 
 
+class EngineNotReady(Unavailable):
+    """The engine can't run programs with these settings."""
+
+
 class RunRefused(SupervisorFailed):
     """The engine rejects this run, and would do so again."""
 

@@ -7,7 +7,6 @@ from typing import Final
 import structlog
 
 from chat_proc.catalog.tool import CallGoesOn, ToolCall
-from chat_proc.sandbox.detached.held import ENGINE
 from chat_proc.sandbox.detached.port import DetachedEngine
 from chat_proc.sandbox.port import RunError, RunRequest, RunResult
 from chat_proc.sandbox.results import build_broken
@@ -15,6 +14,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
+from everturn.execution.profiles import ExecutionProfile
 from everturn.turns.detached import DetachedRun, DetachedRuns, RunStart
 from everturn.turns.model import Lease
 
@@ -50,12 +50,12 @@ class DetachedCalls:
         self._retries = retries or RetryPolicy()
         self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
 
-    async def run(self, call: ToolCall, request: RunRequest, limits: RunLimits) -> CallRun:
+    async def run(self, call: ToolCall, request: RunRequest, profile: ExecutionProfile) -> CallRun:
         """Start the run of a call, or return the result of the one that was started.
 
         Raises CallGoesOn while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
         """
-        lease, engine = call.context.live.lease, self._engines[ENGINE]
+        lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
         run = await self._retries.call(lambda: self._runs.load(lease.principal, *ids))
         if run is None:

@@ -189,7 +189,7 @@ class RunCodeTool:
     ) -> CallRun:
         """Run the program, in this call or detached. Raises CallGoesOn."""
         if profile.detaches and self._detached is not None:
-            return await self._detached.run(call, request, profile.limits)
+            return await self._detached.run(call, request, profile)
         return CallRun(await self._sandbox.run(request, calls, stop=call.stop))
 
     async def _store(

@@ -1,0 +1,106 @@
+"""Detached runs on an engine that has machines of its own: they survive the workers that look after them."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
+from chat_proc.sandbox.launching import build_run_result, load_inputs
+from chat_proc.sandbox.port import RunError, RunRequest, RunResult
+from chat_proc.sandbox.remote.port import RemoteEngine, RunRefused
+from chat_proc.sandbox.remote.recording import prepare_run
+from chat_proc.sandbox.results import build_broken, build_refused
+from chat_proc.sandbox.supervised import SupervisorFailed
+from everturn.core.errors import Unavailable
+from everturn.core.retry import RetryPolicy
+from everturn.execution.messages import RunLimits
+from everturn.turns.detached import DetachedRun, HeldRun
+
+_log = structlog.get_logger(__name__)
+
+START_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""The turn keeps its worker while the engine is busy or has no room."""
+FIRST_LOOK_S: Final = 2.0
+LONGEST_LOOK_S: Final = 30.0
+_LOOK_SHARE: Final = 0.1
+LEFT_AFTER_S: Final = 300.0
+"""Clocks of the engine and the database can differ by this much."""
+_UNWANTED: Final = "no turn waits for it"
+
+
+class RemoteRuns:
+    """Implements DetachedEngine. `limits` are those of the profiles that run here."""
+
+    def __init__(
+        self, name: str, engine: RemoteEngine, limits: Mapping[str, RunLimits], *, starting: RetryPolicy | None = None
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._limits = limits
+        self._starting = starting or RetryPolicy(START_PAUSES_S)
+
+    def look_every_s(self, age_s: float) -> float:
+        return min(LONGEST_LOOK_S, max(FIRST_LOOK_S, _LOOK_SHARE * age_s))
+
+    async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
+        """Start the task, and never wait for it. `stop` is not read: a turn that a person stops ends the run."""
+        del stop
+        limits = self._limits[request.profile]
+        try:
+            prepared = await prepare_run(request, limits)
+        except OSError as error:
+            return build_refused(request, limits, RunError("sandbox_failed", str(error), "request"))
+        if isinstance(prepared, RunResult):
+            return prepared
+        await row.save_start(room_s=prepared.run.room_s)
+        try:
+            task = await self._starting.call(lambda: self._engine.start(prepared.run))
+        except (Unavailable, RunRefused) as error:
+            return build_refused(request, limits, RunError("sandbox_failed", str(error), "sandbox"))
+        await row.save_task(task)
+        return None
+
+    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+        states = await self._engine.check([run.task for run in runs])
+        ends: dict[str, RunEnd] = {}
+        for run in runs:
+            state = states[run.task]
+            if state.phase == "ended":
+                ends[run.run_id] = RunEnd("finished", state.reason)
+            elif state.phase == "unknown":
+                ends[run.run_id] = RunEnd("finished", f"{self.name} has forgotten the task.")
+        return ends
+
+    def list_kept(self) -> Collection[str]:
+        return ()
+
+    async def stop(self, run_id: str, task: str) -> None:
+        if task:
+            await self._engine.stop(task, _UNWANTED)
+
+    async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
+        limits = self._limits[request.profile]
+        try:
+            done = await self._engine.collect(run.run_id, limits)
+        except SupervisorFailed as failure:
+            return build_broken(request, limits, RunError("sandbox_failed", str(failure), "sandbox"))
+        if done is None:
+            return None
+        hashes, _ = await load_inputs(request.inputs)
+        return await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
+
+    async def discard(self, run: HeldRun) -> None:
+        await self._engine.discard(run.run_id)
+
+    async def sweep(self, find_known: FindKnown) -> None:
+        """A row is saved before its run is started, so nothing of a run without one is wanted."""
+        found = await self._engine.load_leftovers(older_than_s=LEFT_AFTER_S)
+        known = await find_known([left.run_id for left in found])
+        for left in (left for left in found if left.run_id not in known):
+            _log.warning("Removing what is left of a run", engine=self.name, run_id=left.run_id, tasks=left.tasks)
+            for task in left.tasks:
+                await self._engine.stop(task, _UNWANTED)
+            await self._engine.discard(left.run_id)
