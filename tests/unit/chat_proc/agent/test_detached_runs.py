@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from helpers.memory_runs import MemoryEngine, build_recorded
 from turn_harness.checks import check_conversation
 from turn_harness.harness import ANN, Bench, BenchWorker, until
 from turn_harness.programs import build_program_tools
@@ -14,6 +15,8 @@ from turn_harness.tools import DemoTool
 from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.sandbox.detached.held import HeldRuns
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.remote.port import RemoteRun, TaskState
+from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.worker.run_watch import RunWatch
@@ -422,4 +425,181 @@ async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -
     await site.look()
 
     assert send.calls.total() == 1
+    await check_end(bench)
+
+
+class RemoteSite:
+    """A worker whose programs run on an engine that all workers share."""
+
+    def __init__(self, bench: Bench, engine: MemoryEngine) -> None:
+        self.bench = bench
+        owner = f"worker-{len(bench.workers) + 1}"
+        runs = MemoryDetachedRuns(bench.platform, owner=owner)
+        profile = ExecutionProfile(engine="fargate")
+        remote = RemoteRuns("fargate", engine, {PROFILE: profile.limits}, starting=RetryPolicy((0.0, 0.0)))
+        engines = {remote.name: remote}
+        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock)
+        calls = DetachedCalls(runs, engines, collecting=RetryPolicy((0.0, 0.0)))
+        history = WorkspaceHistory(MemoryArtifacts(bench.platform))
+        tool = RunCodeTool(
+            HeldSandbox(), bench.objects, history, build_program_tools(), {PROFILE: profile}, None, calls
+        )
+        bench.registry = ToolRegistry([tool])
+        self.worker: BenchWorker = bench.hire()
+
+    async def look(self, after_s: float = HOLD_S + 1) -> None:
+        """Look after the runs, when it is their time and that of workers which are gone."""
+        self.bench.clock.advance(after_s)
+        await self.watch.look()
+
+
+SLEEPING = call(TOOL, {}, code="import time; time.sleep(60)")
+
+
+@pytest.fixture
+async def asleep() -> Bench:
+    """A conversation whose program sleeps until its task ends."""
+    bench = Bench(SLEEPING, answer("Done."))
+    await bench.say("Compute it.")
+    return bench
+
+
+async def test_a_run_elsewhere_survives_the_worker_that_started_it(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    first, second = RemoteSite(asleep, engine), RemoteSite(asleep, engine)
+    await first.worker.work()
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    engine.end(run_id, build_recorded(stdout="42"))
+    await second.look()
+    await second.worker.work()
+    await second.look()
+
+    assert [result.status for result in results(asleep)] == ["ok"]
+    assert "42" in results(asleep)[0].text
+    assert (engine.runs, engine.results) == ({}, {})
+    await check_end(asleep)
+
+
+async def test_a_start_that_was_cut_off_is_made_again(asleep: Bench) -> None:
+    """The worker dies between its row and the name of the task."""
+    engine = MemoryEngine()
+    first, second = RemoteSite(asleep, engine), RemoteSite(asleep, engine)
+    await first.worker.work()
+    for row in asleep.platform.detached.values():
+        row.run = replace(row.run, task="")
+    asleep.keep_snapshot()
+    await asleep.signal(SignalKind.STEER, "Wait.")
+    await asleep.retract(asleep.waiting_signals()[0])
+
+    await second.worker.work()
+
+    assert len(engine.runs) == 1
+    assert [row.run.task for row in asleep.platform.detached.values()] == [f"task/{run_id}" for run_id in engine.runs]
+
+
+async def test_a_task_that_was_killed_is_started_again(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (first,) = engine.runs
+
+    engine.states[f"task/{first}"] = TaskState("ended", "The machine was reclaimed.", 137)
+    await site.look()
+    await site.worker.work()
+
+    second = first.removesuffix("_1") + "_2"
+    assert second in engine.runs
+    engine.end(second)
+    await site.look()
+    await site.worker.work()
+    await site.look()
+    assert [result.status for result in results(asleep)] == ["ok"]
+    await check_end(asleep)
+
+
+async def test_a_person_ends_a_run_elsewhere(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    await asleep.signal(SignalKind.CANCEL)
+    await site.worker.work()
+    await site.look()
+
+    assert [task for task, _ in engine.stopped] == [f"task/{run_id}"]
+    assert engine.runs == {}
+    await check_end(asleep, Outcome.CANCELLED)
+
+
+async def test_an_engine_that_is_down_delays_only_what_needs_it(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+    engine.end(run_id)
+
+    engine.is_down = True
+    await site.look()
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+    engine.is_down = False
+    await site.look()
+    await site.worker.work()
+    await site.look()
+
+    await check_end(asleep)
+
+
+async def test_a_run_that_the_engine_does_not_start_is_an_error_for_the_model(asleep: Bench) -> None:
+    engine = MemoryEngine(is_down=True)
+    site = RemoteSite(asleep, engine)
+
+    await site.worker.work()
+    engine.is_down = False
+    await site.look()
+
+    (result,) = results(asleep)
+    assert result.status == "error"
+    assert "It is down." in result.text
+    await check_end(asleep)
+
+
+async def test_what_is_left_of_runs_without_a_row_is_removed(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    (kept,) = engine.runs
+    erased = RemoteRun(replace(engine.runs[kept].launch, execution_id="exec_erased_1"), ())
+    await engine.start(erased)
+    engine.ages_s = {kept: 3_600, "exec_erased_1": 3_600}
+
+    await site.watch.sweep()
+
+    assert list(engine.runs) == [kept]
+    assert [task for task, _ in engine.stopped] == ["task/exec_erased_1"]
+
+
+async def test_a_program_with_a_network_is_not_repeated() -> None:
+    bench = Bench(RUN, answer("Done."))
+    await bench.say("Compute it.")
+    profile = {PROFILE: ExecutionProfile(network=("api.example.com",))}
+    sandbox, history = HeldSandbox(), WorkspaceHistory(MemoryArtifacts(bench.platform))
+    bench.registry = ToolRegistry([RunCodeTool(sandbox, bench.objects, history, build_program_tools(), profile)])
+    lost, heir = bench.hire(), bench.hire()
+    working = asyncio.create_task(lost.work())
+    await until(lambda: bool(sandbox.begun))
+    lost.gate.dead.set()
+    await working
+    bench.expire_lease()
+
+    await heir.work()
+
+    assert [result.status for result in results(bench)] == ["ambiguous"]
+    assert len(sandbox.begun) == 1
     await check_end(bench)
