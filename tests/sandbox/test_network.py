@@ -95,36 +95,49 @@ def run_networked(sandbox: SupervisedSandbox, server: Server, run_on):
     return run_program
 
 
-async def test_clients_of_every_kind_work_unchanged(run_networked, server):
+async def test_clients_reach_the_hosts_of_the_profile_through_the_proxy(run_networked, server):
     program = """
-import shutil, subprocess, sys
-ca = os.path.join(WORKDIR, "ca.pem")
+import shutil, subprocess
 print(urllib.request.urlopen(f"{URL}/urllib", context=TLS).read())
 if shutil.which("curl"):
-    print(subprocess.check_output(["curl", "-sS", "--cacert", ca, f"{URL}/curl"]))
+    print(subprocess.check_output(["curl", "-sS", "--cacert", "ca.pem", f"{URL}/curl"]))
+"""
+
+    result = await run_networked(program)
+
+    assert result.ok, result.report_text
+    assert "/urllib" in result.user_out_tail
+    [used] = result.record.connections
+    assert (used.host, used.port, used.refused) == (HOST, server.port, {})
+    assert f"Connected to {HOST}:{server.port}" in result.report_text
+    assert result.record.posture and result.record.posture.network == ALLOWED_HOSTS_ONLY
+
+
+@pytest.mark.slow  # imports both libraries from an archive, without compiled files
+async def test_pip_and_httpx_work_unchanged(run_networked):
+    program = """
+import subprocess, sys
 sys.path.insert(0, os.path.join(WORKDIR, "pure.zip"))
 import httpx2
 print(httpx2.get(f"{URL}/httpx", verify=TLS).text)
 from pip._vendor import requests
-print(requests.get(f"{URL}/requests", verify=ca).text)
+print(requests.get(f"{URL}/requests", verify="ca.pem").text)
 done = subprocess.run([sys.executable, "pure.zip/pip", "download", "--no-cache-dir", "--disable-pip-version-check",
-                       "--cert", ca, "--index-url", f"{URL}/simple", "thing"], capture_output=True, text=True)
+                       "--cert", "ca.pem", "--index-url", f"{URL}/simple", "thing"], capture_output=True, text=True)
 print(done.stdout, done.stderr)
 """
 
-    result = await run_networked(program, inputs={"pure.zip": build_archive()}, timeout_s=60)
+    result = await run_networked(program, inputs={"pure.zip": build_archive()}, timeout_s=120)
 
     assert result.ok, result.report_text
-    for path in ("/urllib", "/httpx", "/requests"):
-        assert path in result.user_out_tail
-    assert "Looking in indexes: https://api.example.com" in result.user_out_tail
-    assert "No matching distribution found for thing" in result.user_out_tail
+    for said in (
+        "/httpx",
+        "/requests",
+        f"Looking in indexes: https://{HOST}",
+        "No matching distribution found for thing",
+    ):
+        assert said in result.user_out_tail
     assert "SSL" not in result.user_out_tail
-    [used] = result.record.connections
-    assert (used.host, used.port, used.refused) == (HOST, server.port, {})
-    assert used.opened >= 4
-    assert f"Connected to {HOST}:{server.port}" in result.report_text
-    assert result.record.posture and result.record.posture.network == ALLOWED_HOSTS_ONLY
 
 
 ESCAPES = """
@@ -211,6 +224,13 @@ except OSError as error: print(error)
     assert result.user_out_tail == "[] False\n[Errno 1] Operation not permitted\n"
 
 
+async def test_a_sandbox_with_a_network_that_the_worker_did_not_expect_runs_nothing(run):
+    result = await run("print(1)", profile="networked")
+
+    assert (result.exit.by, result.user_out_tail) == ("not_run", "")
+    assert "its profile has no network, and the sandbox has one" in result.report_text
+
+
 async def test_tools_answer_beside_a_large_download(run_networked, server):
     async def ping(call: GatewayCall) -> ToolReply:
         return ToolReply(call.id, True, "pong")
@@ -218,7 +238,7 @@ async def test_tools_answer_beside_a_large_download(run_networked, server):
     program = f"""
 import asyncio, time
 def download():
-    with urllib.request.urlopen(f"{{URL}}/{48 * MIB}", context=TLS) as answer:
+    with urllib.request.urlopen(f"{{URL}}/{24 * MIB}", context=TLS) as answer:
         return sum(len(part) for part in iter(lambda: answer.read(1 << 16), b""))
 async def measure():
     longest = 0.0
@@ -230,15 +250,12 @@ async def measure():
     return longest
 print(await asyncio.gather(asyncio.to_thread(download), measure()))
 """
-    began = time.monotonic()
-
     result = await run_networked(program, timeout_s=60, capability=ONE_TOOL, call_tool=ping)
 
     assert result.ok, result.report_text
     size, longest = eval(result.user_out_tail)
-    assert size == 48 * MIB
+    assert size == 24 * MIB
     assert longest < 2.0
-    assert time.monotonic() - began > 1.0
     assert len(result.record.calls) == 20
 
 

@@ -206,5 +206,7 @@ def build_definition() -> Json:
         "cpu": "1024",
         "memory": "2048",
         "taskRoleArn": f"arn:aws:iam::{ACCOUNT}:role/everturn-run",
-        "containerDefinitions": [{"name": CONTAINER, "image": "everturn/run", "essential": True, "memory": 2048}],
+        "containerDefinitions": [
+            {"name": CONTAINER, "image": "everturn/run", "memory": 2048, "readonlyRootFilesystem": True}
+        ],
     }

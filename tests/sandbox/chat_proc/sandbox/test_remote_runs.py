@@ -283,6 +283,7 @@ async def test_leftovers_are_found_by_each_of_their_parts(engine: EcsEngine, far
         ({"requiresCompatibilities": ["EC2"]}, "lack FARGATE"),
         ({"memory": "1024"}, "the profile needs 1536"),
         ({"containerDefinitions": [{"name": "other", "image": "x", "memory": 2048}]}, "must be named 'run'"),
+        ({"containerDefinitions": [{"name": "run", "image": "x", "memory": 2048}]}, "lacks readonlyRootFilesystem"),
     ],
 )
 async def test_a_task_definition_that_cannot_work_is_found_at_startup(

@@ -376,7 +376,8 @@ def read_state(task: Mapping[str, Any], container: str) -> TaskState:
 
 def find_definition_problem(definition: Mapping[str, Any], container: str, limits: RunLimits) -> str:
     """Why a task definition, as ECS describes it, can't run programs with these limits; empty if it can."""
-    names = [found.get("name") for found in definition.get("containerDefinitions", ())]
+    containers: Sequence[Mapping[str, Any]] = definition.get("containerDefinitions", [])
+    names = [found.get("name") for found in containers]
     needed_mib = (limits.memory_bytes + SUPERVISOR_BYTES) // MIB
     if definition.get("status") != "ACTIVE":
         return "it is not active"
@@ -384,6 +385,8 @@ def find_definition_problem(definition: Mapping[str, Any], container: str, limit
         return "its requiresCompatibilities lack FARGATE"
     if names != [container]:
         return f"its only container must be named {container!r} (ECS_CONTAINER), and there are {names}"
+    if not containers[0].get("readonlyRootFilesystem"):
+        return "its container lacks readonlyRootFilesystem, without which no program is run"
     if not definition.get("taskRoleArn"):
         return "it has no task role, which reads the secrets of runs"
     if int(definition.get("memory") or 0) < needed_mib:
