@@ -71,7 +71,7 @@ async def test_turns_survive_a_full_disk(chaos: Chaos, tmp_path: Path, disk: str
     assert NAMED.get(disk) in failed or disk not in NAMED
     counted = {part for part in COUNTED if metrics.get(f'everturn_disk_full_total{{part="{part}"}}')}
     assert counted >= {NAMED.get(disk)} & COUNTED
-    assert bool(metrics["everturn_log_lines_lost_total"]) == (disk == "logs")
+    assert metrics["everturn_log_lines_lost_total"] or disk != "logs"
     load.report(f"the disk of {disk} full", broken_at, repaired_at)
     await chaos.harness.close()
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from faults.links import Links
 MIB = 1 << 20
 ROOMS = {"postgres": 64, "postgres/data/pg_wal": 48, "redis": 32, "objects": 32, "logs": 32, "tmp": 32}
 """Folders of a home, each a disk of its own with so many MiB free."""
+PAGE = 4096
+MAX_BYTES = 1 << 30
 INODES = 20_000
 """More than the folder holds."""
 
@@ -40,16 +42,18 @@ class SmallDisk:
         shutil.rmtree(before)
 
     def fill(self) -> None:
-        """Until not a byte and not a file more has room."""
+        """Until not a page and not a file more has room, also while others write."""
         self._ballast.mkdir()
-        free = os.statvfs(self.folder)
+        size = 0
         with (self._ballast / "bytes").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize)
-        try:
-            for number in range(free.f_ffree):
+            for step in (MIB, PAGE):
+                with suppress(OSError):
+                    while size < MAX_BYTES:
+                        os.posix_fallocate(file.fileno(), size, step)
+                        size += step
+        with suppress(OSError):
+            for number in range(INODES):
                 (self._ballast / str(number)).touch()
-        except OSError:
-            return
 
     def free(self) -> None:
         shutil.rmtree(self._ballast, ignore_errors=True)

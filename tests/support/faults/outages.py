@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from helpers.s3 import BUCKET, KEYS, run_rclone
 from helpers.waiting import wait_until
@@ -19,7 +19,7 @@ PREFIX = "files"
 
 
 class OutagePlatform(Platform):
-    """`redis` is the current primary. `join` gives it a replica, which `promote` makes the primary."""
+    """`redis` is the current primary. `join` gives it a replica, which `promote` or `switch` makes the primary."""
 
     def __init__(self, home: Path, *, links: Links, **settings: Any) -> None:
         super().__init__(home, specs=links.build_specs, auto_restart=False, **settings)
@@ -60,7 +60,10 @@ class OutagePlatform(Platform):
         self._servers = [self.redis, replica]
         self.to_replica.target = LOOPBACK, self.redis.port
         self.to_replica.heal(cut=True)
-        await self._follow(replica, self.to_replica.port)
+        with Redis.from_url(replica.url, decode_responses=True) as client:
+            client.config_set("masterauth", load_secrets(self.home).redis)
+            client.execute_command("REPLICAOF", LOOPBACK, self.to_replica.port)
+            await wait_until(lambda: cast(Any, client).execute_command("ROLE")[3] == "connected")
 
     async def lose_primary(self) -> None:
         """Kill it. It stays away."""
@@ -69,35 +72,35 @@ class OutagePlatform(Platform):
         self.redis.kill()
         await child.wait_exit()
 
-    async def promote(self, *, empty: bool = False, demote: bool = False) -> None:
-        """Make the replica the primary, at the address that the services have. `empty`: it holds nothing. `demote`: the
-        former primary follows it, and the services' connections to that one stay open."""
+    async def promote(self, *, empty: bool = False) -> None:
+        """Make the replica the primary, at the address that the services have. `empty`: it holds nothing."""
         former, replica = self._servers
         with Redis.from_url(replica.url) as client:
             client.execute_command("REPLICAOF", "NO", "ONE")
         if empty:
             replica.empty()
-        self._servers = [replica, former]
+        self._move([replica, former])
         for link in self._links.of("redis"):
-            link.target = LOOPBACK, replica.port
-            if not demote:
-                link.cut()
-        if demote:
-            await self._follow(former, replica.port)
+            link.cut()
+
+    async def switch(self) -> None:
+        """Let the two change places without losing a write. The services' connections to the former primary stay
+        open."""
+        former, replica = self._servers
+        with Redis.from_url(former.url) as before, Redis.from_url(replica.url, decode_responses=True) as after:
+            before.config_set("masterauth", load_secrets(self.home).redis)
+            before.execute_command("FAILOVER")
+            await wait_until(lambda: cast(Any, after).execute_command("ROLE")[0] == "master")
+        self._move([replica, former])
+
+    def _move(self, servers: list[EmbeddedRedis]) -> None:
+        """New connections lead to the first."""
+        self._servers = servers
+        for link in self._links.of("redis"):
+            link.target = LOOPBACK, self.redis.port
 
     def load_keys(self) -> set[str]:
         """What is in the bucket, without the manifests of rounds."""
         pages = self.s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{PREFIX}/")
         keys = {row["Key"].removeprefix(f"{PREFIX}/") for page in pages for row in page.get("Contents", [])}
         return {key for key in keys if "/manifests/" not in key}
-
-    async def _follow(self, server: EmbeddedRedis, port: int) -> None:
-        with Redis.from_url(server.url, decode_responses=True) as client:
-            client.config_set("masterauth", load_secrets(self.home).redis)
-            client.execute_command("REPLICAOF", LOOPBACK, port)
-            await wait_until(lambda: _has_all(client))
-
-
-def _has_all(client: Any) -> bool:
-    role = client.execute_command("ROLE")
-    return role[3] == "connected"

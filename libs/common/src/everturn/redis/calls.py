@@ -65,8 +65,8 @@ def build_client(url: str, *, name: str, pool_size: int = POOL_SIZE) -> Redis:
     except ValueError as error:
         # The library's message can contain a part of the password.
         raise Invalid("REDIS_URL must be redis://:password@host:port/0.") from error
-    is_tls = issubclass(pool.connection_class, SSLConnection)
-    pool.connection_class = _TlsToPrimary if is_tls else _PlainToPrimary
+    kinds: dict[Any, Any] = {Connection: _PlainToPrimary, SSLConnection: _TlsToPrimary}
+    pool.connection_class = kinds.get(pool.connection_class, pool.connection_class)
     return Redis.from_pool(pool)
 
 

@@ -178,6 +178,10 @@ class ChildSandbox:
     posture: Posture
     _errors: asyncio.StreamReader
 
+    @property
+    def network_listener(self) -> None:
+        """Programs beside their supervisor have no network."""
+
     def is_over_memory(self, limits: RunLimits) -> bool:
         """Always False: the container's control group enforces the limit."""
         del limits
