@@ -120,21 +120,21 @@ class Cluster:
         return run.stdout.split()[-1]
 
     def wait_for(self, pod: Pod, kind: str, name: str, port: int) -> bytes:
-        """Ask the startup probe and then the readiness probe; returns the answer."""
+        """Ask the startup probe and then the readiness probe; returns the answer to the first."""
         [container] = self.documents[kind, f"everturn-{name}"]["spec"]["template"]["spec"]["containers"]
         ends_at = time.monotonic() + START_LIMIT_S
-        answer = b""
+        answers: list[bytes] = []
         for probe in ("startupProbe", "readinessProbe"):
             url = f"http://127.0.0.1:{port}{container[probe]['httpGet']['path']}"
             while True:
                 assert pod.process.poll() is None and time.monotonic() < ends_at, pod.log.read_text()[-3000:]
                 try:
                     with urlopen(url, timeout=5) as response:
-                        answer = response.read()
+                        answers.append(response.read())
                         break
                 except (URLError, ConnectionError):
                     time.sleep(0.2)
-        return answer
+        return answers[0]
 
 
 @pytest.fixture
