@@ -36,7 +36,8 @@ WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/
 COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
      libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
-     libs/common/src/everturn/execution/privileges.py libs/common/src/everturn/execution/records.py everturn/execution/
+     libs/common/src/everturn/execution/privileges.py libs/common/src/everturn/execution/records.py \
+     libs/common/src/everturn/execution/streams.py everturn/execution/
 COPY services/executor/src/executor executor/
 COPY services/exec-supervisor/src/exec_supervisor/__init__.py services/exec-supervisor/src/exec_supervisor/__main__.py \
      services/exec-supervisor/src/exec_supervisor/bootstrap.py services/exec-supervisor/src/exec_supervisor/combined.py \

@@ -27,6 +27,9 @@ def harness(platform: MemoryPlatform) -> Harness:
     async def age_lease(*_: object) -> None:
         """The tests that use this harness need no old leases."""
 
+    async def expire_holds() -> None:
+        """The tests that use this harness detach no runs."""
+
     return Harness(
         MemoryInbox(platform),
         MemoryLeases(platform, owner="worker-1"),
@@ -36,4 +39,5 @@ def harness(platform: MemoryPlatform) -> Harness:
         expire_lease,
         give_feedback,
         age_lease,
+        expire_holds,
     )

@@ -25,9 +25,8 @@ async def nothing(*_: object) -> None:
 async def test_scans_that_revoke_nothing_are_noticed() -> None:
     platform = MemoryPlatform()
     lease, rival = MemoryLeases(platform, owner="worker-1"), MemoryLeases(platform, owner="worker-2")
-    harness = Harness(
-        MemoryInbox(platform), lease, rival, MemoryTimelines(platform), SequentialIds(), nothing, nothing, nothing
-    )
+    ports = MemoryInbox(platform), lease, rival, MemoryTimelines(platform)
+    harness = Harness(*ports, SequentialIds(), nothing, nothing, nothing, nothing)
 
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         await ScansContract().test_a_revoked_file_can_not_be_read(

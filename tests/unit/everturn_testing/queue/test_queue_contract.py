@@ -38,6 +38,7 @@ async def test_a_count_over_tenants_is_noticed() -> None:
         expire_lease=nothing,
         give_feedback=nothing,
         age_lease=nothing,
+        expire_holds=nothing,
     )
 
     with pytest.raises(AssertionError):

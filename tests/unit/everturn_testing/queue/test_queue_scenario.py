@@ -43,5 +43,6 @@ def build_world() -> QueueScenario:
         expire_lease=nothing,
         give_feedback=nothing,
         age_lease=nothing,
+        expire_holds=nothing,
     )
     return QueueScenario(harness, MemoryQueue(platform), ring_next)

@@ -35,6 +35,7 @@ async def test_a_driver_that_parks_without_a_reason_is_noticed() -> None:
         expire_lease=nothing,
         give_feedback=nothing,
         age_lease=nothing,
+        expire_holds=nothing,
     )
 
     with pytest.raises(AssertionError):

@@ -189,7 +189,7 @@ def test_one_container_has_the_limits_of_the_program_and_room_for_its_supervisor
 
 
 def test_one_container_never_has_a_network_and_gets_the_runtime_and_the_modules_of_the_profile():
-    profile = ExecutionProfile(network_mode="tools", runtime="runsc", preload=("numpy",))
+    profile = ExecutionProfile(network=("api.example.com",), runtime="runsc", preload=("numpy",))
     body = build_combined(replace(PLAN, profile=profile, run_id=""), "b1")
 
     assert host_config(body)["NetworkMode"] == "none"

@@ -85,7 +85,9 @@ def build_executor(plan: PairPlan, broker_id: str) -> Body:
         **_common(profile.executor_image, f"{plan.executor_uid}:{SOCKET_GROUP}", labels, "executor"),
         "Cmd": [*(["--network"] if profile.network else []), *_preload(plan)],
         "HostConfig": {
-            **_program_limits(plan, open_files=profile.limits.open_files + RUNNER_OPEN_FILES),
+            **_program_limits(
+                plan, open_files=profile.limits.open_files + RUNNER_OPEN_FILES, network=bool(profile.network)
+            ),
             **({"Sysctls": TCP_BUFFERS} if profile.network else {}),
             "Tmpfs": _workspace(plan),
             "OomScoreAdj": 1000,
@@ -139,11 +141,13 @@ def _preload(plan: PairPlan) -> list[str]:
     return ["--preload", ",".join(plan.preload)] if plan.preload else []
 
 
-def _program_limits(plan: PairPlan, *, open_files: int, more_memory_bytes: int = 0, more_processes: int = 0) -> Body:
+def _program_limits(
+    plan: PairPlan, *, open_files: int, more_memory_bytes: int = 0, more_processes: int = 0, network: bool = False
+) -> Body:
     profile, limits = plan.profile, plan.profile.limits
     memory_bytes = limits.memory_bytes + more_memory_bytes
     return {
-        **_confinement(build_profile(network=bool(profile.network))),
+        **_confinement(build_profile(network=network)),
         **({"Runtime": profile.runtime} if profile.runtime else {}),
         "NetworkMode": "none",
         "Memory": memory_bytes,
