@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyseccomp
 from kubernetes_cluster.node import add_rule
 
-from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
+from exec_supervisor.broker.seccomp_profile import build_profile
 from exec_supervisor.local.process import load_children
 from exec_supervisor.supervisor.child_executor import CAPABILITIES, SUPERVISOR_UID
 
@@ -123,10 +124,16 @@ def does_first_catch(process: "subprocess.Popen[bytes]", number: signal.Signals)
     return False
 
 
+INTERNET = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Families of the supervisor's sockets; name resolution uses netlink."""
+
+
 def open_filter() -> int:
     """Our profile, as a container engine would load it for a supervisor with a network."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.EPERM))
-    for rule in build_profile(INTERNET)["syscalls"]:
+    for family in INTERNET:
+        rules.add_rule(pyseccomp.ALLOW, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
+    for rule in build_profile()["syscalls"]:
         for name in rule["names"]:
             add_rule(rules, name, rule)
     descriptor = os.memfd_create("filter", 0)
