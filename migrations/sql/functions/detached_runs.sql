@@ -8,20 +8,23 @@ RETURNS TABLE (run_id text, engine text, task text, ended_as text, detail text, 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY
-    WITH mine AS (
-        SELECT r.run_id FROM detached_run r
-         WHERE r.engine = ANY (p_engines) AND (r.holder = p_worker OR r.held_until <= clock_timestamp())
-         ORDER BY r.held_until LIMIT p_limit FOR UPDATE SKIP LOCKED
-    )
+    -- A row is written only when half of its time is over.
     UPDATE detached_run r SET holder = p_worker, held_until = clock_timestamp() + p_hold
-      FROM mine WHERE r.run_id = mine.run_id
-    RETURNING r.run_id, r.engine, r.task, NULLIF(r.ended_as, ''), r.detail,
-              extract(epoch FROM clock_timestamp() - r.began_at)::float8,
-              EXISTS (SELECT FROM turn t WHERE t.id = r.turn_id AND t.status IN ('completed', 'failed', 'cancelled'))
-              OR EXISTS (SELECT FROM tool_effect e
-                          WHERE e.turn_id = r.turn_id AND e.call_id = r.call_id AND e.state <> 'intended'),
-              r.ends_by <= clock_timestamp();
+     WHERE r.run_id IN (
+        SELECT d.run_id FROM detached_run d
+         WHERE d.engine = ANY (p_engines)
+           AND (d.held_until <= clock_timestamp()
+                OR d.holder = p_worker AND d.held_until <= clock_timestamp() + p_hold / 2)
+         ORDER BY d.held_until LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    RETURN QUERY
+    SELECT r.run_id, r.engine, r.task, NULLIF(r.ended_as, ''), r.detail,
+           extract(epoch FROM clock_timestamp() - r.began_at)::float8,
+           EXISTS (SELECT FROM turn t WHERE t.id = r.turn_id AND t.status IN ('completed', 'failed', 'cancelled'))
+           OR EXISTS (SELECT FROM tool_effect e
+                       WHERE e.turn_id = r.turn_id AND e.call_id = r.call_id AND e.state <> 'intended'),
+           r.ends_by <= clock_timestamp()
+      FROM detached_run r WHERE r.holder = p_worker AND r.held_until > clock_timestamp() AND r.engine = ANY (p_engines)
+     ORDER BY r.held_until LIMIT 5 * p_limit;
 END
 $$;
 

@@ -13,6 +13,7 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.sandbox.detached import held
 from chat_proc.sandbox.detached.held import HeldRuns
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.remote.port import RemoteRun, TaskState
@@ -81,12 +82,20 @@ class HeldSandbox:
 class Site:
     """A worker with a sandbox, and what looks after its detached runs."""
 
-    def __init__(self, bench: Bench, *, requires_approval: bool = False, more: tuple[DemoTool, ...] = ()) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        *,
+        after_s: float = SHORT_S,
+        max_held: int = 16,
+        requires_approval: bool = False,
+        more: tuple[DemoTool, ...] = (),
+    ) -> None:
         self.bench = bench
         owner = f"worker-{len(bench.workers) + 1}"
         self.sandbox = HeldSandbox()
         self.runs = MemoryDetachedRuns(bench.platform, owner=owner)
-        self.held = HeldRuns(self.sandbox, bench.objects, {PROFILE: SHORT_S})
+        self.held = HeldRuns(self.sandbox, bench.objects, {PROFILE: after_s}, max_held=max_held)
         engines = {self.held.name: self.held}
         self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock)
         calls = DetachedCalls(self.runs, engines, collecting=RetryPolicy((0.0, 0.0)))
@@ -101,16 +110,16 @@ class Site:
     async def work(self) -> None:
         await self.worker.work()
 
-    async def look(self, times: int = 3) -> None:
-        """Look after the runs; a result is stored between two looks."""
-        for _ in range(times):
-            await self.watch.look()
-            await asyncio.gather(*(run.saving for run in self.held._runs.values() if run.saving))
+    async def look(self) -> None:
+        await self.watch.look()
 
     async def end(self) -> None:
-        """Let the program end, and notice it."""
+        """Let the program end, and notice it once its result is stored."""
         self.sandbox.end.set()
-        await asyncio.gather(*(run.task for run in self.held._runs.values()))
+        running = [run for run in await self.runs.hold([self.held.name]) if run.run_id in self.held.list_kept()]
+        async with asyncio.timeout(10):
+            while len(await self.held.check(running)) < len(running):  # noqa: ASYNC110 - the end has no event of ours
+                await asyncio.sleep(0.01)
         await self.look()
 
 
@@ -174,8 +183,7 @@ async def test_a_short_run_stays_with_its_turn(bench: Bench) -> None:
 
 
 async def test_runs_beyond_the_limit_of_a_worker_stay_with_their_turns(bench: Bench) -> None:
-    site = Site(bench)
-    site.held._max_held = 0
+    site = Site(bench, max_held=0)
     working = asyncio.create_task(site.work())
     await until(lambda: bool(site.sandbox.begun))
     await asyncio.sleep(3 * SHORT_S)
@@ -298,16 +306,21 @@ async def test_a_run_that_is_lost_again_and_again_fails(bench: Bench) -> None:
     await check_end(bench)
 
 
-async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(bench: Bench) -> None:
+async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = Site(bench)
     await site.work()
     bench.keep_snapshot()
+    monkeypatch.setattr(held, "SAVE_AGAIN_S", 0.01)
     bench.objects.down = True
-    await site.end()
+    site.sandbox.end.set()
+    await asyncio.sleep(0.1)
+    await site.look()
     assert bench.turn_rows[0].status is TurnStatus.WAITING
 
     bench.objects.down = False
-    await site.look()
+    await site.end()
     await site.work()
     await site.look()
 
@@ -370,8 +383,7 @@ async def test_a_run_of_an_erased_conversation_is_ended(bench: Bench) -> None:
 
 
 async def test_a_worker_that_loses_its_lease_before_the_run_is_detached_ends_it(bench: Bench) -> None:
-    site = Site(bench)
-    site.held._after_s = {PROFILE: 60.0}
+    site = Site(bench, after_s=60.0)
     working = asyncio.create_task(site.work())
     await until(lambda: bool(site.sandbox.begun))
 

@@ -81,7 +81,7 @@ class DetachedRuns(Protocol):
 
     async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
         """The runs of these engines that this worker looks after until it calls again: its own, and those whose holder
-        has not called in time; at most 200."""
+        has not called in time; at most 1,000."""
         ...
 
     async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:

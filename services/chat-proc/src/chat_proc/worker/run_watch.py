@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import structlog
@@ -18,6 +19,7 @@ _log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
 """Between two looks at the rows; engines decide how often they are asked."""
+CLOSE_S: Final = 5.0
 SWEEP_EVERY_S: Final = 300.0
 AT_ONCE: Final = 100
 """Runs that an engine is asked about together."""
@@ -51,7 +53,6 @@ class RunWatch:
 
     async def look(self) -> None:
         """One look at all runs. A run that can't be looked after now is tried again."""
-        kept = {name: engine.list_kept() for name, engine in self._engines.items()}
         try:
             held = await self._runs.hold(list(self._engines))
         except Unavailable as error:
@@ -61,9 +62,7 @@ class RunWatch:
         for name, engine in self._engines.items():
             own = [run for run in held if run.engine == name]
             DETACHED_RUNS.labels(name).set(sum(run.ended_as is None for run in own))
-            # Another worker has taken it for lost, or its conversation was erased.
-            for run_id in set(kept[name]) - {run.run_id for run in own}:
-                await self._try("stop", run_id, engine.stop(run_id, run_id))
+            await self._try("stop", name, self._stop_unknown(engine))
             for run in own:
                 if run.settled:
                     await self._try("remove", run.run_id, self._remove(engine, run))
@@ -71,17 +70,27 @@ class RunWatch:
                     await self._try("end", run.run_id, self._end_overdue(engine, run))
             await self._ask(engine, own)
 
+    async def _stop_unknown(self, engine: DetachedEngine) -> None:
+        """Stop kept runs without a row: another worker has started them again, or their conversation was erased."""
+        if kept := engine.list_kept():
+            known = await self._runs.load_known(kept)
+            for run_id in (run_id for run_id in kept if run_id not in known):
+                await engine.stop(run_id, run_id)
+
     async def sweep(self) -> None:
         """Remove what engines keep of runs that have no row any more."""
         for name, engine in self._engines.items():
             await self._try("sweep", name, engine.sweep(self._runs.load_known))
 
     async def close(self) -> None:
-        """Wake the turns whose runs end with this worker, so that others start them again."""
-        for name, engine in self._engines.items():
-            for run_id in engine.list_kept():
-                await self._try("end", run_id, self._end(name, run_id, RunEnd("lost", _STOPPED)))
-                await self._try("stop", run_id, engine.stop(run_id, run_id))
+        """Wake the turns whose runs end with this worker, so that others start them again. Whatever is not done within
+        CLOSE_S, others find when it stays away."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                for name, engine in self._engines.items():
+                    for run_id in engine.list_kept():
+                        await self._try("end", run_id, self._end(name, run_id, RunEnd("lost", _STOPPED)))
+                        await self._try("stop", run_id, engine.stop(run_id, run_id))
 
     async def _ask(self, engine: DetachedEngine, runs: Sequence[HeldRun]) -> None:
         """Ask the engine which of these runs have ended."""

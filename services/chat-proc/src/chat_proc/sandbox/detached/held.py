@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from chat_proc.sandbox.port import RunRequest, RunResult, Sandbox, SandboxUnavai
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound
 from everturn.core.ids import ConversationId
+from everturn.core.loops import guarded
 from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import LOCAL_ENGINE
 from everturn.files.model import object_key
@@ -26,9 +27,13 @@ MAX_HELD: Final = 16
 """Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
 ROOM_S: Final = 300.0
 """For boot, inputs and outputs, as for a run that is not detached, and for storing the result."""
-MAX_RESULT_BYTES: Final = 128 << 20
-"""The outputs of a run, in base64, and its texts."""
+MAX_RESULT_BYTES: Final = 1 << 30
+"""The outputs of a run, in base64, and its texts. The limits of its profile are lower."""
+SAVE_AGAIN_S: Final = 2.0
 SAVE_TIMEOUT_S: Final = 30.0
+
+
+_GONE: Final = RunEnd("lost", "The worker that ran it was lost.")
 
 
 class _Stored(BaseModel):
@@ -39,12 +44,11 @@ class _Stored(BaseModel):
 
 @dataclass(slots=True)
 class _Run:
-    """A run in this process. `saving` stores its result, and returns the key, or None after a failure."""
+    """A run in this process. `work` runs the program, and then stores its result; `end` is known after that."""
 
-    task: asyncio.Task[RunResult]
-    conversation_id: ConversationId
+    work: asyncio.Task[None]
     has_row: bool = False
-    saving: asyncio.Task[str | None] | None = None
+    end: RunEnd | None = None
 
 
 class HeldRuns:
@@ -73,71 +77,76 @@ class HeldRuns:
     async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
         if isinstance(self._sandbox, SandboxUnavailable):
             raise self._sandbox
-        if len(self._runs) >= self._max_held:
-            return await self._sandbox.run(request, _refuse, stop=stop)
         own_stop = asyncio.Event()
-        task = asyncio.create_task(self._sandbox.run(request, _refuse, stop=own_stop), name=request.execution_id)
+        running = asyncio.create_task(self._sandbox.run(request, _refuse, stop=own_stop), name=request.execution_id)
         stopping = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait(
-                (task, stopping), timeout=self._after_s[request.profile], return_when=asyncio.FIRST_COMPLETED
-            )
+            either = running, stopping
+            await asyncio.wait(either, timeout=self._after_s[request.profile], return_when=asyncio.FIRST_COMPLETED)
+            if len(self._runs) >= self._max_held:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 own_stop.set()
-                return await task
-            if task.done():
-                return task.result()
-            # Before its row, so that no look at the rows finds it missing here.
-            run = self._runs[request.execution_id] = _Run(task, row.conversation_id)
-            await row.save_start(room_s=ROOM_S, task=request.execution_id)
-            run.has_row = True
+                return await running
+            if running.done():
+                return running.result()
+            await self._detach(request, running, row)
         except BaseException:
-            self._runs.pop(request.execution_id, None)
-            await end_tasks(task)
+            await end_tasks(running)
             raise
         finally:
             stopping.cancel()
         return None
 
-    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
-        """The ends of these runs. A run that is not kept here was lost with its worker."""
-        ends = {run.run_id: self._find_end(self._runs.get(run.run_id)) for run in runs}
-        return {run_id: end for run_id, end in ends.items() if end is not None}
+    async def _detach(self, request: RunRequest, running: asyncio.Task[RunResult], row: RunRow) -> None:
+        """Keep the run, before its row is saved: no look at the rows finds it missing here."""
+        run_id = request.execution_id
+        run = self._runs[run_id] = _Run(asyncio.create_task(self._finish(run_id, running, row.conversation_id)))
+        try:
+            await row.save_start(room_s=ROOM_S, task=run_id)
+        except BaseException:
+            del self._runs[run_id]
+            await end_tasks(run.work)
+            raise
+        run.has_row = True
 
-    def _find_end(self, run: _Run | None) -> RunEnd | None:
-        """The end of a run, once its result is stored."""
-        if run is None:
-            return RunEnd("lost", "The worker that ran it was lost.")
-        if not run.task.done():
-            return None
-        if run.task.cancelled() or run.task.exception() is not None:
-            return RunEnd("lost", "Its sandbox failed.")
-        if run.saving is None:
-            run.saving = asyncio.create_task(self._save(run.conversation_id, run.task.result()))
-        if run.saving.done():
-            if (key := run.saving.result()) is not None:
-                return RunEnd("finished", key)
-            run.saving = None
-        return None
+    async def _finish(self, run_id: str, running: asyncio.Task[RunResult], conversation_id: ConversationId) -> None:
+        """Wait for the program and store its result. A failure of our own loses this run alone."""
+        end = RunEnd("lost", "Its sandbox failed.")
+        with guarded("detached_run_end"):
+            try:
+                data, digest = await asyncio.to_thread(_encode, await running)
+            finally:
+                running.cancel()
+            key = object_key(conversation_id, digest)
+            while not await self._try_save(key, data):  # noqa: ASYNC110 - a store has no event of ours
+                await asyncio.sleep(SAVE_AGAIN_S)
+            end = RunEnd("finished", key)
+        if (run := self._runs.get(run_id)) is not None:
+            run.end = end
 
-    async def _save(self, conversation_id: ConversationId, result: RunResult) -> str | None:
-        data, digest = await asyncio.to_thread(_encode, result)
-        key = object_key(conversation_id, digest)
+    async def _try_save(self, key: str, data: bytes) -> bool:
         try:
             async with asyncio.timeout(SAVE_TIMEOUT_S):
                 await self._objects.save(key, data)
         except (EverturnError, TimeoutError) as error:
             _log.warning("Could not store the result of a run, and tries again", error=str(error))
-            return None
-        return key
+            return False
+        return True
 
-    def list_kept(self) -> Collection[str]:
+    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+        """The ends of these runs. A run that is not kept here was lost with its worker."""
+        kept = {run.run_id: self._runs.get(run.run_id) for run in runs}
+        ends = {run_id: run.end if run else _GONE for run_id, run in kept.items()}
+        return {run_id: end for run_id, end in ends.items() if end is not None}
+
+    def list_kept(self) -> Sequence[str]:
         return tuple(run_id for run_id, run in self._runs.items() if run.has_row)
 
     async def stop(self, run_id: str, task: str) -> None:
         del task
         if (run := self._runs.pop(run_id, None)) is not None:
-            await end_tasks(run.task, *([run.saving] if run.saving else []))
+            await end_tasks(run.work)
 
     async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
         del request

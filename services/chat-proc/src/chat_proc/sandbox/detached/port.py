@@ -60,7 +60,7 @@ class DetachedEngine(Protocol):
         """Which of these runs have ended, by run id."""
         ...
 
-    def list_kept(self) -> Collection[str]:
+    def list_kept(self) -> Sequence[str]:
         """The ids of the runs that end with this process, once their rows are saved."""
         ...
 

@@ -1,7 +1,7 @@
 """Detached runs on an engine that has machines of its own: they survive the workers that look after them."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -74,7 +74,7 @@ class RemoteRuns:
                 ends[run.run_id] = RunEnd("finished", f"{self.name} has forgotten the task.")
         return ends
 
-    def list_kept(self) -> Collection[str]:
+    def list_kept(self) -> Sequence[str]:
         return ()
 
     async def stop(self, run_id: str, task: str) -> None:
