@@ -33,7 +33,7 @@ from chat_proc.models.roles import (
 )
 from chat_proc.opening import KitOpener, build_host_options, build_texts
 from chat_proc.sandbox.containers import parse_address
-from chat_proc.sandbox.detached.held import HeldRuns
+from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.detached.port import DetachedEngine
 from chat_proc.sandbox.local_supervisor import load_environment_digest
 from chat_proc.sandbox.network import NetworkAccess
@@ -398,7 +398,7 @@ def build_detached_engines(
     profiles: Profiles = opened.profiles if isinstance(opened, OpenedSandbox) else {}
     after_s = {name: profile.detach_after_s for name, profile in profiles.items() if profile.detach_after_s is not None}
     sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
-    held = HeldRuns(sandbox, drivers.objects, after_s)
+    held = LocalRuns(sandbox, drivers.objects, after_s)
     limits = {name: profile.limits for name, profile in profiles.items()}
     return {held.name: held, **{name: RemoteRuns(name, engine, limits) for name, engine in remote.items()}}
 

@@ -13,8 +13,8 @@ from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.tool import ToolRegistry
-from chat_proc.sandbox.detached import held
-from chat_proc.sandbox.detached.held import HeldRuns
+from chat_proc.sandbox.detached import local
+from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.remote.port import RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
@@ -95,7 +95,8 @@ class Site:
         owner = f"worker-{len(bench.workers) + 1}"
         self.sandbox = HeldSandbox()
         self.runs = MemoryDetachedRuns(bench.platform, owner=owner)
-        self.held = HeldRuns(self.sandbox, bench.objects, {PROFILE: after_s}, max_held=max_held)
+        self.held = LocalRuns(self.sandbox, bench.objects, {PROFILE: after_s}, max_held=max_held)
+        self.engine = self.held
         engines = {self.held.name: self.held}
         self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock)
         calls = DetachedCalls(self.runs, engines, collecting=RetryPolicy((0.0, 0.0)))
@@ -111,7 +112,7 @@ class Site:
         await self.worker.work()
 
     async def look(self) -> None:
-        await self.watch.look()
+        await self.watch.poll(self.engine)
 
     async def end(self) -> None:
         """Let the program end, and notice it once its result is stored."""
@@ -312,7 +313,7 @@ async def test_a_result_that_can_not_be_stored_is_kept_until_it_can(
     site = Site(bench)
     await site.work()
     bench.keep_snapshot()
-    monkeypatch.setattr(held, "SAVE_AGAIN_S", 0.01)
+    monkeypatch.setattr(local, "SAVE_AGAIN_S", 0.01)
     bench.objects.down = True
     site.sandbox.end.set()
     await asyncio.sleep(0.1)
@@ -449,6 +450,7 @@ class RemoteSite:
         runs = MemoryDetachedRuns(bench.platform, owner=owner)
         profile = ExecutionProfile(engine="fargate")
         remote = RemoteRuns("fargate", engine, {PROFILE: profile.limits}, starting=RetryPolicy((0.0, 0.0)))
+        self.engine = remote
         engines = {remote.name: remote}
         self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock)
         calls = DetachedCalls(runs, engines, collecting=RetryPolicy((0.0, 0.0)))
@@ -462,7 +464,7 @@ class RemoteSite:
     async def look(self, after_s: float = HOLD_S + 1) -> None:
         """Look after the runs, when it is their time and that of workers which are gone."""
         self.bench.clock.advance(after_s)
-        await self.watch.look()
+        await self.watch.poll(self.engine)
 
 
 SLEEPING = call(TOOL, {}, code="import time; time.sleep(60)")
@@ -591,7 +593,7 @@ async def test_what_is_left_of_runs_without_a_row_is_removed(asleep: Bench) -> N
     await engine.start(erased)
     engine.ages_s = {kept: 3_600, "exec_erased_1": 3_600}
 
-    await site.watch.sweep()
+    await site.watch.sweep(site.engine)
 
     assert list(engine.runs) == [kept]
     assert [task for task, _ in engine.stopped] == ["task/exec_erased_1"]

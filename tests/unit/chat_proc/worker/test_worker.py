@@ -81,7 +81,7 @@ async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
     assert desk.indexer.calls == ["run", "drain"]
     assert desk.presence.calls == ["run", "cancelled"]
     assert desk.retention.calls == ["run", "cancelled"]
-    assert desk.watch.calls == ["run", "close", "cancelled"]
+    assert desk.watch.calls == ["run", "cancelled", "close"]
 
 
 async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:

@@ -21,7 +21,7 @@ EndedAs = Literal["finished", "lost", "overdue"]
 class RunStart:
     """One start of a run: of the call's first, or of the next one after one that was lost. `run_id` is unique.
 
-    `lasts_s` is how long it may take, with everything that its engine does before and after the program. `task` is
+    `time_limit_s` is how long it may take, with everything that its engine does before and after the program. `task` is
     empty unless the engine has it already.
     """
 
@@ -30,7 +30,7 @@ class RunStart:
     run_id: str
     starts: int
     engine: str
-    lasts_s: float
+    time_limit_s: float
     task: str = ""
 
 
@@ -49,7 +49,7 @@ class DetachedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRun:
+class WatchedRun:
     """A run that this worker looks after. No turn waits for a `settled` one, and an `overdue` one should have ended."""
 
     run_id: str
@@ -79,7 +79,7 @@ class DetachedRuns(Protocol):
         """Record the engine's name of a run. Raises StaleFence."""
         ...
 
-    async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
+    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
         """The runs of these engines that this worker looks after until it calls again: its own, and those whose holder
         has not called in time; at most 1,000."""
         ...

@@ -7,7 +7,7 @@ from everturn.core.errors import StaleFence
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.postgres.pool import Connection, Database
-from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, HeldRun, RunStart
+from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, RunStart, WatchedRun
 from everturn.turns.model import Lease
 from everturn.turns.ports import Ring
 
@@ -49,7 +49,7 @@ class PostgresDetachedRuns:
 
     async def save_start(self, lease: Lease, start: RunStart) -> None:
         owner = start.turn_id, start.call_id, lease.conversation_id, *lease.principal.owner
-        lasts = timedelta(seconds=start.lasts_s)
+        lasts = timedelta(seconds=start.time_limit_s)
         async with self._database.transaction(lease.principal) as transaction:
             await _check_fence(transaction, lease)
             named = start.run_id, start.starts, start.engine, start.task, self._owner
@@ -60,10 +60,10 @@ class PostgresDetachedRuns:
             await _check_fence(transaction, lease)
             await transaction.execute(_SAVE_TASK, run_id, task)
 
-    async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
+    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
         async with self._database.connection() as connection:
             rows = await connection.fetch(_HOLD, self._owner, list(engines), self._hold, MAX_HELD)
-        return tuple(HeldRun(**row) for row in rows)
+        return tuple(WatchedRun(**row) for row in rows)
 
     async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:
         async with self._database.connection() as connection:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, TurnId
-from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, HeldRun, RunStart
+from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, RunStart, WatchedRun
 from everturn.turns.model import EffectState, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.in_memory_platform import DetachedRow, MemoryPlatform, same_owner
@@ -32,7 +32,7 @@ class MemoryDetachedRuns:
         began_s = self._platform.detached[key].began_s if key in self._platform.detached else now
         run = DetachedRun(start.run_id, start.engine, start.task, start.starts, None, "", 0.0)
         self._platform.detached[key] = DetachedRow(
-            run, lease.conversation_id, self._owner, now + HOLD_S, began_s, now + start.lasts_s
+            run, lease.conversation_id, self._owner, now + HOLD_S, began_s, now + start.time_limit_s
         )
 
     async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
@@ -40,8 +40,8 @@ class MemoryDetachedRuns:
         for _, row in self._find(run_id):
             row.run = replace(row.run, task=task)
 
-    async def hold(self, engines: Collection[str]) -> Sequence[HeldRun]:
-        now, held = self._now(), list[HeldRun]()
+    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
+        now, held = self._now(), list[WatchedRun]()
         for (turn_id, call_id), row in self._platform.detached.items():
             is_due = row.holder == self._owner or row.held_until_s <= now
             if row.run.engine not in engines or not is_due:
@@ -52,7 +52,7 @@ class MemoryDetachedRuns:
             settled = settled or not self._platform.turns[turn_id].turn.status.is_open
             run, overdue = row.run, row.ends_by_s <= now
             about = run.run_id, run.engine, run.task, run.ended_as, run.detail
-            held.append(HeldRun(*about, now - row.began_s, settled, overdue))
+            held.append(WatchedRun(*about, now - row.began_s, settled, overdue))
         return tuple(held)
 
     async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:

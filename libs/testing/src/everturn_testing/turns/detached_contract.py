@@ -15,11 +15,11 @@ from everturn_testing.turns.harness import STRANGERS, Harness, closing
 ENGINES = ("worker", "other")
 
 
-def build_start(claim: Claim, call_id: str = "call_1", *, starts: int = 1, lasts_s: float = LONG_S) -> RunStart:
+def build_start(claim: Claim, call_id: str = "call_1", *, starts: int = 1, time_limit_s: float = LONG_S) -> RunStart:
     """A start whose id names its turn, call and number."""
     assert claim.turn_id is not None
     run_id = f"{claim.turn_id}_{call_id}_{starts}"
-    return RunStart(claim.turn_id, CallId(call_id), run_id, starts, "worker", lasts_s)
+    return RunStart(claim.turn_id, CallId(call_id), run_id, starts, "worker", time_limit_s)
 
 
 async def settle_call(harness: Harness, claim: Claim, state: EffectState, call_id: str = "call_1") -> None:
@@ -193,7 +193,7 @@ class DetachedRunsContract:
 
     async def test_a_run_that_takes_too_long_is_overdue(self, harness: Harness, runs: DetachedRuns) -> None:
         claim = await harness.start_turn()
-        start = build_start(claim, lasts_s=0.0)
+        start = build_start(claim, time_limit_s=0.0)
         await runs.save_start(claim.lease, start)
 
         (held,) = [run for run in await runs.hold(ENGINES) if run.run_id == start.run_id]

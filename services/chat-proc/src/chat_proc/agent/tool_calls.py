@@ -20,7 +20,7 @@ from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
 from chat_proc.catalog.tool import (
     PREVIEW_CHARS,
-    CallGoesOn,
+    CallDetached,
     Record,
     ToolCall,
     ToolContext,
@@ -183,7 +183,7 @@ class _CutShort:
 
 
 @dataclass(frozen=True, slots=True)
-class _GoesOn:
+class _Detached:
     """The call has not ended, and its turn can wait for it."""
 
 
@@ -235,7 +235,7 @@ class ToolRunner:
         label = self._label(pending.body)
         with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
             outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
-            if isinstance(outcome, _GoesOn):
+            if isinstance(outcome, _Detached):
                 span.note({"everturn.tool.status": "detached"})
                 return None
             duration_s = self._monotonic() - started
@@ -285,7 +285,7 @@ class ToolRunner:
 
     async def _find_outcome(
         self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool
-    ) -> _Outcome | _GoesOn:
+    ) -> _Outcome | _Detached:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             try:
@@ -310,7 +310,7 @@ class ToolRunner:
                 return _NoOutcome(f"{lost} lacks its tool.")
             return _NoOutcome(f"{lost} can't repeat it. {gone.detail}"[:MAX_ERROR_CHARS])
 
-    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome | _GoesOn:
+    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome | _Detached:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
@@ -338,13 +338,13 @@ class ToolRunner:
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
-    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | _GoesOn:
+    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | _Detached:
         self._failpoints.hit("turn.in_tool")
         try:
             with turn.activity.open_call(spec.tool_id):
                 return await self._catalog.run(spec.tool_id, call)
-        except CallGoesOn:
-            return _GoesOn()
+        except CallDetached:
+            return _Detached()
         except ToolRaised as error:
             _log.error("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id, error=str(error))
             return _NoOutcome(f"{spec.tool_id} failed: {error}"[:MAX_ERROR_CHARS])

@@ -78,7 +78,7 @@ class ToolSpec:
 
     `effect_of` says the effect of a call by its parameters, where it depends on them.
 
-    Calls of a tool that `may_detach` can go on while their turn waits without a worker: see CallGoesOn.
+    Calls of a tool that `may_detach` can go on while their turn waits without a worker: see CallDetached.
 
     A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
@@ -253,7 +253,7 @@ class Rendered:
     mime: str = ""
 
 
-class CallGoesOn(Exception):
+class CallDetached(Exception):
     """The call goes on without its turn, which can wait for it without a worker. The call is made again when it may
     have ended, and then returns its outcome or raises this again."""
 
@@ -270,7 +270,7 @@ class Tool(Protocol):
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         """Run the call. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome, except
-        CallGoesOn, which only a tool that `may_detach` raises."""
+        CallDetached, which only a tool that `may_detach` raises."""
         ...
 
 

@@ -19,6 +19,7 @@ from chat_proc.worker.retention import RetentionJob
 from chat_proc.worker.run_watch import RunWatch
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.trimming import StreamTrimmer
+from everturn.core.cancellation import end_tasks
 from everturn.core.errors import Unavailable
 from everturn.core.loops import run_guarded
 
@@ -123,7 +124,7 @@ class Worker:
             operating.cancel()
             self._claim_loop.interrupt()
             await asyncio.wait({claiming}, timeout=self._margin_s)
-            watching.cancel()
+            await end_tasks(watching)
             await self._watch.close()
             reporting.cancel()
             publishing.cancel()

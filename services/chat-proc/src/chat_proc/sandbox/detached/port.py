@@ -7,7 +7,7 @@ from typing import Protocol
 
 from chat_proc.sandbox.port import RunRequest, RunResult
 from everturn.core.ids import ConversationId
-from everturn.turns.detached import DetachedRun, EndedAs, HeldRun
+from everturn.turns.detached import DetachedRun, EndedAs, WatchedRun
 
 FindKnown = Callable[[Sequence[str]], Awaitable[Collection[str]]]
 """Which of these ids of runs have a row."""
@@ -27,8 +27,8 @@ class RunRow(Protocol):
     @property
     def conversation_id(self) -> ConversationId: ...
 
-    async def save_start(self, *, room_s: float, task: str = "") -> None:
-        """Record the start. The run may last `room_s` in addition to its program's time limit."""
+    async def save_start(self, *, allowance_s: float, task: str = "") -> None:
+        """Record the start. The run may last `allowance_s` in addition to its program's time limit."""
         ...
 
     async def save_task(self, task: str) -> None:
@@ -44,7 +44,7 @@ class DetachedEngine(Protocol):
         """Its name in the rows of runs."""
         ...
 
-    def look_every_s(self, age_s: float) -> float:
+    def poll_interval_s(self, age_s: float) -> float:
         """How often the state of a run of this age is worth a question."""
         ...
 
@@ -56,7 +56,7 @@ class DetachedEngine(Protocol):
         """
         ...
 
-    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+    async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
         """Which of these runs have ended, by run id."""
         ...
 
@@ -72,7 +72,7 @@ class DetachedEngine(Protocol):
         """The result of a finished run; None if there is none any more."""
         ...
 
-    async def discard(self, run: HeldRun) -> None:
+    async def discard(self, run: WatchedRun) -> None:
         """Delete everything that is kept of a run that has ended or was stopped."""
         ...
 

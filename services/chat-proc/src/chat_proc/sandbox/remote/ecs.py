@@ -190,7 +190,7 @@ class EcsEngine:
         return self._run_task(run.run_id, ["task", name, "--region", self._secrets.meta.region_name])
 
     def _sign_order(self, run: RemoteRun) -> TaskOrder:
-        lifetime_s = round(run.launch.timeout_s + run.room_s)
+        lifetime_s = round(run.launch.timeout_s + run.allowance_s)
         most = limit_result_bytes(run.launch.limits)
         where = {"Bucket": self._bucket, "Key": self._key(run.run_id, _LINE)}
         line_url = self._s3.generate_presigned_url("get_object", Params=where, ExpiresIn=lifetime_s)

@@ -39,13 +39,13 @@ class RunRefused(SupervisorFailed):
 class RemoteRun:
     """One run to start. `launch.execution_id` is its id, as `RUN_ID` describes; its capability is empty.
 
-    `inputs` are the pieces of the input tar, at most 64 KiB each. `room_s` is how long a task may take in addition to
+    `inputs` are the pieces of the input tar, at most 64 KiB each. `allowance_s` is how long a task may take in addition to
     the program's time limit, from the call of `start` until it has stored its result: mostly for its own start.
     """
 
     launch: Launch
     inputs: Sequence[bytes]
-    room_s: float = 900.0
+    allowance_s: float = 900.0
 
     @property
     def run_id(self) -> str:

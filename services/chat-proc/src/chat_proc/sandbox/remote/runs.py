@@ -17,15 +17,15 @@ from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.errors import Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
-from everturn.turns.detached import DetachedRun, HeldRun
+from everturn.turns.detached import DetachedRun, WatchedRun
 
 _log = structlog.get_logger(__name__)
 
 START_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The turn keeps its worker while the engine is busy or has no room."""
-FIRST_LOOK_S: Final = 2.0
-LONGEST_LOOK_S: Final = 30.0
-_LOOK_SHARE: Final = 0.1
+FIRST_POLL_S: Final = 2.0
+LONGEST_POLL_S: Final = 30.0
+_POLL_SHARE: Final = 0.1
 LEFT_AFTER_S: Final = 300.0
 """Clocks of the engine and the database can differ by this much."""
 _UNWANTED: Final = "no turn waits for it"
@@ -42,8 +42,8 @@ class RemoteRuns:
         self._limits = limits
         self._starting = starting or RetryPolicy(START_PAUSES_S)
 
-    def look_every_s(self, age_s: float) -> float:
-        return min(LONGEST_LOOK_S, max(FIRST_LOOK_S, _LOOK_SHARE * age_s))
+    def poll_interval_s(self, age_s: float) -> float:
+        return min(LONGEST_POLL_S, max(FIRST_POLL_S, _POLL_SHARE * age_s))
 
     async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
         """Start the task, and never wait for it. `stop` is not read: a turn that a person stops ends the run."""
@@ -55,7 +55,7 @@ class RemoteRuns:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "request"))
         if isinstance(prepared, RunResult):
             return prepared
-        await row.save_start(room_s=prepared.run.room_s)
+        await row.save_start(allowance_s=prepared.run.allowance_s)
         try:
             task = await self._starting.call(lambda: self._engine.start(prepared.run))
         except (Unavailable, RunRefused) as error:
@@ -63,7 +63,7 @@ class RemoteRuns:
         await row.save_task(task)
         return None
 
-    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+    async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
         states = await self._engine.check([run.task for run in runs])
         ends: dict[str, RunEnd] = {}
         for run in runs:
@@ -92,7 +92,7 @@ class RemoteRuns:
         hashes, _ = await load_inputs(request.inputs)
         return await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
 
-    async def discard(self, run: HeldRun) -> None:
+    async def discard(self, run: WatchedRun) -> None:
         await self._engine.discard(run.run_id)
 
     async def sweep(self, find_known: FindKnown) -> None:

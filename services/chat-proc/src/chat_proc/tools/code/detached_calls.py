@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from chat_proc.catalog.tool import CallGoesOn, ToolCall
+from chat_proc.catalog.tool import CallDetached, ToolCall
 from chat_proc.sandbox.detached.port import DetachedEngine
 from chat_proc.sandbox.port import RunError, RunRequest, RunResult
 from chat_proc.sandbox.results import build_broken
@@ -53,7 +53,7 @@ class DetachedCalls:
     async def run(self, call: ToolCall, request: RunRequest, profile: ExecutionProfile) -> CallRun:
         """Start the run of a call, or return the result of the one that was started.
 
-        Raises CallGoesOn while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
+        Raises CallDetached while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
         """
         lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
@@ -62,7 +62,7 @@ class DetachedCalls:
             return CallRun(await self._start(call, request, engine, 1))
         if run.ended_as is None:
             if run.task:
-                raise CallGoesOn
+                raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
             return CallRun(await self._start(call, request, engine, run.starts), run.age_s)
         if run.ended_as == "overdue":
@@ -80,7 +80,7 @@ class DetachedCalls:
         row = _Row(self._runs, self._retries, call, named, engine.name, starts)
         result = await engine.begin(named, call.stop, row)
         if result is None:
-            raise CallGoesOn
+            raise CallDetached
         return result
 
     async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> RunResult | None:
@@ -109,14 +109,14 @@ class _Row:
     def conversation_id(self) -> ConversationId:
         return self.call.context.conversation_id
 
-    async def save_start(self, *, room_s: float, task: str = "") -> None:
+    async def save_start(self, *, allowance_s: float, task: str = "") -> None:
         start = RunStart(
             turn_id=self.call.context.turn_id,
             call_id=self.call.call_id,
             run_id=self.request.execution_id,
             starts=self.starts,
             engine=self.engine,
-            lasts_s=self.request.timeout_s + room_s,
+            time_limit_s=self.request.timeout_s + allowance_s,
             task=task,
         )
         await self.retries.call(lambda: self.runs.save_start(self._lease, start))

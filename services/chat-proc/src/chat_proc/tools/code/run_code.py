@@ -187,7 +187,7 @@ class RunCodeTool:
     async def _execute(
         self, call: ToolCall, request: RunRequest, calls: ProgramCalls, profile: ExecutionProfile
     ) -> CallRun:
-        """Run the program, in this call or detached. Raises CallGoesOn."""
+        """Run the program, in this call or detached. Raises CallDetached."""
         if profile.detaches and self._detached is not None:
             return await self._detached.run(call, request, profile)
         return CallRun(await self._sandbox.run(request, calls, stop=call.stop))

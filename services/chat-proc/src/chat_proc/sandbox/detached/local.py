@@ -19,7 +19,7 @@ from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import LOCAL_ENGINE
 from everturn.files.model import object_key
 from everturn.files.objects import Objects
-from everturn.turns.detached import DetachedRun, HeldRun
+from everturn.turns.detached import DetachedRun, WatchedRun
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class _Run:
     end: RunEnd | None = None
 
 
-class HeldRuns:
+class LocalRuns:
     """Implements DetachedEngine in this process. `after_s` is how long a run stays with its turn, by profile."""
 
     name = LOCAL_ENGINE
@@ -70,7 +70,7 @@ class HeldRuns:
         self._max_held = max_held
         self._runs: dict[str, _Run] = {}
 
-    def look_every_s(self, age_s: float) -> float:
+    def poll_interval_s(self, age_s: float) -> float:
         del age_s
         return 0.0
 
@@ -103,7 +103,7 @@ class HeldRuns:
         run_id = request.execution_id
         run = self._runs[run_id] = _Run(asyncio.create_task(self._finish(run_id, running, row.conversation_id)))
         try:
-            await row.save_start(room_s=ROOM_S, task=run_id)
+            await row.save_start(allowance_s=ROOM_S, task=run_id)
         except BaseException:
             del self._runs[run_id]
             await end_tasks(run.work)
@@ -134,7 +134,7 @@ class HeldRuns:
             return False
         return True
 
-    async def check(self, runs: Sequence[HeldRun]) -> Mapping[str, RunEnd]:
+    async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
         """The ends of these runs. A run that is not kept here was lost with its worker."""
         kept = {run.run_id: self._runs.get(run.run_id) for run in runs}
         ends = {run_id: run.end if run else _GONE for run_id, run in kept.items()}
@@ -157,7 +157,7 @@ class HeldRuns:
             _log.error("The result of a run can't be read", run_id=run.run_id, error=type(error).__name__)
             return None
 
-    async def discard(self, run: HeldRun) -> None:
+    async def discard(self, run: WatchedRun) -> None:
         self._runs.pop(run.run_id, None)
         if run.ended_as == "finished":
             await self._objects.delete([run.detail])
