@@ -22,7 +22,7 @@ CREATE TABLE detached_run (
     starts integer NOT NULL DEFAULT 1,
     engine text NOT NULL,
     task text NOT NULL DEFAULT '',
-    ended_as text NOT NULL DEFAULT '' CHECK (ended_as IN ('', 'finished', 'lost', 'overdue')),
+    ended_as text NOT NULL DEFAULT '' CHECK (ended_as IN ('', 'finished', 'lost', 'failed', 'overdue')),
     detail text NOT NULL DEFAULT '' CHECK (length(detail) <= 500),
     holder text NOT NULL,
     held_until timestamptz NOT NULL,
@@ -53,5 +53,5 @@ def upgrade() -> None:
     op.execute(
         "GRANT SELECT, DELETE, UPDATE (holder, held_until, ended_as, detail) ON detached_run TO everturn_dispatch"
     )
-    save_functions(["park_turn", "erase_conversation"])
+    save_functions(["park_turn", "erase_conversation", "find_orphan_objects"])
     save_functions(["hold_detached_runs", "end_detached_run", "remove_detached_run", "known_detached_runs"])

@@ -1,8 +1,7 @@
--- The runs of these engines that p_worker looks after from now on, for p_hold: its own, and those whose holder has not
--- come back in time.
--- `settled` says that no turn waits for the run any more, because its call has a result or its turn has ended;
--- `overdue` that it should have ended.
-CREATE OR REPLACE FUNCTION hold_detached_runs(p_worker text, p_engines text[], p_hold interval, p_limit integer)
+-- The runs of these engines that p_worker watches from now on, for p_hold: its own and, if it takes over, those whose
+-- holder has not come back in time; then also overdue runs of any engine. `settled` says that no turn waits for the run
+-- any more, because its call has a result or its turn has ended; `overdue` that it should have ended.
+CREATE OR REPLACE FUNCTION hold_detached_runs(p_worker text, p_engines text[], p_hold interval, p_limit integer, p_takes_over boolean)
 RETURNS TABLE (run_id text, engine text, task text, ended_as text, detail text, age_s double precision, settled boolean,
                overdue boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -12,8 +11,8 @@ BEGIN
     UPDATE detached_run r SET holder = p_worker, held_until = clock_timestamp() + p_hold
      WHERE r.run_id IN (
         SELECT d.run_id FROM detached_run d
-         WHERE d.engine = ANY (p_engines)
-           AND (d.held_until <= clock_timestamp()
+         WHERE (d.engine = ANY (p_engines) OR d.ends_by <= clock_timestamp())
+           AND (p_takes_over AND d.held_until <= clock_timestamp()
                 OR d.holder = p_worker AND d.held_until <= clock_timestamp() + p_hold / 2)
          ORDER BY d.held_until LIMIT p_limit FOR UPDATE SKIP LOCKED);
     RETURN QUERY
@@ -23,7 +22,9 @@ BEGIN
            OR EXISTS (SELECT FROM tool_effect e
                        WHERE e.turn_id = r.turn_id AND e.call_id = r.call_id AND e.state <> 'intended'),
            r.ends_by <= clock_timestamp()
-      FROM detached_run r WHERE r.holder = p_worker AND r.held_until > clock_timestamp() AND r.engine = ANY (p_engines)
+      FROM detached_run r
+     WHERE r.holder = p_worker AND r.held_until > clock_timestamp()
+       AND (r.engine = ANY (p_engines) OR r.ends_by <= clock_timestamp())
      ORDER BY r.held_until LIMIT 5 * p_limit;
 END
 $$;

@@ -162,13 +162,15 @@ async def open_worker(
             opened = await pass_gate(opened)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        runs = PostgresDetachedRuns(drivers.database, owner=owner, hold_s=bounds.detached_hold_s)
+        holder = f"{secrets.token_hex(4)}:{owner}"
+        runs = PostgresDetachedRuns(drivers.database, owner=holder, hold_s=bounds.detached_hold_s)
         engines = build_detached_engines(drivers, opened, remote)
         bundles, offered = await stack.enter_async_context(
             open_bundles(settings, config, bounds, models, tools, drivers, opened, DetachedCalls(runs, engines))
         )
         loop = build_loop_dependencies(settings, drivers, stragglers)
-        watch = RunWatch(runs, engines, drivers.redis.doorbells, open_clock(settings.clock_steps))
+        clock = open_clock(settings.clock_steps)
+        watch = RunWatch(runs, engines, drivers.redis.doorbells, clock, hold_s=bounds.detached_hold_s)
         worker = build_worker(settings, bounds, owner, drivers, opened, bundles, loop, watch)
         if settings.metrics_listen:
             ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)

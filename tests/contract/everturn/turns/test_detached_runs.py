@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.detached import DetachedRuns
 from everturn.turns.ports import Approvals
@@ -17,6 +18,12 @@ from everturn_testing.turns.approvals_contract import status_of
 from everturn_testing.turns.detached import MemoryDetachedRuns
 from everturn_testing.turns.detached_contract import ENGINES, DetachedRunsContract, build_start
 from everturn_testing.turns.harness import ANN, Harness
+
+
+@pytest.fixture(autouse=True)
+async def no_other_runs(roles: Roles) -> None:
+    """Those of other tests count for the person, too."""
+    await roles.superuser.execute("DELETE FROM detached_run")
 
 
 @pytest.fixture
@@ -82,6 +89,20 @@ async def test_the_conversation_is_shown_as_running(
     conversation = await PostgresConversations(roles.ingress).load(ANN, claim.lease.conversation_id)
 
     assert conversation.state.value == "running"
+
+
+async def test_a_stored_result_is_no_orphan_while_its_run_has_a_row(
+    postgres_harness: Harness, runs: DetachedRuns, roles: Roles
+) -> None:
+    claim = await postgres_harness.start_turn()
+    start, key = build_start(claim), f"{claim.lease.conversation_id}/{'0' * 64}"
+    await runs.save_start(claim.lease, start)
+    await runs.end(start.run_id, "finished", key)
+    await postgres_harness.leases.release(claim.lease, requeue=True)
+
+    assert await PostgresObjectRows(roles.worker).load_orphans([key]) == ()
+    await runs.remove(start.run_id)
+    assert await PostgresObjectRows(roles.worker).load_orphans([key]) == (key,)
 
 
 async def test_an_erasure_takes_the_runs_too(postgres_harness: Harness, runs: DetachedRuns, roles: Roles) -> None:

@@ -88,6 +88,7 @@ class Site:
         *,
         after_s: float = SHORT_S,
         max_held: int = 16,
+        hold_s: float = 0.0,
         requires_approval: bool = False,
         more: tuple[DemoTool, ...] = (),
     ) -> None:
@@ -98,7 +99,7 @@ class Site:
         self.held = LocalRuns(self.sandbox, bench.objects, {PROFILE: after_s}, max_held=max_held)
         self.engine = self.held
         engines = {self.held.name: self.held}
-        self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock)
+        self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, hold_s=hold_s)
         calls = DetachedCalls(self.runs, engines, collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
@@ -444,15 +445,17 @@ async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -
 class RemoteSite:
     """A worker whose programs run on an engine that all workers share."""
 
-    def __init__(self, bench: Bench, engine: MemoryEngine) -> None:
+    def __init__(self, bench: Bench, engine: MemoryEngine, *, unknown_s: float = 0.0) -> None:
         self.bench = bench
         owner = f"worker-{len(bench.workers) + 1}"
         runs = MemoryDetachedRuns(bench.platform, owner=owner)
         profile = ExecutionProfile(engine="fargate")
-        remote = RemoteRuns("fargate", engine, {PROFILE: profile.limits}, starting=RetryPolicy((0.0, 0.0)))
+        remote = RemoteRuns(
+            "fargate", engine, {PROFILE: profile.limits}, starting=RetryPolicy((0.0, 0.0)), unknown_s=unknown_s
+        )
         self.engine = remote
         engines = {remote.name: remote}
-        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock)
+        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, hold_s=0.0)
         calls = DetachedCalls(runs, engines, collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         tool = RunCodeTool(
@@ -617,3 +620,65 @@ async def test_a_program_with_a_network_is_not_repeated() -> None:
     assert [result.status for result in results(bench)] == ["ambiguous"]
     assert len(sandbox.begun) == 1
     await check_end(bench)
+
+
+async def test_a_result_that_was_stored_while_nobody_could_ask_is_used(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+    engine.end(run_id)
+
+    engine.is_down = True
+    await site.look(after_s=7_200)
+    engine.is_down = False
+    await site.worker.work()
+    await site.look()
+
+    assert [result.status for result in results(asleep)] == ["ok"]
+    await check_end(asleep)
+
+
+async def test_a_task_that_its_engine_does_not_know_yet_goes_on(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine, unknown_s=60.0)
+    await site.worker.work()
+    (run_id,) = engine.runs
+
+    engine.states[f"task/{run_id}"] = TaskState("unknown")
+    await site.look()
+
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+
+
+async def test_a_run_whose_engine_is_not_configured_any_more_ends_when_it_is_overdue(asleep: Bench) -> None:
+    site, other = RemoteSite(asleep, MemoryEngine()), Site(asleep)
+    await site.worker.work()
+    asleep.keep_snapshot()
+
+    asleep.clock.advance(7_200)
+    await other.look()
+
+    assert asleep.turn_rows[0].status is TurnStatus.QUEUED
+    (row,) = asleep.platform.detached.values()
+    assert (row.run.ended_as, row.run.detail) == ("overdue", "The engine fargate is not configured any more.")
+
+
+async def test_a_worker_that_has_just_started_leaves_runs_to_their_workers(bench: Bench) -> None:
+    site, heir = Site(bench), Site(bench, hold_s=HOLD_S)
+    await site.work()
+    bench.clock.advance(HOLD_S + 1)
+
+    await heir.look()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    await site.look()
+    bench.clock.advance(HOLD_S / 2)
+    await site.look()
+    bench.clock.advance(HOLD_S / 2 + 1)
+    await heir.look()
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+
+    bench.clock.advance(HOLD_S + 1)
+    await heir.look()
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED

@@ -15,7 +15,7 @@ def test_a_url_names_bucket_prefix_and_how_to_reach_it() -> None:
 
 
 def test_a_url_needs_only_a_bucket() -> None:
-    assert parse_s3_url("s3://files") == S3Place("files", "", None, None, None, "auto", 20.0)
+    assert parse_s3_url("s3://files") == S3Place("files", "", None, None, None, "virtual", 20.0)
 
 
 def test_browsers_use_the_same_endpoint_unless_another_is_named() -> None:

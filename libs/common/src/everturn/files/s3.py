@@ -83,7 +83,7 @@ def parse_s3_url(url: str) -> S3Place:
         endpoint=endpoint,
         public=options.get("public", endpoint),
         region=options.get("region"),
-        style=_read_style(options.get("style", "path" if endpoint else "auto")),
+        style=_read_style(options.get("style") or _choose_style(parts.netloc, endpoint)),
         timeout_s=_read_timeout(options.get("timeout", "")),
     )
 
@@ -107,6 +107,14 @@ def _check_address(name: str, address: str) -> None:
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc or parts.query:
         raise Invalid(f"The {name} in OBJECTS_URL must be http://host:port or https://host, without a password.")
+
+
+def _choose_style(bucket: str, endpoint: str | None) -> str:
+    """URLs that the SDK signs in the style `auto` name the global host of S3, which redirects, and which some regions
+    refuse. A certificate of AWS does not cover the name of a bucket with a dot."""
+    if endpoint:
+        return "path"
+    return "auto" if "." in bucket else "virtual"
 
 
 def _read_style(text: str) -> Literal["path", "virtual", "auto"]:

@@ -12,9 +12,12 @@ from everturn.turns.ports import Ring
 HOLD_S = 30.0
 """How long a worker that is away keeps the runs that it looks after; it holds them again every second."""
 MAX_DETAIL_CHARS = 500
+MAX_OF_PERSON = 8
+"""Runs of one person that are detached at once: each uses a machine, or a place of the broker."""
 
-EndedAs = Literal["finished", "lost", "overdue"]
-"""Why a run has ended: its engine has a result, it is gone without one, or it took longer than it may."""
+EndedAs = Literal["finished", "lost", "failed", "overdue"]
+"""Why a run has ended: its engine has a result, it is gone without one, it has none and another start would have none
+either, or it took longer than it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +73,24 @@ class DetachedRuns(Protocol):
         """The run of a call, if it was ever detached."""
         ...
 
-    async def save_start(self, lease: Lease, start: RunStart) -> None:
-        """Record a start before it is made known to the engine, in place of the call's earlier ones. Raises
-        StaleFence."""
+    async def save_start(self, lease: Lease, start: RunStart) -> bool:
+        """Record a start before it is made known to the engine, in place of the call's earlier ones.
+
+        Returns False, and records nothing, while MAX_OF_PERSON runs of other calls of the person go on. Raises
+        StaleFence.
+        """
         ...
 
     async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
         """Record the engine's name of a run. Raises StaleFence."""
         ...
 
-    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
-        """The runs of these engines that this worker looks after until it calls again: its own, and those whose holder
-        has not called in time; at most 1,000."""
+    async def hold(self, engines: Collection[str], *, takes_over: bool = True) -> Sequence[WatchedRun]:
+        """The runs of these engines that this worker watches until it calls again: its own, and those whose holder has
+        not called in time; at most 1,000. Also overdue runs of any engine that nobody holds.
+
+        Without `takes_over` only its own: after an outage of the database all are due, and their holders come back.
+        """
         ...
 
     async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:

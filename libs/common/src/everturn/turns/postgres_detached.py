@@ -3,18 +3,17 @@
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from everturn.core.errors import StaleFence
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.postgres.pool import Connection, Database
-from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, RunStart, WatchedRun
+from everturn.postgres.pool import Database
+from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, MAX_OF_PERSON, DetachedRun, EndedAs, RunStart, WatchedRun
 from everturn.turns.model import Lease
 from everturn.turns.ports import Ring
+from everturn.turns.postgres_effects import check_fence
 
-MAX_HELD = 200
+MAX_TAKEN = 200
+"""Runs that one call takes or keeps; it returns five times as many."""
 
-# A claim changes the fence in the same row, so it waits for this lock, and what we read stays true until we commit.
-_FENCE = "SELECT 1 FROM conversation WHERE id = $1 AND fence = $2 FOR SHARE"
 _LOAD = """
 SELECT run_id, engine, task, starts, NULLIF(ended_as, '') AS ended_as, detail,
        extract(epoch FROM clock_timestamp() - began_at)::float8 AS age_s
@@ -23,14 +22,15 @@ SELECT run_id, engine, task, starts, NULLIF(ended_as, '') AS ended_as, detail,
 _SAVE = """
 INSERT INTO detached_run (turn_id, call_id, conversation_id, tenant, project, user_id, run_id, starts, engine, task,
                           holder, held_until, ends_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12::interval,
-        clock_timestamp() + $13::interval)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8::integer, $9, $10, $11, clock_timestamp() + $12::interval,
+       clock_timestamp() + $13::interval
+ WHERE $14 > (SELECT count(*) FROM detached_run r WHERE r.ended_as = '' AND (r.turn_id, r.call_id) <> ($1, $2))
 ON CONFLICT (turn_id, call_id) DO UPDATE
    SET run_id = excluded.run_id, starts = excluded.starts, engine = excluded.engine, task = excluded.task,
        ended_as = '', detail = '', holder = excluded.holder, held_until = excluded.held_until,
        ends_by = excluded.ends_by
 """
-_HOLD = "SELECT * FROM hold_detached_runs($1, $2, $3, $4)"
+_HOLD = "SELECT * FROM hold_detached_runs($1, $2, $3, $4, $5)"
 _SAVE_TASK = "UPDATE detached_run SET task = $2 WHERE run_id = $1"
 
 
@@ -47,22 +47,23 @@ class PostgresDetachedRuns:
             row = await transaction.fetchrow(_LOAD, turn_id, call_id)
         return None if row is None else DetachedRun(**row)
 
-    async def save_start(self, lease: Lease, start: RunStart) -> None:
+    async def save_start(self, lease: Lease, start: RunStart) -> bool:
         owner = start.turn_id, start.call_id, lease.conversation_id, *lease.principal.owner
         lasts = timedelta(seconds=start.time_limit_s)
         async with self._database.transaction(lease.principal) as transaction:
-            await _check_fence(transaction, lease)
+            await check_fence(transaction, lease)
             named = start.run_id, start.starts, start.engine, start.task, self._owner
-            await transaction.execute(_SAVE, *owner, *named, self._hold, lasts)
+            saved = await transaction.execute(_SAVE, *owner, *named, self._hold, lasts, MAX_OF_PERSON)
+        return saved == "INSERT 0 1"
 
     async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
         async with self._database.transaction(lease.principal) as transaction:
-            await _check_fence(transaction, lease)
+            await check_fence(transaction, lease)
             await transaction.execute(_SAVE_TASK, run_id, task)
 
-    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
+    async def hold(self, engines: Collection[str], *, takes_over: bool = True) -> Sequence[WatchedRun]:
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_HOLD, self._owner, list(engines), self._hold, MAX_HELD)
+            rows = await connection.fetch(_HOLD, self._owner, list(engines), self._hold, MAX_TAKEN, takes_over)
         return tuple(WatchedRun(**row) for row in rows)
 
     async def end(self, run_id: str, ended_as: EndedAs, detail: str = "") -> Ring | None:
@@ -80,8 +81,3 @@ class PostgresDetachedRuns:
     async def remove(self, run_id: str) -> None:
         async with self._database.connection() as connection:
             await connection.execute("SELECT remove_detached_run($1)", run_id)
-
-
-async def _check_fence(transaction: Connection, lease: Lease) -> None:
-    if await transaction.fetchval(_FENCE, lease.conversation_id, lease.fence) is None:
-        raise StaleFence(lease.conversation_id)

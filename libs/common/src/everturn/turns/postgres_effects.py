@@ -31,7 +31,7 @@ class PostgresEffects:
         who = lease.principal
         owner = key.turn_id, lease.conversation_id, who.tenant, who.project, who.user_id
         async with self._database.transaction(who) as transaction:
-            await _check_fence(transaction, lease)
+            await check_fence(transaction, lease)
             asked = key.row_id, key.tool_id, key.args_hash, key.occurrence, effect.value
             if await transaction.execute(_BEGIN, *owner, *asked) == "INSERT 0 1":
                 return None
@@ -40,10 +40,11 @@ class PostgresEffects:
 
     async def settle(self, lease: Lease, key: EffectKey, state: EffectState, reply: str) -> None:
         async with self._database.transaction(lease.principal) as transaction:
-            await _check_fence(transaction, lease)
+            await check_fence(transaction, lease)
             await transaction.execute(_SETTLE, key.turn_id, key.row_id, state.value, reply)
 
 
-async def _check_fence(transaction: Connection, lease: Lease) -> None:
+async def check_fence(transaction: Connection, lease: Lease) -> None:
+    """Keep the fence until the transaction ends. Raises StaleFence."""
     if await transaction.fetchval(_FENCE, lease.conversation_id, lease.fence) is None:
         raise StaleFence(lease.conversation_id)

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Principal
-from everturn.core.ids import ApprovalId, ConversationId, TurnId
+from everturn.core.ids import ApprovalId, CallId, ConversationId, TurnId
 from everturn.timeline.turns import ANSWER_KINDS, CONTROL_KINDS, SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import IncomingSignal, Receipt
-from everturn.turns.model import Approval, ApprovalState, Lease
+from everturn.turns.model import Approval, ApprovalState, EffectState, Lease
 from everturn_testing.in_memory_platform import MemoryPlatform, same_owner
 
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
@@ -49,12 +49,23 @@ class MemoryApprovals:
         ]
         asks = any(each.approval.state is ApprovalState.PENDING for each in asked)
         runs = [run.run for (turn_id, _), run in self._platform.detached.items() if turn_id == turn.turn.id]
-        if urgent or not (asks or any(run.ended_as is None for run in runs)):
+        ready = any(
+            self._is_ready(turn.turn.id, call_id)
+            for (turn_id, call_id) in self._platform.detached
+            if turn_id == turn.turn.id
+        )
+        if urgent or ready or not (asks or any(run.ended_as is None for run in runs)):
             return False
         self._platform.end_lease(row)
         row.state = ConversationState.WAITING if asks else ConversationState.RUNNING
         turn.turn = replace(turn.turn, status=TurnStatus.WAITING, attempt=0)
         return True
+
+    def _is_ready(self, turn_id: TurnId, call_id: CallId) -> bool:
+        """Whether a run has ended whose call has no result yet."""
+        effect = self._platform.effects.get((turn_id, call_id))
+        ended = self._platform.detached[(turn_id, call_id)].run.ended_as is not None
+        return ended and effect is not None and effect.state is EffectState.INTENDED
 
 
 def wake_turn(platform: MemoryPlatform, conversation_id: ConversationId) -> bool:

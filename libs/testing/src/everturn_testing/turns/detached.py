@@ -6,7 +6,7 @@ from dataclasses import replace
 from everturn.core.errors import StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, TurnId
-from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, DetachedRun, EndedAs, RunStart, WatchedRun
+from everturn.turns.detached import HOLD_S, MAX_DETAIL_CHARS, MAX_OF_PERSON, DetachedRun, EndedAs, RunStart, WatchedRun
 from everturn.turns.model import EffectState, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.in_memory_platform import DetachedRow, MemoryPlatform, same_owner
@@ -26,25 +26,30 @@ class MemoryDetachedRuns:
             return None
         return replace(row.run, age_s=self._now() - row.began_s)
 
-    async def save_start(self, lease: Lease, start: RunStart) -> None:
+    async def save_start(self, lease: Lease, start: RunStart) -> bool:
         self._check(lease)
         key, now = (start.turn_id, start.call_id), self._now()
+        rows = [row for other, row in self._platform.detached.items() if other != key and row.run.ended_as is None]
+        owners = [self._platform.conversations[row.conversation_id].principal for row in rows]
+        if sum(same_owner(owner, lease.principal) for owner in owners) >= MAX_OF_PERSON:
+            return False
         began_s = self._platform.detached[key].began_s if key in self._platform.detached else now
         run = DetachedRun(start.run_id, start.engine, start.task, start.starts, None, "", 0.0)
         self._platform.detached[key] = DetachedRow(
             run, lease.conversation_id, self._owner, now + HOLD_S, began_s, now + start.time_limit_s
         )
+        return True
 
     async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
         self._check(lease)
         for _, row in self._find(run_id):
             row.run = replace(row.run, task=task)
 
-    async def hold(self, engines: Collection[str]) -> Sequence[WatchedRun]:
+    async def hold(self, engines: Collection[str], *, takes_over: bool = True) -> Sequence[WatchedRun]:
         now, held = self._now(), list[WatchedRun]()
         for (turn_id, call_id), row in self._platform.detached.items():
-            is_due = row.holder == self._owner or row.held_until_s <= now
-            if row.run.engine not in engines or not is_due:
+            is_due = row.holder == self._owner or (takes_over and row.held_until_s <= now)
+            if not is_due or (row.run.engine not in engines and row.ends_by_s > now):
                 continue
             row.holder, row.held_until_s = self._owner, now + HOLD_S
             effect = self._platform.effects.get((turn_id, call_id))

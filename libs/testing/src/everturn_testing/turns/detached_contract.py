@@ -6,7 +6,7 @@ from everturn.core.errors import StaleFence
 from everturn.core.ids import CallId
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import SignalKind, TurnStatus
-from everturn.turns.detached import MAX_DETAIL_CHARS, DetachedRuns, RunStart
+from everturn.turns.detached import MAX_DETAIL_CHARS, MAX_OF_PERSON, DetachedRuns, RunStart
 from everturn.turns.model import Claim, Commit, Effect, EffectChange, EffectState
 from everturn.turns.ports import Approvals
 from everturn_testing.turns.approvals_contract import LONG_S, answer, ask, status_of
@@ -119,6 +119,31 @@ class DetachedRunsContract:
         assert receipt.ring
         assert await status_of(harness, claim) is TurnStatus.QUEUED
 
+    async def test_a_turn_with_a_run_that_has_ended_waits_for_nothing_else(
+        self, harness: Harness, approvals: Approvals, runs: DetachedRuns
+    ) -> None:
+        claim = await harness.start_turn()
+        for call_id in ("call_1", "call_2"):
+            await settle_call(harness, claim, EffectState.INTENDED, call_id)
+            await runs.save_start(claim.lease, build_start(claim, call_id))
+        await ask(harness, approvals, claim)
+        await runs.end(build_start(claim).run_id, "finished")
+
+        assert not await approvals.try_park(claim.lease)
+
+        await settle_call(harness, claim, EffectState.COMMITTED)
+        assert await approvals.try_park(claim.lease)
+
+    async def test_a_person_can_have_a_few_detached_runs_at_once(self, harness: Harness, runs: DetachedRuns) -> None:
+        claim = await harness.start_turn()
+        starts = [build_start(claim, f"call_{n}") for n in range(MAX_OF_PERSON + 1)]
+
+        assert [await runs.save_start(claim.lease, start) for start in starts] == [True] * MAX_OF_PERSON + [False]
+
+        assert await runs.save_start(claim.lease, build_start(claim, "call_0", starts=2))
+        await runs.end(starts[1].run_id, "finished")
+        assert await runs.save_start(claim.lease, starts[-1])
+
     async def test_another_start_replaces_a_lost_one(
         self, harness: Harness, approvals: Approvals, runs: DetachedRuns
     ) -> None:
@@ -162,6 +187,7 @@ class DetachedRunsContract:
         assert (held.engine, held.task, held.ended_as, held.settled, held.overdue) == ("worker", "", None, False, False)
 
         await harness.expire_holds()
+        assert start.run_id not in [run.run_id for run in await others.hold(ENGINES, takes_over=False)]
         assert start.run_id not in [run.run_id for run in await others.hold(["other"])]
         assert start.run_id in [run.run_id for run in await others.hold(ENGINES)]
         assert start.run_id not in [run.run_id for run in await runs.hold(ENGINES)]
@@ -199,6 +225,16 @@ class DetachedRunsContract:
         (held,) = [run for run in await runs.hold(ENGINES) if run.run_id == start.run_id]
 
         assert held.overdue
+
+    async def test_an_overdue_run_is_found_by_workers_without_its_engine(
+        self, harness: Harness, runs: DetachedRuns, others: DetachedRuns
+    ) -> None:
+        claim = await harness.start_turn()
+        start = build_start(claim, time_limit_s=0.0)
+        await runs.save_start(claim.lease, start)
+        await harness.expire_holds()
+
+        assert start.run_id in [run.run_id for run in await others.hold(["other"])]
 
     async def test_strangers_see_no_runs(self, harness: Harness, runs: DetachedRuns) -> None:
         claim = await harness.start_turn()

@@ -110,7 +110,7 @@ async def _find_elsewhere(choice: ExecutionChoice) -> Profiles:
             continue
         try:
             if (check := choice.elsewhere.get(profile.engine)) is None:
-                raise EngineNotReady(f"{profile.engine} is not configured.")
+                raise EngineNotReady(f"{profile.engine} is not configured (ECS_CLUSTER).")
             await check(profile.limits)
         except EngineNotReady as error:
             _log.error("Execution profile can't be used", profile=name, error=str(error))

@@ -30,12 +30,23 @@ T = TypeVar("T")
 
 
 class RunWatch:
-    """Watches the runs of this worker, and those of workers that are gone. The rows decide; it only remembers when a run
-    is due. Each engine has a task of its own, so that a slow one delays no others."""
+    """Watches the runs of this worker, and those of workers that are gone. The rows decide; it only remembers when a
+    run is due. Each engine has a task of its own, so that a slow one delays no others.
+
+    After its start and after an outage of the database, it takes over no runs for `hold_s`: their workers come back.
+    """
 
     def __init__(
-        self, runs: DetachedRuns, engines: Mapping[str, DetachedEngine], doorbells: Doorbells, clock: Clock
+        self,
+        runs: DetachedRuns,
+        engines: Mapping[str, DetachedEngine],
+        doorbells: Doorbells,
+        clock: Clock,
+        *,
+        hold_s: float = HOLD_S,
     ) -> None:
+        self._hold_s = hold_s
+        self._linked_since_s: dict[str, float] = {}
         self._runs = runs
         self._engines = engines
         self._doorbells = doorbells
@@ -59,21 +70,26 @@ class RunWatch:
 
     async def poll(self, engine: DetachedEngine) -> None:
         """Do what is due for the runs of an engine. What fails is tried again."""
-        until_s = self._clock.monotonic() + BUDGET_S
-        held = await self._try("hold the runs", engine.name, self._runs.hold([engine.name]))
+        now_s = self._clock.monotonic()
+        until_s = now_s + BUDGET_S
+        linked_s = now_s - self._linked_since_s.setdefault(engine.name, now_s)
+        holding = self._runs.hold([engine.name], takes_over=linked_s >= self._hold_s)
+        held = await self._try("hold the runs", engine.name, holding)
         if held is None:
+            del self._linked_since_s[engine.name]
             return
         DETACHED_RUNS.labels(engine.name).set(sum(run.ended_as is None for run in held))
         self._forget_others(engine, held)
         await self._try("stop unknown runs", engine.name, self._stop_unknown(engine))
         for run in held:
-            if run.settled and self._is_due(run):
+            if run.engine not in self._engines:
+                await self._try("end", run.run_id, self._give_up_unreachable(run))
+            elif run.settled and self._is_due(run):
                 await self._try("remove", run.run_id, self._remove(engine, run))
-            elif run.ended_as is None and run.overdue and self._is_due(run):
-                await self._try("end", run.run_id, self._end_overdue(engine, run))
             if self._clock.monotonic() > until_s:
                 return
-        await self._ask(engine, [run for run in held if _goes_on(run) and self._is_due(run)])
+        ours = [run for run in held if run.engine == engine.name]
+        await self._ask(engine, [run for run in ours if _goes_on(run) and self._is_due(run)])
 
     async def sweep(self, engine: DetachedEngine) -> None:
         """Remove what an engine keeps of runs that have no row any more."""
@@ -113,27 +129,30 @@ class RunWatch:
                 await engine.stop(run_id, run_id)
 
     async def _ask(self, engine: DetachedEngine, due: Sequence[WatchedRun]) -> None:
-        """Ask the engine which of these runs have ended."""
+        """Ask the engine which of these runs have ended. Those that should have are ended now."""
         if not due:
             return
         for run in due:
             self._postpone(run, engine.poll_interval_s(run.age_s))
-        ends = await self._try("check", engine.name, engine.check(due)) or {}
-        for run_id, end in ends.items():
+        ends = await self._try("check", engine.name, engine.check([run for run in due if run.task])) or {}
+        late = {run.run_id: RunEnd("overdue") for run in due if run.overdue}
+        for run_id, end in {**late, **ends}.items():
             await self._try("end", run_id, self._end(engine.name, run_id, end))
+
+    async def _give_up_unreachable(self, run: WatchedRun) -> None:
+        """End a run whose engine no worker has any more, and forget it once its turn has."""
+        if run.settled:
+            await self._runs.remove(run.run_id)
+        elif run.ended_as is None:
+            end = RunEnd("overdue", f"The engine {run.engine} is not configured any more.")
+            await self._end(run.engine, run.run_id, end)
 
     async def _remove(self, engine: DetachedEngine, run: WatchedRun) -> None:
         self._postpone(run, AGAIN_S)
-        if run.ended_as is None:
+        if run.ended_as in (None, "overdue"):
             await engine.stop(run.run_id, run.task)
         await engine.discard(run)
         await self._runs.remove(run.run_id)
-
-    async def _end_overdue(self, engine: DetachedEngine, run: WatchedRun) -> None:
-        self._postpone(run, AGAIN_S)
-        await engine.stop(run.run_id, run.task)
-        await self._end(engine.name, run.run_id, RunEnd("overdue"))
-        self._postpone(run, 0.0)
 
     async def _end(self, engine: str, run_id: str, end: RunEnd) -> None:
         ring = await self._runs.end(run_id, end.ended_as, end.detail)
@@ -158,5 +177,5 @@ class RunWatch:
 
 
 def _goes_on(run: WatchedRun) -> bool:
-    """Whether the engine is asked about it. A run without a task is started by its turn."""
-    return run.ended_as is None and not run.settled and not run.overdue and bool(run.task)
+    """Whether the engine is asked about it. A run without a task is started by its turn, unless that takes too long."""
+    return run.ended_as is None and not run.settled and (bool(run.task) or run.overdue)

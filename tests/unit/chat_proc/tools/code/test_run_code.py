@@ -600,7 +600,7 @@ def test_the_guide_names_the_hosts_of_each_profile() -> None:
 
     for guide in (several, only):
         assert "; network: api.example.com:443, *.example.org:8443" in guide
-        assert "A program\n  reaches only the hosts that its profile names" in guide
+        assert "A program\n  can reach only the hosts listed under `network`" in guide
         assert "no network" not in guide
     assert "There is\n  no network" in build_code_spec(profiles=PROFILES).guide
 

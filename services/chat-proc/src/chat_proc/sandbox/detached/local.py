@@ -3,16 +3,16 @@
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
-from chat_proc.sandbox.port import RunRequest, RunResult, Sandbox, SandboxUnavailable
+from chat_proc.sandbox.port import RunArtifact, RunRequest, RunResult, Sandbox, SandboxUnavailable
 from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError, NotFound
+from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.loops import guarded
 from everturn.execution.messages import GatewayCall, ToolReply
@@ -25,10 +25,10 @@ _log = structlog.get_logger(__name__)
 
 MAX_HELD: Final = 16
 """Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
-ROOM_S: Final = 300.0
+ALLOWANCE_S: Final = 300.0
 """For boot, inputs and outputs, as for a run that is not detached, and for storing the result."""
 MAX_RESULT_BYTES: Final = 1 << 30
-"""The outputs of a run, in base64, and its texts. The limits of its profile are lower."""
+"""The outputs of a run and its texts. The limits of its profile are lower."""
 SAVE_AGAIN_S: Final = 2.0
 SAVE_TIMEOUT_S: Final = 30.0
 
@@ -36,18 +36,20 @@ SAVE_TIMEOUT_S: Final = 30.0
 _GONE: Final = RunEnd("lost", "The worker that ran it was lost.")
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+class _Head(BaseModel):
+    """A result without the contents of its files, and their sizes in bytes."""
 
     result: RunResult
+    sizes: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Run:
-    """A run in this process. `work` runs the program, and then stores its result; `end` is known after that."""
+    """A run in this process. `finishing` stores its result when `running` has ended; `end` is known after that."""
 
-    work: asyncio.Task[None]
+    running: asyncio.Task[RunResult] | None
     has_row: bool = False
+    finishing: asyncio.Task[None] | None = None
     end: RunEnd | None = None
 
 
@@ -90,7 +92,11 @@ class LocalRuns:
                 return await running
             if running.done():
                 return running.result()
-            await self._detach(request, running, row)
+            if not await self._try_detach(request, running, row):
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if stop.is_set():
+                    own_stop.set()
+                return await running
         except BaseException:
             await end_tasks(running)
             raise
@@ -98,39 +104,40 @@ class LocalRuns:
             stopping.cancel()
         return None
 
-    async def _detach(self, request: RunRequest, running: asyncio.Task[RunResult], row: RunRow) -> None:
-        """Keep the run, before its row is saved: no look at the rows finds it missing here."""
+    async def _try_detach(self, request: RunRequest, running: asyncio.Task[RunResult], row: RunRow) -> bool:
+        """Keep the run, before its row is saved: no poll of the rows finds it missing here. False if there can be no
+        row now; then the run stays with its turn."""
         run_id = request.execution_id
-        run = self._runs[run_id] = _Run(asyncio.create_task(self._finish(run_id, running, row.conversation_id)))
+        run = self._runs[run_id] = _Run(running)
         try:
-            await row.save_start(allowance_s=ROOM_S, task=run_id)
-        except BaseException:
-            del self._runs[run_id]
-            await end_tasks(run.work)
-            raise
-        run.has_row = True
+            run.has_row = await row.save_start(allowance_s=ALLOWANCE_S, task=run_id)
+        except Unavailable as error:
+            _log.warning("Could not detach a run", run_id=run_id, error=str(error))
+        finally:
+            if not run.has_row:
+                del self._runs[run_id]
+        if run.has_row:
+            run.finishing = asyncio.create_task(self._finish(run_id, running, row.conversation_id))
+        return run.has_row
 
     async def _finish(self, run_id: str, running: asyncio.Task[RunResult], conversation_id: ConversationId) -> None:
         """Wait for the program and store its result. A failure of our own loses this run alone."""
         end = RunEnd("lost", "Its sandbox failed.")
         with guarded("detached_run_end"):
-            try:
-                data, digest = await asyncio.to_thread(_encode, await running)
-            finally:
-                running.cancel()
+            data, digest = await asyncio.to_thread(_encode, await running)
             key = object_key(conversation_id, digest)
             while not await self._try_save(key, data):  # noqa: ASYNC110 - a store has no event of ours
                 await asyncio.sleep(SAVE_AGAIN_S)
             end = RunEnd("finished", key)
         if (run := self._runs.get(run_id)) is not None:
-            run.end = end
+            run.end, run.running = end, None
 
     async def _try_save(self, key: str, data: bytes) -> bool:
         try:
             async with asyncio.timeout(SAVE_TIMEOUT_S):
                 await self._objects.save(key, data)
         except (EverturnError, TimeoutError) as error:
-            _log.warning("Could not store the result of a run, and tries again", error=str(error))
+            _log.warning("Could not store the result of a run; trying again", error=str(error))
             return False
         return True
 
@@ -146,7 +153,7 @@ class LocalRuns:
     async def stop(self, run_id: str, task: str) -> None:
         del task
         if (run := self._runs.pop(run_id, None)) is not None:
-            await end_tasks(run.work)
+            await end_tasks(*_list_tasks(run))
 
     async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
         del request
@@ -167,14 +174,30 @@ class LocalRuns:
         del find_known
 
 
+def _list_tasks(run: _Run) -> list[asyncio.Task[Any]]:
+    return [task for task in (run.running, run.finishing) if task is not None]
+
+
 def _encode(result: RunResult) -> tuple[bytes, str]:
-    """JSON and its SHA-256: 0.3 s for 60 MB of outputs."""
-    data = _Stored(result=result).model_dump_json().encode()
+    """A line of JSON, then the contents of the files; and the SHA-256 of all. JSON of 60 MB would stop the event loop
+    for half a second, also from a thread."""
+    bodies = [file.body for file in result.artifacts]
+    bare = replace(result, artifacts=tuple(replace(file, body=b"") for file in result.artifacts))
+    head = _Head(result=bare, sizes=tuple(map(len, bodies))).model_dump_json().encode()
+    data = b"".join((head, b"\n", *bodies))
     return data, hashlib.sha256(data).hexdigest()
 
 
 def _decode(data: bytes) -> RunResult:
-    return _Stored.model_validate_json(data).result
+    """Raises ValidationError."""
+    end = data.index(b"\n")
+    head = _Head.model_validate_json(data[:end])
+    bodies = memoryview(data)[end + 1 :]
+    files: list[RunArtifact] = []
+    for file, size in zip(head.result.artifacts, head.sizes, strict=True):
+        files.append(replace(file, body=bytes(bodies[:size])))
+        bodies = bodies[size:]
+    return replace(head.result, artifacts=tuple(files))
 
 
 async def _refuse(call: GatewayCall) -> ToolReply:

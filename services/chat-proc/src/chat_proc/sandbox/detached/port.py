@@ -27,8 +27,11 @@ class RunRow(Protocol):
     @property
     def conversation_id(self) -> ConversationId: ...
 
-    async def save_start(self, *, allowance_s: float, task: str = "") -> None:
-        """Record the start. The run may last `allowance_s` in addition to its program's time limit."""
+    async def save_start(self, *, allowance_s: float, task: str = "") -> bool:
+        """Record the start; False if the person has too many detached runs.
+
+        The run may last `allowance_s` in addition to its program's time limit.
+        """
         ...
 
     async def save_task(self, task: str) -> None:

@@ -36,7 +36,7 @@ from chat_proc.settings import ExecutionSettings
 from everturn.core.errors import Invalid
 from everturn.execution.messages import MIB, RunLimits
 from everturn.execution.records import build_message
-from everturn.execution.task_orders import TASK_EXITS, TaskOrder, limit_result_bytes
+from everturn.execution.task_orders import TASK_EXITS, TaskExit, TaskOrder, limit_result_bytes
 
 FARGATE: Final = "fargate"
 """The engine's name in profiles and in the rows of runs."""
@@ -149,7 +149,9 @@ class EcsEngine:
         try:
             self._ecs = open_any("ecs", config=config)
             self._secrets = open_any("secretsmanager", config=config)
-            self._s3 = open_any("s3", config=config.merge(Config(signature_version="s3v4")))
+            # The default style signs URLs for the global host of S3, which redirects, and not every region accepts it.
+            signing: Any = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})
+            self._s3 = open_any("s3", config=config.merge(signing))
         except (BotoCoreError, ValueError) as error:
             raise Invalid(f"AWS can't be used: {error}") from error
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ecs")
@@ -370,7 +372,8 @@ def read_state(task: Mapping[str, Any], container: str) -> TaskState:
     if status in _ENDED or ours.get("lastStatus") == "STOPPED":
         code: int | None = ours.get("exitCode")
         reasons: Sequence[str | None] = (task.get("stoppedReason"), ours.get("reason"), TASK_EXITS.get(code or 0))
-        return TaskState("ended", "; ".join(reason for reason in reasons if reason)[:_MAX_STATE_CHARS], code)
+        reason = "; ".join(reason for reason in reasons if reason)[:_MAX_STATE_CHARS]
+        return TaskState("ended", reason, code, is_final=code == TaskExit.NOT_STORED)
     return TaskState("pending" if status in _PENDING else "running")
 
 

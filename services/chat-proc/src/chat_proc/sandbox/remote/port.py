@@ -39,8 +39,8 @@ class RunRefused(SupervisorFailed):
 class RemoteRun:
     """One run to start. `launch.execution_id` is its id, as `RUN_ID` describes; its capability is empty.
 
-    `inputs` are the pieces of the input tar, at most 64 KiB each. `allowance_s` is how long a task may take in addition to
-    the program's time limit, from the call of `start` until it has stored its result: mostly for its own start.
+    `inputs` are the pieces of the input tar, at most 64 KiB each. `allowance_s` is how long a task may take in addition
+    to the program's time limit, from the call of `start` until it has stored its result: mostly for its own start.
     """
 
     launch: Launch
@@ -57,12 +57,14 @@ class TaskState:
     """What the engine knows of a task. `unknown` is a task that it has forgotten, or never had.
 
     `reason` and `exit_code` belong to `ended`: the engine's words, and the code of the task's process (None if it never
-    started). An ended task usually has a result, whatever its exit code: collect it before you report a failure.
+    started). `is_final` is an end without a result that another start would not change. Any other ended task usually
+    has a result, whatever its exit code: collect it before you report a failure.
     """
 
     phase: Phase
     reason: str = ""
     exit_code: int | None = None
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

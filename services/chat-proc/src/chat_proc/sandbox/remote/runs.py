@@ -1,6 +1,7 @@
 """Detached runs on an engine that has machines of its own: they survive the workers that look after them."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -10,14 +11,14 @@ import structlog
 from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
 from chat_proc.sandbox.launching import build_run_result, load_inputs
 from chat_proc.sandbox.port import RunError, RunRequest, RunResult
-from chat_proc.sandbox.remote.port import RemoteEngine, RunRefused
+from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, RemoteEngine, RunRefused, TaskState
 from chat_proc.sandbox.remote.recording import prepare_run
 from chat_proc.sandbox.results import build_broken, build_refused
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.errors import Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
-from everturn.turns.detached import DetachedRun, WatchedRun
+from everturn.turns.detached import MAX_OF_PERSON, DetachedRun, WatchedRun
 
 _log = structlog.get_logger(__name__)
 
@@ -26,17 +27,27 @@ START_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 FIRST_POLL_S: Final = 2.0
 LONGEST_POLL_S: Final = 30.0
 _POLL_SHARE: Final = 0.1
+UNKNOWN_S: Final = 120.0
+"""How long an engine may not know a task before that is lost."""
 LEFT_AFTER_S: Final = 300.0
 """Clocks of the engine and the database can differ by this much."""
-_UNWANTED: Final = "no turn waits for it"
+_UNWANTED: Final = "Everturn: no turn waits for this run"
 
 
 class RemoteRuns:
     """Implements DetachedEngine. `limits` are those of the profiles that run here."""
 
     def __init__(
-        self, name: str, engine: RemoteEngine, limits: Mapping[str, RunLimits], *, starting: RetryPolicy | None = None
+        self,
+        name: str,
+        engine: RemoteEngine,
+        limits: Mapping[str, RunLimits],
+        *,
+        starting: RetryPolicy | None = None,
+        unknown_s: float = UNKNOWN_S,
     ) -> None:
+        self._unknown_s = unknown_s
+        self._unknown_since_s: dict[str, float] = {}
         self.name = name
         self._engine = engine
         self._limits = limits
@@ -55,7 +66,9 @@ class RemoteRuns:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "request"))
         if isinstance(prepared, RunResult):
             return prepared
-        await row.save_start(allowance_s=prepared.run.allowance_s)
+        if not await row.save_start(allowance_s=prepared.run.allowance_s):
+            many = f"{MAX_OF_PERSON} programs of this person run already. Try again when one has ended."
+            return build_refused(request, limits, RunError("sandbox_failed", many, "request"))
         try:
             task = await self._starting.call(lambda: self._engine.start(prepared.run))
         except (Unavailable, RunRefused) as error:
@@ -64,15 +77,26 @@ class RemoteRuns:
         return None
 
     async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
-        states = await self._engine.check([run.task for run in runs])
         ends: dict[str, RunEnd] = {}
-        for run in runs:
-            state = states[run.task]
-            if state.phase == "ended":
-                ends[run.run_id] = RunEnd("finished", state.reason)
-            elif state.phase == "unknown":
-                ends[run.run_id] = RunEnd("finished", f"{self.name} has forgotten the task.")
+        for first in range(0, len(runs), TASKS_AT_ONCE):
+            asked = runs[first : first + TASKS_AT_ONCE]
+            states = await self._engine.check([run.task for run in asked])
+            ends |= {run.run_id: end for run in asked if (end := self._find_end(run, states[run.task])) is not None}
         return ends
+
+    def _find_end(self, run: WatchedRun, state: TaskState) -> RunEnd | None:
+        """The end of a run. An engine can learn of a task seconds after it has started it."""
+        if state.phase != "unknown":
+            self._unknown_since_s.pop(run.run_id, None)
+        if state.phase == "ended":
+            return RunEnd("failed" if state.is_final else "finished", state.reason)
+        if state.phase != "unknown":
+            return None
+        now_s = time.monotonic()
+        if now_s - self._unknown_since_s.setdefault(run.run_id, now_s) < self._unknown_s:
+            return None
+        del self._unknown_since_s[run.run_id]
+        return RunEnd("finished", "ECS no longer knows the task.")
 
     def list_kept(self) -> Sequence[str]:
         return ()

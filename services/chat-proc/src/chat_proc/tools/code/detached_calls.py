@@ -57,7 +57,11 @@ class DetachedCalls:
         """
         lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
-        run = await self._retries.call(lambda: self._runs.load(lease.principal, *ids))
+        try:
+            run = await self._retries.call(lambda: self._runs.load(lease.principal, *ids))
+        except Unavailable as error:
+            # A run that has perhaps ended must not count as failed: the turn goes back into the queue.
+            raise CallDetached from error
         if run is None:
             return CallRun(await self._start(call, request, engine, 1))
         if run.ended_as is None:
@@ -65,12 +69,17 @@ class DetachedCalls:
                 raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
             return CallRun(await self._start(call, request, engine, run.starts), run.age_s)
-        if run.ended_as == "overdue":
-            return CallRun(_fail(request, limits, "timeout", run.detail or "It took longer than it may."), run.age_s)
-        if run.ended_as == "finished" and (result := await self._collect(request, limits, run)) is not None:
-            return CallRun(result, run.age_s)
+        # One that was overdue may have ended after all, while nobody could ask.
+        if run.ended_as in ("finished", "overdue"):
+            result = await self._collect(request, limits, run)
+            if result is not None:
+                return CallRun(result, run.age_s)
+        if run.ended_as in ("overdue", "failed"):
+            code = "timeout" if run.ended_as == "overdue" else "sandbox_failed"
+            return CallRun(_fail(request, limits, code, run.detail or "It exceeded its time limit."), run.age_s)
         if run.starts >= MAX_STARTS:
-            why = f"It was started {run.starts} times and was lost each time. {run.detail}".strip()
+            detail = run.detail if run.ended_as == "lost" else "Its result is gone."
+            why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
             return CallRun(_fail(request, limits, "sandbox_failed", why), run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
         return CallRun(await self._start(call, request, engine, run.starts + 1), run.age_s)
@@ -109,7 +118,7 @@ class _Row:
     def conversation_id(self) -> ConversationId:
         return self.call.context.conversation_id
 
-    async def save_start(self, *, allowance_s: float, task: str = "") -> None:
+    async def save_start(self, *, allowance_s: float, task: str = "") -> bool:
         start = RunStart(
             turn_id=self.call.context.turn_id,
             call_id=self.call.call_id,
@@ -119,7 +128,7 @@ class _Row:
             time_limit_s=self.request.timeout_s + allowance_s,
             task=task,
         )
-        await self.retries.call(lambda: self.runs.save_start(self._lease, start))
+        return await self.retries.call(lambda: self.runs.save_start(self._lease, start))
 
     async def save_task(self, task: str) -> None:
         await self.retries.call(lambda: self.runs.save_task(self._lease, self.request.execution_id, task))

@@ -57,8 +57,8 @@ STORING_S = 60.0
 _MAX_NAME_CHARS = 40
 _NO_NETWORK = "There is\n  no network and nothing can be installed."
 _SOME_NETWORK = (
-    "A program\n  reaches only the hosts that its profile names under `network`, with HTTP or HTTPS, and through the "
-    "proxy of the\n  environment variables, which clients use by themselves."
+    "A program\n  can reach only the hosts listed under `network` for its profile, over HTTP or HTTPS, through the "
+    "proxy in its\n  environment variables, which most clients use by themselves."
 )
 _NOT_AVAILABLE = "The file store is not available now."
 
