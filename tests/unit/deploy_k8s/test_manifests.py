@@ -545,7 +545,7 @@ def test_one_node_has_room_for_the_overlay_for_trials():
     cpus = sum(int(each["cpu"].removesuffix("m")) for each in requests) / 1000
     memory = sum(int(each["memory"][:-2]) * mib[each["memory"][-2:]] for each in requests) / 1024
 
-    assert f"its pods request {cpus:g} CPUs and {memory:g} GiB" in GUIDE.read_text()
+    assert f"its Pods request {cpus:g} CPUs and {memory:g} GiB" in GUIDE.read_text()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
