@@ -76,14 +76,17 @@ def _list_provider_variables() -> Iterator[LibraryVariable]:
 LIBRARY_VARIABLES: Final = (
     *_list_provider_variables(),
     LibraryVariable(
-        "AWS_ACCESS_KEY_ID", "ingress, worker", "Access key id for the bucket in OBJECTS_URL, and for Amazon Bedrock."
+        "AWS_ACCESS_KEY_ID",
+        "ingress, worker",
+        "Access key id for the bucket in OBJECTS_URL, for ECS_CLUSTER, and for Amazon Bedrock.",
     ),
     LibraryVariable(
         "AWS_SECRET_ACCESS_KEY",
         "ingress, worker",
-        "Secret access key for the bucket in OBJECTS_URL, and for Amazon Bedrock.",
+        "Secret access key for the bucket in OBJECTS_URL, for ECS_CLUSTER, and for Amazon Bedrock.",
         Secrecy.VALUE,
     ),
+    LibraryVariable("AWS_DEFAULT_REGION", "worker", "Region of ECS, Secrets Manager and the bucket for ECS_CLUSTER."),
 )
 BEGINNING: Final = (
     "# Configuration",

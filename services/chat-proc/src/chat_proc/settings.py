@@ -160,7 +160,8 @@ class ExecutionSettings(BaseSettings):
         validation_alias="ECS_PREFIX",
         pattern=r"^([A-Za-z0-9_-]+/)+$",
         max_length=200,
-        description="Start of the names of objects in ECS_BUCKET and of secrets; each installation needs its own.",
+        description="Start of the names of objects in ECS_BUCKET and of secrets; each installation needs its own. It "
+        "ends with /.",
     )
 
     @field_validator("sandbox_uids")
@@ -299,8 +300,9 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         default=1800.0,
         gt=0,
         validation_alias="TURN_WALL_TIME_S",
-        description="Seconds for which workers may hold a turn; waits in the queue or for a person do not count. After "
-        "that, the current model reply is ended, and the call that writes the final answer may take two minutes more.",
+        description="Seconds for which workers may hold a turn; waits in the queue, for a person or for a detached "
+        "program do not count. After that, the current model reply is ended, and the call that writes the final answer "
+        "may take two minutes more.",
     )
     approval_timeout_s: float = Field(
         default=86_400.0,

@@ -255,8 +255,7 @@ DETACHED_RUNS = Gauge(
 )
 DETACHED_RUNS_ENDED = Counter(
     "everturn_detached_runs_ended",
-    "Detached runs that ended, by engine and outcome: finished, lost (they are started again, up to three times), or "
-    "overdue.",
+    "Detached runs that ended, by engine and outcome: finished, lost (started again, three starts in all), or overdue.",
     ["engine", "outcome"],
 )
 DETACHED_RUNS_FAILED = Counter(

@@ -133,7 +133,8 @@ class BrokerSettings(BaseSettings):
         default="",
         max_length=253,
         validation_alias="POD_NAME",
-        description="Name of the broker's own Pod. With POD_UID, the cluster removes the broker's Pods with it.",
+        description="Name of the broker's own Pod. With POD_UID, the cluster removes the broker's Pods with it. Only "
+        "if KUBERNETES_NAMESPACE is empty.",
     )
     pod_uid: str = Field(
         default="", max_length=100, validation_alias="POD_UID", description="UID of the broker's own Pod."
