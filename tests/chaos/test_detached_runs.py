@@ -60,6 +60,7 @@ async def test_turns_whose_programs_are_lost_with_their_worker_end_once(harness:
         await harness.check_invariants(each.conversation_id, watcher)
 
 
+@pytest.mark.slow
 async def test_a_cancel_ends_a_program_whose_turn_waits_for_it(harness: Any) -> None:
     client = harness.clients[0]
     sent = await client.send_message("new", "script:long please")

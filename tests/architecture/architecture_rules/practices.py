@@ -51,7 +51,9 @@ REF_MODULE = "libs/common/src/everturn/core/refs.py"
 UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
 UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
 UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
-EXECUTION_FORMATS = frozenset(f"everturn.execution.{name}" for name in ("framing", "messages", "privileges", "records"))
+EXECUTION_FORMATS = frozenset(
+    f"everturn.execution.{name}" for name in ("framing", "messages", "privileges", "records", "streams", "task_orders")
+)
 
 DRIVER_NAMES = re.compile(r"(?:postgres|redis|s3|filesystem)(?:_|$)")
 """How modules that talk to a server or to a disk are called, in the folder of their capability."""

@@ -255,7 +255,8 @@ DETACHED_RUNS = Gauge(
 )
 DETACHED_RUNS_ENDED = Counter(
     "everturn_detached_runs_ended",
-    "Detached runs that ended, by engine and outcome: finished, lost (started again, three starts in all), or overdue.",
+    "Detached runs that ended, by engine and outcome: finished, lost (started again, three starts in all), failed "
+    "(another start would not help), or overdue.",
     ["engine", "outcome"],
 )
 DETACHED_RUNS_FAILED = Counter(

@@ -113,6 +113,11 @@ class ToolSpec:
     may_detach: bool = False
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None
 
+    def __post_init__(self) -> None:
+        """Calls that run side by side end in any order, so none of them can be left."""
+        if self.may_detach and self.strategy in ("exploration", "unknown"):
+            raise Invalid(f"{self.tool_id} can't detach calls that run beside others.")
+
     def find_effect(self, params: Mapping[str, Any]) -> Effect:
         """The effect of repeating a call with these parameters."""
         return self.effect_of(params) if self.effect_of else self.effect
