@@ -23,9 +23,13 @@ from everturn.events.model import StreamGap
 from everturn_local.ports import LOOPBACK
 from everturn_local.servers.databases import DATABASE
 
-pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(200 + 3 * TURNS)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(200 + 3 * TURNS),
+]
 
-slow = pytest.mark.slow
 
 PLATFORM = OutagePlatform
 EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}"}
@@ -61,9 +65,7 @@ async def switch(load: Load, platform: OutagePlatform) -> None:
     await platform.switch()
 
 
-@pytest.mark.parametrize(
-    "fault", [*(pytest.param(each, marks=slow) for each in (lose, lose_unreplicated, lose_all)), switch]
-)
+@pytest.mark.parametrize("fault", [lose, lose_unreplicated, lose_all, switch])
 async def test_turns_survive_a_failover_of_redis(
     chaos: Chaos, fault: Callable[[Load, OutagePlatform], Awaitable[None]]
 ) -> None:
@@ -85,7 +87,6 @@ async def test_turns_survive_a_failover_of_redis(
     await chaos.harness.close()
 
 
-@slow
 async def test_turns_run_through_a_pgbouncer_that_restarts(chaos: Chaos) -> None:
     platform, links, load = chaos.platform, chaos.links.of("postgres"), Load(chaos.harness)
     urls = platform.database.ingress, platform.database.worker
@@ -114,7 +115,6 @@ async def test_turns_run_through_a_pgbouncer_that_restarts(chaos: Chaos) -> None
     await chaos.harness.close()
 
 
-@slow
 @pytest.mark.parametrize("break_link", [FaultProxy.refuse, FaultProxy.silence])
 async def test_turns_keep_their_files_while_the_bucket_is_away(
     chaos: Chaos, tmp_path: Path, break_link: Callable[[FaultProxy], None]

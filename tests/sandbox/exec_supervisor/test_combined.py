@@ -21,17 +21,23 @@ KEEP = "open(OUTPUT_DIR + '/kept', 'w').write('kept')\n"
 DAEMON = "import os, time\nif os.fork() == 0: os.setsid(); time.sleep(600)\n"
 BOMBS = """
 import ctypes, os, signal, time
+waiting, all_there = os.pipe()
 for _ in range(3):
     if os.fork() == 0:
+        os.close(all_there)
+        os.read(waiting, 1)
         os.setsid()
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
         for number in set(range(1, 65)) - {9, 19, 32, 33}: signal.signal(number, signal.SIG_IGN)
-        if os.fork() == 0:
+        try: is_bomb = os.fork() == 0
+        except OSError: is_bomb = False  # the others have taken all processes
+        if is_bomb:
             os.setsid()
             while True:
                 try: os.fork()
                 except OSError: pass
         os._exit(0)
+os.close(all_there)
 time.sleep(0.2)
 """
 REACH = """
