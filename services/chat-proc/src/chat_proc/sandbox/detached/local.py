@@ -85,24 +85,18 @@ class LocalRuns:
         try:
             either = running, stopping
             await asyncio.wait(either, timeout=self._after_s[request.profile], return_when=asyncio.FIRST_COMPLETED)
-            if len(self._runs) >= self._max_held:
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            goes_on = not (running.done() or stop.is_set()) and len(self._runs) < self._max_held
+            if goes_on and await self._try_detach(request, running, row):
+                return None
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 own_stop.set()
-                return await running
-            if running.done():
-                return running.result()
-            if not await self._try_detach(request, running, row):
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                if stop.is_set():
-                    own_stop.set()
-                return await running
+            return await running
         except BaseException:
             await end_tasks(running)
             raise
         finally:
             stopping.cancel()
-        return None
 
     async def _try_detach(self, request: RunRequest, running: asyncio.Task[RunResult], row: RunRow) -> bool:
         """Keep the run, before its row is saved: no poll of the rows finds it missing here. False if there can be no
