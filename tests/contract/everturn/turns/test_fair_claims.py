@@ -114,7 +114,7 @@ def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitab
                     "UPDATE lease SET expires_at = now() WHERE conversation_id = $1", conversation_id
                 )
 
-            async def no_feedback(*_: object) -> None:
+            async def not_used(*_: object) -> None:
                 raise AssertionError
 
             harness = Harness(
@@ -124,8 +124,9 @@ def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitab
                 PostgresTimelines(worker),
                 SequentialIds(),
                 expire,
-                no_feedback,
-                no_feedback,
+                give_feedback=not_used,
+                age_lease=not_used,
+                expire_holds=not_used,
             )
             await scenario(World(harness, leases))
         await superuser.close()
