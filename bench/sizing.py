@@ -109,7 +109,8 @@ def build_plan(costs: Costs, *, turns_a_day: int, streams: int, tokens: int, slo
         ingress_cores=used["ingress"],
         postgres_cores=used["postgres"],
         redis_cores=used["redis"],
-        connections=INGRESS_CONNECTIONS * ingresses + of_worker * workers + OTHER_CONNECTIONS,
+        # One more of both during a rollout.
+        connections=INGRESS_CONNECTIONS * (ingresses + 1) + of_worker * (workers + 1) + OTHER_CONNECTIONS,
         redis_mib=rate * (REDIS_KEPT_S + tokens / SPEED) * costs.redis_bytes * tokens / TOKENS / 2**20,
         ingress_mib=costs.memory_mib["ingress"] + costs.stream_kib * streams / ingresses / 1024,
         postgres_gib_a_day=gib * costs.postgres_bytes,

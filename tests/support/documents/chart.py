@@ -25,6 +25,8 @@ NAMESPACE: Final = "everturn"
 INGRESS, WORKER = ("Deployment", "everturn-ingress"), ("Deployment", "everturn-worker")
 OPERATOR: Final = ("Deployment", "everturn-operator")
 MIGRATE, SCALER = ("Job", "everturn-migrate"), ("HorizontalPodAutoscaler", "everturn-ingress")
+SERVICES: Final = {INGRESS: "ingress", WORKER: "worker", OPERATOR: "operator", MIGRATE: "operator"}
+"""With the keys of their service accounts in the values."""
 SETTINGS: Final = ("ConfigMap", "everturn-settings")
 CONFIG: Final = ("ConfigMap", "everturn-config")
 CLAMD: Final = ("StatefulSet", "everturn-clamd")
@@ -32,17 +34,19 @@ PODS: Final = "pods"
 """The value with fields of all pods."""
 HOOK: Final = {"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-delete-policy": "before-hook-creation"}
 CLAMD_URL: Final = "CLAMD_URL"
-SETTING_LINES: Final = """\
-  {{{{- range $name, $value := .Values.settings }}}}
-  {{{{- if not (kindIs "string" $value) }}}}
-  {{{{- fail (printf "settings.%s must be a text: put its value in quotes." $name) }}}}
-  {{{{- end }}}}
-  {{{{ $name }}}}: {{{{ $value | quote }}}}
-  {{{{- end }}}}
-  {{{{- if .Values.clamd.enabled }}}}
-  CLAMD_URL: {url}
-  {{{{- end }}}}
-"""
+TEXTS: Final = """\
+data:
+  {{- range $name, $value := .Values.VALUE }}
+  {{- if not (kindIs "string" $value) }}
+  {{- fail (printf "VALUE.%s must be a text: put its value in quotes." $name) }}
+  {{- end }}
+  {{ $name }}: {{ $value | quote }}
+  {{- end }}"""
+"""Data of a ConfigMap, from a value with one text for each key."""
+CLAMD_LINES: Final = """
+  {{- if .Values.clamd.enabled }}
+  CLAMD_URL: ADDRESS
+  {{- end }}"""
 CHECKED: Final = " ".join(f".Values.{name}" for name in ("settings", "config", "clamd", "broker", "brokerInCluster"))
 CHECKSUM: Final = f"{{{{ list {CHECKED} | toJson | sha256sum }}}}"
 BROKER: Final = ("Deployment", "everturn-broker")
@@ -61,6 +65,7 @@ VALUE_COMMENTS: Final[Mapping[str, str]] = {
     "monitoring": "Needs the Prometheus operator.",
     "broker": "A broker on another machine. Needs the Secret everturn-broker-client.",
     "brokerInCluster": "A broker of pods. Needs the Secrets everturn-broker-client and everturn-broker-server.",
+    "serviceAccounts": "Existing ones, for example with a role of AWS; the job of the migrations has that of the operator.",
     PODS: "Fields of all pods: imagePullSecrets, nodeSelector, tolerations, affinity, priorityClassName.",
 }
 
@@ -81,7 +86,7 @@ def build_chart(k8s: Path) -> dict[str, str]:
     settings, config = documents.pop(SETTINGS), documents.pop(CONFIG)
     for name in settings, config:
         name.pop("data")
-    settings["data"], config["data"] = "@@settings", {"everturn.toml": "@@value config"}
+    settings["data"], config["data"] = "@@texts settings", {"everturn.toml": "@@value config"}
     clamd = next(each for each in added["clamd"] if name_of(each) == CLAMD)
     conf = next(each["data"] for each in added["clamd"] if name_of(each) == ("ConfigMap", "everturn-clamd"))
     # Its mount is a subPath, which a running pod never sees change.
@@ -89,6 +94,8 @@ def build_chart(k8s: Path) -> dict[str, str]:
     for each in (*documents.values(), clamd):
         if "template" in each.get("spec", {}):
             each["spec"]["template"]["spec"] = {"pods": "@@extra pods"} | each["spec"]["template"]["spec"]
+    for name, key in SERVICES.items():
+        documents[name]["spec"]["template"]["spec"]["serviceAccountName"] = f"@@value serviceAccounts.{key}"
     scaler, job = documents.pop(SCALER), documents.pop(MIGRATE)
     scaler["spec"] |= {"minReplicas": "@@plain ingress.minReplicas", "maxReplicas": "@@plain ingress.maxReplicas"}
     migrate = _get_container(job)
@@ -166,8 +173,10 @@ def _build_values(
             "enabled": False,
             "image": re.sub("ingress(?=:)", "broker", _get_container(full[INGRESS])["image"]),
             "settings": pods["ConfigMap", "everturn-broker-settings"]["data"],
+            "maxPods": int(pods["ResourceQuota", "everturn-runs"]["spec"]["hard"]["pods"]),
             "profiles": json.loads(pods["ConfigMap", "everturn-profiles"]["data"]["profiles.json"]),
         },
+        "serviceAccounts": dict.fromkeys(SERVICES.values(), "default"),
         PODS: {},
     }
 
@@ -207,7 +216,7 @@ def _mark_broker(
 ) -> list[Document]:
     documents = [deepcopy(each) for name, each in brokered.items() if name not in base]
     [settings] = [each for each in documents if each["kind"] == "ConfigMap"]
-    settings["data"] = "@@yaml broker.settings"
+    settings["data"] = "@@texts broker.settings"
     return documents
 
 
@@ -215,7 +224,8 @@ def _mark_broker_in_cluster(
     base: Mapping[tuple[str, str], Document], pods: Mapping[tuple[str, str], Document]
 ) -> list[Document]:
     documents = {name: deepcopy(each) for name, each in pods.items() if name not in base}
-    documents["ConfigMap", "everturn-broker-settings"]["data"] = "@@yaml brokerInCluster.settings"
+    documents["ConfigMap", "everturn-broker-settings"]["data"] = "@@texts brokerInCluster.settings"
+    documents["ResourceQuota", "everturn-runs"]["spec"]["hard"]["pods"] = "@@value brokerInCluster.maxPods"
     documents["ConfigMap", "everturn-profiles"]["data"]["profiles.json"] = "@@json brokerInCluster.profiles"
     template = documents[BROKER]["spec"]["template"]
     template["metadata"]["annotations"] = {"checksum/settings": "@@checksum"}
@@ -264,7 +274,8 @@ def _fill_in(text: str, url: str) -> str:
     text = text.replace('namespace="everturn"', 'namespace="{{ .Release.Namespace }}"')
     release = "{{ .Release.Namespace }}"
     text = re.sub(rf"(\bnamespace|kubernetes.io/metadata.name): {NAMESPACE}$", rf"\1: {release}", text, flags=re.M)
-    text = re.sub(r"^data: '?@@settings'?$", "data:\n" + SETTING_LINES.format(url=url).rstrip(), text, flags=re.M)
+    text = text.replace("data: '@@texts settings'", TEXTS.replace("VALUE", "settings") + CLAMD_LINES.replace("ADDRESS", url))
+    text = re.sub(r"^data: '@@texts ([\w.]+)'$", lambda found: TEXTS.replace("VALUE", found[1]), text, flags=re.M)
     text = re.sub(r"'@@checksum'", CHECKSUM, text)
     text = re.sub(r"^ *- '@@if ([\w.]+)'$", r"{{- if .Values.\1 }}", text, flags=re.M)
     text = re.sub(r"^ *- '?@@either ([\w.]+) ([\w.]+)'?$", r"{{- if or .Values.\1 .Values.\2 }}", text, flags=re.M)

@@ -296,7 +296,7 @@ def list_violations(pod: Document) -> Iterator[str]:
         yield "runs as root"
     if security.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield "no seccomp profile"
-    if pod.get("automountServiceAccountToken") is not ("serviceAccountName" in pod):
+    if pod.get("automountServiceAccountToken") is not (pod.get("serviceAccountName", "default") != "default"):
         yield "has a token that it does not need"
     yield from (f"uses {field}" for field in ("hostNetwork", "hostPID", "hostIPC", "initContainers") if field in pod)
     for container in pod["containers"]:
@@ -423,8 +423,12 @@ def test_deployments_of_services_can_be_applied_after_the_migration(built: str):
     ]
 
     scaled = [("ScaledObject", name) for name in find("ScaledObject", built)]
-    assert set(later) == {*scaled, *(("Deployment", name) for name in SERVICES)}
-    assert "kubectl apply -k deploy/k8s/overlays/production -l 'everturn.io/needs!=migration'" in GUIDE.read_text()
+    broker = ["everturn-broker"] if built == "pods" else []
+    [job] = find("Job", built).values()
+    assert set(later) == {*scaled, *(("Deployment", name) for name in (*SERVICES, *broker))}
+    assert job["metadata"]["labels"]["everturn.io/step"] == "migration"
+    for chosen in ("everturn.io/needs!=migration", "everturn.io/step!=migration"):
+        assert f"kubectl apply -k deploy/k8s/overlays/production -l '{chosen}'" in GUIDE.read_text()
 
 
 @pytest.mark.parametrize("built", BUILT)
@@ -549,20 +553,25 @@ def test_one_node_has_room_for_the_overlay_for_trials():
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_the_guides_patch_chooses_nodes_for_every_workload(tmp_path: Path):
-    [patch] = [each for each in list_guide_blocks() if each.keys() == {"patches"}]
+def test_the_guides_patches_choose_a_role_and_nodes(tmp_path: Path):
+    patches = [patch for each in list_guide_blocks() for patch in each.get("patches", [])]
     shutil.copytree(REPOSITORY / "deploy", tmp_path / "deploy")
     file = tmp_path / "deploy" / "k8s" / "overlays" / "small" / "kustomization.yaml"
     [content] = load(file)
-    content["patches"] += patch["patches"]
+    content["patches"] += patches
     file.write_text(yaml.safe_dump(content))
     run = subprocess.run(
         ["kubectl", "kustomize", file.parent], stdout=subprocess.PIPE, text=True, check=True, timeout=60
     )
-    pods = [each["spec"]["template"]["spec"] for each in yaml.safe_load_all(run.stdout) if is_workload(each)]
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in yaml.safe_load_all(run.stdout)
+        if is_workload(each)
+    }
 
     assert len(pods) == sum(is_workload(each) for each in BUILT["small"])
-    assert all(pod["nodeSelector"] == {"pool": "chat"} and pod["priorityClassName"] == "chat" for pod in pods)
+    assert all(pod["nodeSelector"] == {"pool": "chat"} and pod["priorityClassName"] == "chat" for pod in pods.values())
+    assert pods["everturn-worker"]["serviceAccountName"] == "everturn-worker"
 
 
 def test_workers_find_bundles_where_their_setting_says_and_the_guide_fills_the_folder():
@@ -668,12 +677,13 @@ def test_helm_puts_a_broker_of_the_cluster_beside_a_release_of_any_namespace():
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
-def test_helm_rejects_a_setting_that_it_would_write_in_another_way():
-    command = ["helm", "template", "any", CHART, "--set", "settings.BODIES_MAX_BYTES=512000000"]
+@pytest.mark.parametrize("value", ["settings.BODIES_MAX_BYTES", "brokerInCluster.settings.BROKER_MAX_PAIRS"])
+def test_helm_rejects_a_setting_that_it_would_write_in_another_way(value: str):
+    command = ["helm", "template", "any", CHART, "--set", f"brokerInCluster.enabled=true,{value}=512000000"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     assert run.returncode != 0
-    assert "settings.BODIES_MAX_BYTES must be a text: put its value in quotes." in run.stderr
+    assert f"{value} must be a text: put its value in quotes." in run.stderr
 
 
 def list_policy_sides(built: str) -> Iterator[tuple[Document, str, Document]]:
