@@ -65,7 +65,7 @@ VALUE_COMMENTS: Final[Mapping[str, str]] = {
     "monitoring": "Needs the Prometheus operator.",
     "broker": "A broker on another machine. Needs the Secret everturn-broker-client.",
     "brokerInCluster": "A broker of pods. Needs the Secrets everturn-broker-client and everturn-broker-server.",
-    "serviceAccounts": "Existing ones, for example with a role of AWS; the job of the migrations has that of the operator.",
+    "serviceAccounts": "Existing ones, for example with a role of AWS. The migrations run with that of the operator.",
     PODS: "Fields of all pods: imagePullSecrets, nodeSelector, tolerations, affinity, priorityClassName.",
 }
 
@@ -274,7 +274,9 @@ def _fill_in(text: str, url: str) -> str:
     text = text.replace('namespace="everturn"', 'namespace="{{ .Release.Namespace }}"')
     release = "{{ .Release.Namespace }}"
     text = re.sub(rf"(\bnamespace|kubernetes.io/metadata.name): {NAMESPACE}$", rf"\1: {release}", text, flags=re.M)
-    text = text.replace("data: '@@texts settings'", TEXTS.replace("VALUE", "settings") + CLAMD_LINES.replace("ADDRESS", url))
+    text = text.replace(
+        "data: '@@texts settings'", TEXTS.replace("VALUE", "settings") + CLAMD_LINES.replace("ADDRESS", url)
+    )
     text = re.sub(r"^data: '@@texts ([\w.]+)'$", lambda found: TEXTS.replace("VALUE", found[1]), text, flags=re.M)
     text = re.sub(r"'@@checksum'", CHECKSUM, text)
     text = re.sub(r"^ *- '@@if ([\w.]+)'$", r"{{- if .Values.\1 }}", text, flags=re.M)
