@@ -7,6 +7,8 @@ from pathlib import Path, PurePosixPath
 from everturn.core.errors import EverturnError
 
 TESTS = "tests"
+CHECKED = "tests/architecture/"
+"""Runs with `make check`, not here."""
 
 
 class TestsWithoutGroup(EverturnError):
@@ -43,7 +45,6 @@ GROUPS = (
     Group("tests/e2e"),
     Group("tests/unit/chat_proc"),
     Group("tests/unit"),
-    Group("tests/architecture"),
     Group("tests/golden"),
     Group("tests/sandbox/chat_proc", alone=True),
     Group("tests/compose", alone=True, on_request=True),
@@ -77,5 +78,6 @@ def build_selection(group: Group, groups: Sequence[Group] = GROUPS) -> list[str]
 
 
 def load_test_files(root: Path) -> list[str]:
-    """All files that pytest would collect, as paths from `root`."""
-    return sorted(file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))
+    """All files with tests to run, as paths from `root`."""
+    files = (file.relative_to(root).as_posix() for file in (root / TESTS).rglob("test_*.py"))
+    return sorted(file for file in files if not file.startswith(CHECKED))
