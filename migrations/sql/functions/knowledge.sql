@@ -164,7 +164,10 @@ BEGIN
           JOIN saved ON saved.path = given.path
     )
     SELECT count(*), COALESCE(sum(saved.passages), 0) INTO v_documents, v_passages FROM saved;
-    UPDATE knowledge_space SET documents = documents + v_documents, passages = passages + v_passages
+    -- A batch can take longer than the lease, and renewals wait for it.
+    UPDATE knowledge_space
+       SET documents = documents + v_documents, passages = passages + v_passages,
+           lease_until = clock_timestamp() + p_lease_s * interval '1 s'
      WHERE id = v_version;
     RETURN true;
 END

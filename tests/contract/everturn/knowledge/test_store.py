@@ -1,5 +1,6 @@
 """Knowledge in memory and in Postgres keep one contract."""
 
+import asyncio
 import itertools
 from typing import LiteralString, cast
 
@@ -93,3 +94,18 @@ async def test_a_large_space_is_copied_and_deleted_in_parts(
     assert sum(deleted) >= 150
     assert len(deleted) > 2
     assert "149.md" in [each.path for each in found]
+
+
+async def test_a_batch_that_takes_longer_than_the_lease_keeps_it(roles: Roles, bundle_id: str) -> None:
+    store = PostgresKnowledgeStore(roles.worker, lease_s=0.5)
+    version = SpaceVersion(bundle_id, "", "one", ENCODER, untrusted=False)
+    await store.want(version)
+    await store.try_lease(version, "builder")
+
+    async with asyncio.TaskGroup() as tasks:
+        async with roles.superuser.transaction():
+            await roles.superuser.execute("LOCK TABLE knowledge_document IN SHARE MODE")
+            saving = tasks.create_task(store.save_documents(version, "builder", [document("a.md", "x")]))
+            await asyncio.wait({saving}, timeout=0.7)
+        assert await saving
+        assert await store.finish(version, "builder")

@@ -408,8 +408,8 @@ async def test_a_missing_document_is_answered_with_similar_ones(desk: Desk) -> N
 async def test_a_failed_build_is_stored_with_its_reason(
     desk: Desk, database: DatabaseUrls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chat_proc.knowledge.building.MAX_PASSAGES", 1_000)
-    desk.write("knowledge/many.md", "\n".join(f"# {line}\nx" for line in range(150_000))[: 1024 * 1024])
+    monkeypatch.setattr("chat_proc.knowledge.building.MAX_PASSAGES", 100)
+    desk.write("knowledge/many.md", "\n".join(f"# {line}\nx" for line in range(10_000)))
 
     async with desk.open() as knowledge, connecting(database.superuser) as connection:
 
@@ -420,7 +420,7 @@ async def test_a_failed_build_is_stored_with_its_reason(
             return row is not None and row["state"] == "failed"
 
         await until(has_failed)
-        with pytest.raises(Unavailable, match="could not be built: The documents have more than 1,000 passages"):
+        with pytest.raises(Unavailable, match="could not be built: The documents have more than 100 passages"):
             await knowledge.search("x", 1)
         monkeypatch.undo()
         await until_found(knowledge, "many.md")
