@@ -54,7 +54,7 @@ def _parse_toleration(entry: str) -> Toleration:
     _check_key(key, entry)
     _check_value(value, entry)
     if colon and effect not in EFFECTS:
-        raise ValueError(f"{effect!r} in {entry!r} is no effect of a taint: {', '.join(EFFECTS)}")
+        raise ValueError(f"{effect!r} in {entry!r} is not a taint effect: {', '.join(EFFECTS)}")
     return Toleration(key, value if equals else None, effect)
 
 
@@ -69,9 +69,13 @@ def _split(text: str) -> list[str]:
 
 def _check_key(key: str, entry: str) -> None:
     if not _KEY.fullmatch(key):
-        raise ValueError(f"{key!r} in {entry!r} is no key of a label: a name, or domain/name, such as example.org/pool")
+        raise ValueError(
+            f"{key!r} in {entry!r} is not a valid label key: a name, or domain/name, such as example.org/pool"
+        )
 
 
 def _check_value(value: str, entry: str) -> None:
     if not _VALUE.fullmatch(value):
-        raise ValueError(f"{value!r} in {entry!r} is no value of a label: at most 63 letters, digits, '-', '_' and '.'")
+        raise ValueError(
+            f"{value!r} in {entry!r} is not a valid label value: at most 63 letters, digits, '-', '_' and '.'"
+        )
