@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -34,12 +35,16 @@ def attempt(action):
     return "done"
 
 
-def call(number, *arguments):
+def invoke(function, *arguments):
     def action():
-        if libc.syscall(number, *arguments) == -1:
+        if function(*arguments) == -1:
             raise OSError(ctypes.get_errno(), "")
 
     return action
+
+
+def call(number, *arguments):
+    return invoke(libc.syscall, number, *arguments)
 
 
 def open_and_close(family, kind):
@@ -51,6 +56,25 @@ def ask_sockets(answers):
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
             answers[f"{int(family)}/{int(kind)}"] = attempt(partial(open_and_close, family, kind))
     answers["pair"] = attempt(lambda: [end.close() for end in socket.socketpair()])
+
+
+def ask_options(answers):
+    """Options of a TCP socket; those of filters get a program of one instruction, which accepts everything."""
+    usual = {"reuse": 2, "send buffer": 7, "receive buffer": 8, "keep-alive": 9, "low water": 18, "incoming CPU": 49}
+    filters = {"filter": 26, "bpf": 50, "group filter": 51, "group bpf": 52, "later": 90}
+    wide = {"level with high bits": (1 << 32 | 1, 26), "option with high bits": (1, 1 << 32 | 26)}
+    code = ctypes.create_string_buffer(bytes.fromhex("06000000ffff0000"))
+    program = struct.pack("@HP", 1, ctypes.addressof(code))
+    with socket.socket() as one:
+        for name, option in usual.items():
+            answers[name] = attempt(partial(one.setsockopt, socket.SOL_SOCKET, option, 1))
+        answers["no delay"] = attempt(partial(one.setsockopt, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+        answers["other protocol"] = attempt(partial(one.setsockopt, socket.IPPROTO_TCP, 31, b"tls"))
+        for name, option in filters.items():
+            answers[name] = attempt(partial(one.setsockopt, socket.SOL_SOCKET, option, program))
+        for name, (level, option) in wide.items():
+            numbers = map(ctypes.c_ulong, (one.fileno(), level, option))
+            answers[name] = attempt(invoke(libc.setsockopt, *numbers, program, len(program)))
 
 
 def ask_calls(answers):
@@ -118,5 +142,6 @@ if __name__ == "__main__":
     found = {}
     if text := sys.stdin.read():
         load(bytes.fromhex(text))
-    {"sockets": ask_sockets, "calls": ask_calls, "ordinary": ask_ordinary, "32 bit": ask_32_bit}[sys.argv[1]](found)
+    asked = {"sockets": ask_sockets, "options": ask_options, "calls": ask_calls, "ordinary": ask_ordinary}
+    {**asked, "32 bit": ask_32_bit}[sys.argv[1]](found)
     json.dump(found, sys.stdout)

@@ -170,6 +170,8 @@ attempt("other protocol", lambda: direct(("127.0.0.1", port), socket.AF_INET, so
 attempt("netlink", lambda: socket.socket(16, socket.SOCK_RAW))
 attempt("dns", lambda: socket.getaddrinfo("api.example.com", 443))
 attempt("tls in the kernel", lambda: socket.socket().setsockopt(6, 31, b"tls"))
+for option in (26, 50, 51, 52):
+    attempt("socket filter", lambda: socket.socket().setsockopt(socket.SOL_SOCKET, option, bytes(16)))
 from everturn.execution.framing import encode_frame
 for frame in (dict(kind="open_stream", stream=0, host="127.0.0.1", port=port),
               dict(kind="stream_data", stream=1, data=b"x"),
@@ -189,7 +191,8 @@ async def test_no_other_way_leads_out(run_networked, server):
 
     lines = result.user_out_tail.splitlines()
     assert result.ok, result.report_text
-    assert len(lines) == 26
+    assert len(lines) == 30
+    assert lines.count("socket filter denied: [Errno 1] Operation not permitted") == 4
     assert [line for line in lines if "ESCAPED" in line] == []
     assert f"Programs may connect to: {HOST}:{server.port}, *.example.org:{server.port}." in result.user_out_tail
     assert "is not on the public internet" in result.user_out_tail

@@ -64,6 +64,10 @@ TCP_BUFFERS: Final = {"net.ipv4.tcp_rmem": "4096 65536 262144", "net.ipv4.tcp_wm
 """Limits of the buffers of a program's connections, in its network namespace: the kernel's memory for TCP is shared by
 the whole machine, and the usual limits are many megabytes for each connection."""
 SOL_SOCKET: Final = 1
+SO_ATTACH_FILTER: Final = 26
+FIRST_REFUSED_SOCKET_OPTION: Final = 50
+"""SO_ATTACH_BPF, the two that attach filters to a group of sockets (51 and 52), and later options: with these and
+SO_ATTACH_FILTER a program would load code into a connection."""
 FIRST_REFUSED_TCP_OPTION: Final = 31
 """TCP_ULP, which loads other protocols into a connection, and later options."""
 S_IFMT: Final = 0o170000

@@ -101,6 +101,15 @@ def test_a_network_adds_tcp_over_ipv4_and_nothing_else(client: Any):
     assert {name: answer for name, answer in more.items() if usual[name] != answer} == {"2/1": "done"}
 
 
+def test_a_network_has_ordinary_options_and_none_that_loads_code(client: Any):
+    answers = ask(client, "options", network=True)
+
+    usual = {"reuse", "send buffer", "receive buffer", "keep-alive", "low water", "incoming CPU", "no delay"}
+    assert {answers[name] for name in usual} == {"done"}
+    assert {answers[name] for name in answers.keys() - usual} == {"EPERM"}
+    assert len(answers.keys() - usual) == 8
+
+
 @only_x86
 def test_calls_that_lead_out_are_refused_also_to_the_powerful(client: Any):
     answers = ask(client, "calls")

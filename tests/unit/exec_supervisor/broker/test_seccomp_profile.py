@@ -17,6 +17,7 @@ from exec_supervisor.system_calls import (
     NAMESPACE_FLAGS,
     REFUSED,
     S_IFMT,
+    SO_ATTACH_FILTER,
     SOL_SOCKET,
     TCP,
     TIOCLINUX,
@@ -55,7 +56,8 @@ def test_sockets_are_of_the_unix_family_unless_a_network_was_asked_for():
     ]
     assert conditions == [[(0, AF_UNIX)], [(0, AF_INET), (1, 0xF), (2, 0)], [(0, AF_INET), (1, 0xF), (2, TCP)]]
     options = [[each["value"] for each in rule["args"]] for rule in rules if "setsockopt" in rule["names"]]
-    assert options == [[SOL_SOCKET], [TCP, FIRST_REFUSED_TCP_OPTION]]
+    between = [[SOL_SOCKET, option] for option in range(27, 50)]
+    assert options == [[SOL_SOCKET, SO_ATTACH_FILTER], *between, [TCP, FIRST_REFUSED_TCP_OPTION]]
 
 
 def test_no_flag_of_a_new_namespace_passes():

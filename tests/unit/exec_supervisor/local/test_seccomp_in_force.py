@@ -47,6 +47,15 @@ def test_a_network_adds_tcp_over_ipv4_and_nothing_else():
     assert ask("calls", network=True) == ask("calls")
 
 
+def test_a_network_has_ordinary_options_and_none_that_loads_code():
+    answers = ask("options", network=True)
+
+    usual = {"reuse", "send buffer", "receive buffer", "keep-alive", "low water", "incoming CPU", "no delay"}
+    assert {answers[name] for name in usual} == {"done"}
+    assert {answers[name] for name in answers.keys() - usual} == {"EPERM"}
+    assert len(answers.keys() - usual) == 8
+
+
 @only_x86
 def test_calls_that_leave_the_sandbox_are_refused():
     answers = ask("calls")

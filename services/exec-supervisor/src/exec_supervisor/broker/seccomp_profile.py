@@ -11,10 +11,12 @@ from typing import Any, Final
 from exec_supervisor.system_calls import (
     AF_INET,
     AF_UNIX,
+    FIRST_REFUSED_SOCKET_OPTION,
     FIRST_REFUSED_TCP_OPTION,
     NAMESPACE_FLAGS,
     OWN_PROCESS,
     S_IFMT,
+    SO_ATTACH_FILTER,
     SOCK_STREAM,
     SOCKET_TYPE_BITS,
     SOL_SOCKET,
@@ -142,11 +144,13 @@ def build_profile(*, network: bool = False) -> dict[str, Any]:
 
 def _list_tcp() -> list[Rule]:
     stream = _equal(1, SOCK_STREAM, mask=SOCKET_TYPE_BITS)
-    below = {"index": 2, "value": FIRST_REFUSED_TCP_OPTION, "op": "SCMP_CMP_LT"}
+    between = range(SO_ATTACH_FILTER + 1, FIRST_REFUSED_SOCKET_OPTION)
     return [
         *(_allow("socket", _equal(0, AF_INET), stream, _equal(2, protocol)) for protocol in (0, TCP)),
-        _allow("setsockopt", _equal(1, SOL_SOCKET)),
-        _allow("setsockopt", _equal(1, TCP), below),
+        _allow("setsockopt", _equal(1, SOL_SOCKET), _below(2, SO_ATTACH_FILTER)),
+        # A rule can't compare one argument twice, so the options of a range are one rule each.
+        *(_allow("setsockopt", _equal(1, SOL_SOCKET), _equal(2, option)) for option in between),
+        _allow("setsockopt", _equal(1, TCP), _below(2, FIRST_REFUSED_TCP_OPTION)),
     ]
 
 
@@ -166,6 +170,10 @@ def _equal(index: int, value: int, *, mask: int | None = None) -> Rule:
     if mask is None:
         return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
     return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+def _below(index: int, value: int) -> Rule:
+    return {"index": index, "value": value, "op": "SCMP_CMP_LT"}
 
 
 if __name__ == "__main__":

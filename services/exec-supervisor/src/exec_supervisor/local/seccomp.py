@@ -11,12 +11,14 @@ from exec_supervisor.system_calls import (
     AF_UNIX,
     DEVICE_TYPES,
     F_NOTIFY,
+    FIRST_REFUSED_SOCKET_OPTION,
     FIRST_REFUSED_TCP_OPTION,
     LATER,
     NAMESPACE_FLAGS,
     OWN_PROCESS,
     REFUSED,
     S_IFMT,
+    SO_ATTACH_FILTER,
     SOCK_STREAM,
     SOCKET_TYPE_BITS,
     SOL_SOCKET,
@@ -86,8 +88,11 @@ def _add_tcp(rules: pyseccomp.SyscallFilter, refuse: int) -> None:
     for protocol in range(1, TCP):
         _add(rules, refuse, "socket", inet, pyseccomp.Arg(2, pyseccomp.EQ, protocol))
     _add(rules, refuse, "socket", inet, pyseccomp.Arg(2, pyseccomp.GT, TCP))
-    level = pyseccomp.Arg(1, pyseccomp.EQ, TCP)
-    _add(rules, refuse, "setsockopt", level, pyseccomp.Arg(2, pyseccomp.GE, FIRST_REFUSED_TCP_OPTION))
+    for level, first in ((SOL_SOCKET, FIRST_REFUSED_SOCKET_OPTION), (TCP, FIRST_REFUSED_TCP_OPTION)):
+        of_level = pyseccomp.Arg(1, pyseccomp.EQ, level)
+        _add(rules, refuse, "setsockopt", of_level, pyseccomp.Arg(2, pyseccomp.GE, first))
+    attach = pyseccomp.Arg(2, pyseccomp.EQ, SO_ATTACH_FILTER)
+    _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, SOL_SOCKET), attach)
     _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.LT, SOL_SOCKET))
     _add(rules, refuse, "setsockopt", pyseccomp.Arg(1, pyseccomp.GT, TCP))
     for other in range(SOL_SOCKET + 1, TCP):
