@@ -245,7 +245,7 @@ async def test_a_silent_connection_ends_and_closing_ends_all_at_once(tmp_path):
         await wait_until(lambda: len(ended) == 3)
 
 
-async def test_single_bytes_are_paced_and_the_loop_stays_free(tmp_path):
+async def test_large_transfers_have_the_pace_of_their_bytes_and_the_loop_stays_free(tmp_path):
     limits = NetworkLimits(bytes_per_s=4 * MIB)
     began = time.monotonic()
 
@@ -259,8 +259,53 @@ async def test_single_bytes_are_paced_and_the_loop_stays_free(tmp_path):
             await asyncio.sleep(0.005)
             longest, last = max(longest, time.monotonic() - last), time.monotonic()
 
-    assert time.monotonic() - began >= 0.9
+    assert 0.9 <= time.monotonic() - began < 1.8
     assert longest < 0.5
+
+
+async def test_single_bytes_of_many_streams_have_the_pace_of_their_frames(tmp_path):
+    streams, frames = 8, 64
+    limits = NetworkLimits(bytes_per_s=4 * MIB)
+
+    async def flood(network, port, stream):
+        """Send single bytes as fast as credit allows, and give credit for those that come back."""
+        credits, opened = asyncio.Queue(), asyncio.Event()
+        credit = WINDOW_BYTES
+
+        async def to_program(message):
+            match message:
+                case StreamOpened():
+                    opened.set()
+                case StreamCredit(amount=amount):
+                    credits.put_nowait(amount)
+                case StreamData(data=data) if data:
+                    network.receive(StreamCredit(stream, max(len(data), FRAME_COST_BYTES)))
+
+        serving = asyncio.create_task(network.serve(OpenStream(stream, HOST, port), to_program))
+        await opened.wait()
+        for _ in range(frames):
+            while credit < FRAME_COST_BYTES:
+                credit += await credits.get()
+            network.receive(StreamData(stream, b"x"))
+            credit -= FRAME_COST_BYTES
+        network.receive(StreamData(stream, b""))
+        await serving
+
+    async with open_network(tmp_path, echo, limits) as (_, port, network, _):
+        began = time.monotonic()
+        await asyncio.gather(*(flood(network, port, stream) for stream in range(streams)))
+
+    assert network.records[0].sent_bytes == network.records[0].received_bytes == streams * frames
+    assert time.monotonic() - began >= 0.8 * streams * frames * FRAME_COST_BYTES / limits.bytes_per_s
+
+
+async def test_new_connections_count_as_bytes(tmp_path):
+    async with open_network(tmp_path, echo, NetworkLimits(bytes_per_s=MIB)) as (path, port, network, _):
+        began = time.monotonic()
+        await asyncio.gather(*(connect(path, "other.example.org", port) for _ in range(10)))
+
+    assert network.records[0].refused == {"not_allowed": 10}
+    assert time.monotonic() - began >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -304,6 +349,17 @@ async def test_a_sender_that_ignores_its_window_is_an_error():
     ended.receive(StreamData(2, b""))
     with pytest.raises(BadMessage):
         ended.receive(StreamData(2, b"x"))
+    writer.close()
+
+
+@pytest.mark.parametrize("amount", [FRAME_COST_BYTES, FRAME_COST_BYTES - 1, -1])
+async def test_credit_for_what_was_not_sent_is_an_error(amount):
+    async def drop(message):
+        pass
+
+    _, writer = await asyncio.open_connection(*await _listen())
+    with pytest.raises(BadMessage, match="credit"):
+        Relay(1, asyncio.StreamReader(), writer, drop).receive(StreamCredit(1, amount))
     writer.close()
 
 

@@ -10,10 +10,12 @@ import time
 import pytest
 
 from chat_proc.sandbox.local_supervisor import open_supervisor
+from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed, run_supervised
 from everturn.core.errors import Unavailable
 from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame
 from everturn.execution.messages import (
+    MAX_OPENED_STREAMS,
     PIPE_FRAME_BYTES,
     Boot,
     Capability,
@@ -27,6 +29,7 @@ from everturn.execution.messages import (
     ToolReply,
     UidRange,
 )
+from everturn.execution.profiles import load_profiles
 from everturn.execution.records import build_message
 
 BOOT = Boot(RunLimits(output_bytes=1000), Interpreter("/python", ()), "/bwrap", "/run/x", UidRange(20_000, 20_999))
@@ -69,9 +72,9 @@ async def echo(call: GatewayCall) -> ToolReply:
     return ToolReply(call.id, True, call.arguments)
 
 
-async def run(text: str, pieces=(), call_tool=echo, stop=None):
+async def run(text: str, pieces=(), call_tool=echo, stop=None, network=None):
     async with open_supervisor(supervisor(text), BOOT) as booted:
-        return await run_supervised(booted, LAUNCH, pieces, call_tool, stop or asyncio.Event())
+        return await run_supervised(booted, LAUNCH, pieces, call_tool, stop or asyncio.Event(), network)
 
 
 async def test_launch_and_inputs_go_down_and_outputs_come_up():
@@ -133,6 +136,22 @@ async def test_a_stop_is_forwarded():
 async def test_a_supervisor_without_a_result_is_a_failure_with_its_reason(text, message):
     with pytest.raises(SupervisorFailed, match=message):
         await run(text)
+
+
+@pytest.mark.parametrize(("asked", "is_allowed"), [(MAX_OPENED_STREAMS, True), (MAX_OPENED_STREAMS + 1, False)])
+async def test_a_supervisor_asks_for_a_bounded_number_of_connections(asked, is_allowed):
+    async def find_addresses(host, port, turn_id):
+        raise AssertionError
+
+    profiles = load_profiles('{"net": {"network": ["api.example.com:443"]}}')
+    network = NetworkAccess(profiles, find_addresses).open("net", "turn_1")
+    text = f"for it in range({asked}): send(OpenStream(it, 'other.example.com', 443))\nfinish()"
+
+    if is_allowed:
+        assert (await run(text, network=network)).finished.verdict == "ended"
+    else:
+        with pytest.raises(SupervisorFailed, match="more than 512 connections"):
+            await run(text, network=network)
 
 
 class BrokenConnection:

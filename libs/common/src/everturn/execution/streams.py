@@ -21,9 +21,10 @@ FRAME_COST_BYTES: Final = 8 << 10
 
 SendMessage = Callable[[MessageClass], Awaitable[None]]
 Direction = Literal["read", "written"]
-CountBytes = Callable[[Direction, int], Awaitable[None]]
-"""Called with bytes that were read from the connection, or are to be written to it. It may wait, or raise OSError to
-end the connection."""
+CountBytes = Callable[[Direction, int, int], Awaitable[None]]
+"""Called with the number of bytes that were read from the connection, or are to be written to it, and with their cost:
+the number of bytes that a large transfer moves in the time that their frames take. It may wait, or raise OSError to end
+the connection."""
 
 
 def abort(writer: asyncio.StreamWriter) -> None:
@@ -33,8 +34,13 @@ def abort(writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
 
-async def _count_nothing(direction: Direction, count: int) -> None:
+async def _count_nothing(direction: Direction, count: int, cost: int) -> None:
     pass
+
+
+def _with_credit(cost: int) -> int:
+    """The cost of data and of the one frame of credit that answers them, which matters for a single small frame."""
+    return max(cost, 2 * FRAME_COST_BYTES)
 
 
 class Relay:
@@ -66,7 +72,8 @@ class Relay:
         self._is_lost = False
 
     def receive(self, message: StreamMessage) -> None:
-        """Accept a message of the other end; never waits. Raises BadMessage if the other end exceeds its window."""
+        """Accept a message of the other end; never waits. Raises BadMessage if the other end exceeds its window, or
+        gives credit for what it did not get."""
         match message:
             case StreamData(data=data):
                 self._held_cost += max(len(data), FRAME_COST_BYTES) if data else 0
@@ -76,7 +83,9 @@ class Relay:
                 self._is_last = not data
                 self._has_data.set()
             case StreamCredit(amount=amount):
-                self._credit = min(self._credit + max(amount, 0), WINDOW_BYTES)
+                if amount < FRAME_COST_BYTES or self._credit + amount > WINDOW_BYTES:
+                    raise BadMessage(f"stream {self._stream} gives credit for what it did not get")
+                self._credit += amount
                 self._has_credit.set()
             case StreamLost():
                 self.cut()
@@ -117,8 +126,9 @@ class Relay:
                 raise ConnectionResetError
             self._note_activity(idle)
             if data:
-                await self._count("read", len(data))
-                self._credit -= max(len(data), FRAME_COST_BYTES)
+                cost = max(len(data), FRAME_COST_BYTES)
+                await self._count("read", len(data), _with_credit(cost))
+                self._credit -= cost
             await self._send(StreamData(self._stream, data))
 
     async def _deliver(self, idle: asyncio.Timeout) -> None:
@@ -131,7 +141,7 @@ class Relay:
             data, cost, is_last = bytes(self._held), self._held_cost, self._is_last
             self._held.clear()
             if data:
-                await self._count("written", len(data))
+                await self._count("written", len(data), _with_credit(cost))
                 self._write(data)
                 await self._writer.drain()
                 self._note_activity(idle)

@@ -7,7 +7,7 @@ address that it resolves to is checked, and the connection goes to a checked add
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -29,6 +29,7 @@ from everturn.execution.messages import (
     StreamOpened,
 )
 from everturn.execution.profiles import Profiles
+from everturn.execution.records import BadMessage
 from everturn.execution.streams import Direction, Relay, SendMessage
 
 _log = structlog.get_logger(__name__)
@@ -40,11 +41,14 @@ Outcome = Literal["opened", "not_allowed", "not_public", "unreachable", "over_li
 _OTHERS: Final = "(other hosts)"
 _MAX_NAMED: Final = 20
 _MAX_SHOWN_HOST: Final = 100
+_OPENING_COST_BYTES: Final = 64 << 10
+"""To open a connection takes the event loop as long as to move so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkLimits:
-    """What one run may use, and `bytes_per_s` for all runs of a worker: each megabyte takes its event loop 4 ms.
+    """What one run may use, and `bytes_per_s` for all runs of a worker: each megabyte takes its event loop 4 ms. Small
+    frames and new connections count as the bytes that take it as long.
 
     `idle_s` is how long a connection can be silent. `recorded` destinations of a run have entries of their own.
     """
@@ -66,10 +70,11 @@ class Pace:
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
 
-    async def wait(self, count: int) -> None:
+    async def wait(self, cost: int) -> None:
+        """`cost` is in bytes."""
         now_s = asyncio.get_running_loop().time()
         start_s = max(now_s, self._free_at_s)
-        self._free_at_s = start_s + count / self._bytes_per_s
+        self._free_at_s = start_s + cost / self._bytes_per_s
         await asyncio.sleep(start_s - now_s)
 
 
@@ -140,6 +145,7 @@ class RunNetwork:
         self._relays: dict[int, Relay] = {}
         self._serving: dict[int, asyncio.Task[object]] = {}
         self._tallies: dict[tuple[str, int], _Tally] = {}
+        self._requests = 0
         self._asked = 0
         self._sent = 0
         self._received = 0
@@ -153,8 +159,15 @@ class RunNetwork:
             for (host, port), tally in self._tallies.items()
         )
 
-    async def serve(self, request: OpenStream, send: SendMessage) -> None:
-        """Open a connection and carry it to its end. A second request for a stream is ignored."""
+    def serve(self, request: OpenStream, send: SendMessage) -> Coroutine[None, None, None]:
+        """Open a connection and carry it to its end, as a task. A second request for a stream is ignored. The call
+        itself raises BadMessage for more requests than a supervisor may send: each would be one more task."""
+        self._requests += 1
+        if self._requests > MAX_OPENED_STREAMS:
+            raise BadMessage(f"more than {MAX_OPENED_STREAMS} connections are asked for")
+        return self._serve_once(request, send)
+
+    async def _serve_once(self, request: OpenStream, send: SendMessage) -> None:
         task = asyncio.current_task()
         if task is None or request.stream in self._serving:
             return
@@ -179,6 +192,7 @@ class RunNetwork:
     async def _serve(self, request: OpenStream, send: SendMessage) -> None:
         host, port = _name(request)
         tally = self._find_tally(host, port)
+        await self._pace.wait(_OPENING_COST_BYTES)
         try:
             reader, writer = await self._connect(host, port)
         except _NotOpened as refused:
@@ -192,8 +206,8 @@ class RunNetwork:
         PROGRAM_CONNECTIONS.labels("opened").inc()
         tally.opened += 1
 
-        async def count(direction: Direction, amount: int) -> None:
-            await self._count(tally, direction, amount)
+        async def count(direction: Direction, amount: int, cost: int) -> None:
+            await self._count(tally, direction, amount, cost)
 
         relay = Relay(request.stream, reader, writer, send, count=count, idle_s=self._limits.idle_s)
         self._relays[request.stream] = relay
@@ -241,7 +255,7 @@ class RunNetwork:
         if self._is_over_bytes():
             raise _NotOpened("over_limit", self._describe_bytes())
 
-    async def _count(self, tally: _Tally, direction: Direction, amount: int) -> None:
+    async def _count(self, tally: _Tally, direction: Direction, amount: int, cost: int) -> None:
         """Count, and wait for the worker's pace. Raises ConnectionAbortedError beyond the limit of bytes."""
         if direction == "read":
             tally.received_bytes += amount
@@ -251,7 +265,7 @@ class RunNetwork:
             self._sent += amount
         if self._is_over_bytes():
             raise ConnectionAbortedError(self._describe_bytes())
-        await self._pace.wait(amount)
+        await self._pace.wait(cost)
 
     def _is_over_bytes(self) -> bool:
         return self._sent > self._limits.sent_bytes or self._received > self._limits.received_bytes
