@@ -285,14 +285,14 @@ class OperatorSettings(BaseSettings):
 class MigrationSettings(OperatorSettings):
     """What only `migrate` reads; serving processes must not get it.
 
-    With a superuser's address `migrate` also creates the roles and the database.
+    With an administrator's address `migrate` also creates the roles and the database.
     """
 
     admin_url: SecretStr | None = Field(
         default=None,
         validation_alias="DATABASE_ADMIN_URL",
-        description="postgresql://... of a superuser: `migrate` uses it to create missing roles and the database, and "
-        "to set the roles' passwords to those in their addresses.",
+        description="postgresql://... of a superuser, or of a role with CREATEROLE and CREATEDB: `migrate` uses it to "
+        "create missing roles and the database, and to set the roles' passwords to those in their addresses.",
     )
     ingress_url: SecretStr | None = Field(
         default=None,

@@ -1,18 +1,31 @@
-"""A superuser's address is enough to make the database and its roles; a second time nothing changes."""
+"""An administrator's address is enough to make the database and its roles; a second time nothing changes."""
 
+import asyncio
 import itertools
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.databases import remove_database
+from structlog.testing import capture_logs
 
-from everturn.core.errors import Invalid
-from everturn.postgres.migrating import MigrationFailed, find_password, migrate_schema, run_server_preparation
-from everturn_local.home import Secrets
+from everturn.core.errors import DatabaseFault, Invalid
+from everturn.postgres.migrating import (
+    MigrationFailed,
+    build_database_statements,
+    find_password,
+    migrate_schema,
+    run_server_preparation,
+    save_server,
+)
+from everturn.postgres.pool import open_database
+from everturn_local.home import Secrets, save_home
 from everturn_local.ports import load_free_port
 from everturn_local.servers.databases import DatabaseUrls, build_urls
 from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_testing.turns.harness import ANN, STRANGERS
 
 _numbers = itertools.count(1)
 
@@ -80,3 +93,79 @@ def test_a_missing_server_and_a_wrong_password_are_reported(
 def test_a_folder_without_migrations_is_reported(tmp_path: Path):
     with pytest.raises(MigrationFailed, match="no migrations"):
         migrate_schema(tmp_path)
+
+
+@pytest.fixture
+def managed(passwords: Secrets) -> Iterator[tuple[EmbeddedPostgres, DatabaseUrls]]:
+    """A server as a managed service gives it: no roles of the platform, and an administrator who is not a superuser."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        server = EmbeddedPostgres(save_home(Path(folder)).postgres, password=passwords.postgres, durable=False)
+        server.start()
+        server.run_sql("CREATE ROLE master LOGIN CREATEROLE CREATEDB PASSWORD 'm'")
+        admin = server.url(role="master", password="m", database="postgres")
+        yield server, replace(build_urls(server, passwords), superuser=admin)
+        server.stop()
+
+
+async def test_an_administrator_of_a_managed_service_is_enough(
+    managed: tuple[EmbeddedPostgres, DatabaseUrls], repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    server, urls = managed
+    addresses = (urls.superuser, urls.owner, urls.ingress, urls.worker)
+    with pytest.raises(MigrationFailed, match="needs the extension vector") as failed:
+        await save_server(*addresses)
+    assert 'permission denied to create extension "vector"' in str(failed.value)
+    server.run_sql("CREATE EXTENSION vector", database="everturn")
+    monkeypatch.setenv("DATABASE_OWNER_URL", urls.owner)
+
+    for _ in range(2):
+        with capture_logs() as logs:
+            await save_server(*addresses)
+        assert ["large objects" in line["event"] for line in logs] == [True]
+        await asyncio.to_thread(migrate_schema, repository / "migrations")
+
+    powers = "rolsuper OR rolbypassrls OR rolcreatedb OR rolcreaterole OR rolreplication"
+    roles = f"SELECT rolname, {powers}, rolcanlogin FROM pg_roles WHERE rolname LIKE 'everturn%' ORDER BY 1"
+    can_log_in = {"dispatch": "f", "ingress": "t", "owner": "t", "worker": "t"}
+    assert server.run_sql(roles).splitlines() == [f"everturn_{role}|f|{it}" for role, it in can_log_in.items()]
+    assert server.run_sql("SELECT has_database_privilege('public', 'everturn', 'CONNECT')") == "f"
+    assert server.run_sql("SELECT pg_has_role('everturn_owner', 'everturn_dispatch', 'USAGE')") == "f"
+
+    insert = "INSERT INTO conversation (id, tenant, project, user_id) VALUES ('conv_z', $1, $2, $3)"
+    async with (
+        open_database(urls.ingress, pool_size=1, application_name="test-ingress") as ingress,
+        open_database(urls.worker, pool_size=1, application_name="test-worker") as worker,
+    ):
+        async with ingress.transaction(ANN) as transaction:
+            await transaction.execute(insert, ANN.tenant, ANN.project, ANN.user_id)
+        with pytest.raises(DatabaseFault, match="row-level security"):
+            async with ingress.transaction(STRANGERS[0]) as transaction:
+                await transaction.execute(insert, ANN.tenant, ANN.project, ANN.user_id)
+        for database in (ingress, worker):
+            for principal, seen in ((ANN, 1), *((stranger, 0) for stranger in STRANGERS)):
+                async with database.transaction(principal) as transaction:
+                    assert await transaction.fetchval("SELECT count(*) FROM conversation") == seen
+
+    # A superuser's REVOKE by hand ends the warning.
+    server.run_sql(build_database_statements("everturn")[-1], database="everturn")
+    with capture_logs() as logs:
+        await save_server(*addresses)
+    assert logs == []
+
+
+async def test_powers_that_only_a_superuser_can_remove_are_reported(managed: tuple[EmbeddedPostgres, DatabaseUrls]):
+    server, urls = managed
+    server.run_sql("""
+CREATE ROLE everturn_worker BYPASSRLS CREATEDB;
+GRANT everturn_worker TO master WITH ADMIN TRUE, INHERIT FALSE, SET FALSE;
+""")
+    powers = "SELECT rolbypassrls OR rolcreatedb FROM pg_roles WHERE rolname = 'everturn_worker'"
+
+    with pytest.raises(MigrationFailed, match=r"has BYPASSRLS and CREATEDB.* WITH NOBYPASSRLS NOCREATEDB"):
+        await save_server(urls.superuser, urls.owner, urls.ingress, urls.worker)
+    server.run_sql("ALTER ROLE everturn_worker NOBYPASSRLS")
+    with pytest.raises(MigrationFailed, match="extension vector"):
+        await save_server(urls.superuser, urls.owner, urls.ingress, urls.worker)
+
+    assert server.run_sql(powers) == "f"

@@ -18,7 +18,7 @@ PROGRAM: Final = "ingress"
 HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
 
 PrepareServer = Callable[[str, str, str, str], None]
-"""Called with the URLs of the superuser, owner, ingress and worker roles. Raises EverturnError."""
+"""Called with the URLs of the administrator, owner, ingress and worker roles. Raises EverturnError."""
 MigrateSchema = Callable[[Path], None]
 """Run the migrations of a folder. Raises EverturnError."""
 
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | None:
-    """The URLs of superuser, owner, ingress and worker; None if an operator created roles and database. Raises
+    """The URLs of administrator, owner, ingress and worker; None if an operator created roles and database. Raises
     Invalid."""
     if settings.admin_url is None:
         return None
