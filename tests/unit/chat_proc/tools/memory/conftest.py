@@ -34,9 +34,10 @@ def desk() -> MemoryDesk:
         MemoryLeases(platform, owner="worker-2"),
         MemoryTimelines(platform),
         SequentialIds(),
-        nothing,
-        nothing,
-        nothing,
+        expire_lease=nothing,
+        give_feedback=nothing,
+        age_lease=nothing,
+        expire_holds=nothing,
     )
     snippets = MemorySnippets(platform)
     return MemoryDesk(harness, snippets, snippets)
