@@ -12,7 +12,7 @@ from turn_harness.programs import build_program_tools
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
-from chat_proc.catalog.tool import ToolRegistry
+from chat_proc.catalog.tool import Strategy, ToolRegistry
 from chat_proc.sandbox.detached import local
 from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
@@ -438,6 +438,48 @@ async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -
     await site.work()
     await site.look()
 
+    assert send.calls.total() == 1
+    await check_end(bench)
+
+
+@pytest.mark.parametrize("strategy", ["exploitation", "exploration"])
+async def test_a_call_after_a_detached_one_has_not_begun(strategy: Strategy) -> None:
+    bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)
+    await bench.say("Compute it and send it.")
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy=strategy)
+    site = Site(bench, more=(send,))
+    await site.work()
+    bench.keep_snapshot()
+
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok", "ok"]
+    assert send.calls.total() == 1
+    await check_end(bench)
+
+
+async def test_a_call_that_was_cut_off_after_a_detached_one_is_not_repeated() -> None:
+    bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)
+    await bench.say("Compute it and send it.")
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="exploitation")
+    site, heir = Site(bench, more=(send,)), Site(bench, more=(send,))
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+    send.go_on.clear()
+    working = asyncio.create_task(site.work())
+    await asyncio.wait_for(send.started.wait(), 5)
+    site.worker.gate.dead.set()
+    await working
+    bench.expire_lease()
+
+    await heir.work()
+    bench.clock.advance(HOLD_S + 1)
+    await heir.look()
+
+    assert [result.status for result in results(bench)] == ["ok", "ambiguous"]
     assert send.calls.total() == 1
     await check_end(bench)
 

@@ -73,8 +73,11 @@ class RoundCalls:
 
     def _find_begun(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> frozenset[CallId]:
         """The calls that another worker may have begun: the first group and, since that worker may have had other tools
-        and so other groups, every irreversible call. But those about which a person was asked begin one by one."""
+        and so other groups, every irreversible call. But those about which a person was asked begin one by one, and a
+        call that may be detached runs alone on every worker: no other one begins before it has a result."""
         first = self._next_group(turn, calls)
+        if first and self._tools.may_detach(first[0]):
+            return frozenset({first[0].block.call_id} - {None})
         others = [
             call
             for call in calls[len(first) :]
