@@ -93,10 +93,11 @@ GRANT EXECUTE ON FUNCTION expire_approvals TO everturn_worker;
 
 -- Releases the lease and lets the running turn wait for a person, or for a run of a program; only for a person the
 -- conversation is shown as waiting. Returns false, with the lease still held, if the lease was lost, no approval is
--- pending and no run goes on, or a signal or a run that has ended needs the turn now. The sender of a signal locks the same row: the signal comes
--- either before, and is seen here, or after, and wakes the turn. Waiting costs no attempt and resets the counter: a turn
--- that could be parked has not killed its worker. Returns true again for a turn that already waits under this fence:
--- nobody has claimed it since, so only the first reply was lost.
+-- pending and no call waits for a run, or the turn is needed now: by a signal, by a run that has ended, or by one without
+-- a task, whose start has to be repeated. The sender of a signal locks the same row: the signal comes either before, and
+-- is seen here, or after, and wakes the turn. Waiting costs no attempt and resets the counter: a turn that could be
+-- parked has not killed its worker. Returns true again for a turn that already waits under this fence: nobody has
+-- claimed it since, so only the first reply was lost.
 CREATE OR REPLACE FUNCTION park_turn(p_conversation text, p_owner text, p_fence bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -112,9 +113,11 @@ BEGIN
     END IF;
     SELECT t.id INTO v_turn FROM turn t WHERE t.conversation_id = p_conversation AND t.status = 'running';
     v_asks := EXISTS (SELECT FROM approval a WHERE a.turn_id = v_turn AND a.state = 'pending');
-    IF NOT (v_asks OR EXISTS (SELECT FROM detached_run r WHERE r.turn_id = v_turn AND r.ended_as = ''))
+    IF NOT (v_asks OR EXISTS (SELECT FROM detached_run r LEFT JOIN tool_effect e USING (turn_id, call_id)
+                               WHERE r.turn_id = v_turn AND r.ended_as = '' AND r.task <> ''
+                                 AND COALESCE(e.state, 'intended') = 'intended'))
        OR EXISTS (SELECT FROM detached_run r JOIN tool_effect e USING (turn_id, call_id)
-                   WHERE r.turn_id = v_turn AND r.ended_as <> '' AND e.state = 'intended')
+                   WHERE r.turn_id = v_turn AND (r.ended_as <> '' OR r.task = '') AND e.state = 'intended')
        OR EXISTS (SELECT FROM signal s WHERE s.turn_id = v_turn AND s.state = 'accepted'
                      AND s.kind IN ('steer', 'cancel', 'approve', 'deny')) THEN
         RETURN false;

@@ -22,6 +22,7 @@ from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.worker.run_watch import RunWatch
 from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.core.errors import Unavailable
 from everturn.core.ids import ApprovalId
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus
@@ -100,7 +101,7 @@ class Site:
         self.engine = self.held
         engines = {self.held.name: self.held}
         self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, hold_s=hold_s)
-        calls = DetachedCalls(self.runs, engines, collecting=RetryPolicy((0.0, 0.0)))
+        calls = DetachedCalls(self.runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
         tool = RunCodeTool(self.sandbox, bench.objects, history, build_program_tools(), profiles, None, calls)
@@ -369,6 +370,7 @@ async def test_an_overdue_run_is_ended(bench: Bench) -> None:
 
     (result,) = results(bench)
     assert (result.status, result.data and result.data["run"]["error"]["code"]) == ("error", "timeout")
+    assert "It exceeded its time limit." in result.text
     assert site.sandbox.cancelled == site.sandbox.begun
     await check_end(bench)
 
@@ -498,7 +500,7 @@ class RemoteSite:
         self.engine = remote
         engines = {remote.name: remote}
         self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, hold_s=0.0)
-        calls = DetachedCalls(runs, engines, collecting=RetryPolicy((0.0, 0.0)))
+        calls = DetachedCalls(runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         tool = RunCodeTool(
             HeldSandbox(), bench.objects, history, build_program_tools(), {PROFILE: profile}, None, calls
@@ -557,6 +559,79 @@ async def test_a_start_that_was_cut_off_is_made_again(asleep: Bench) -> None:
 
     assert len(engine.runs) == 1
     assert [row.run.task for row in asleep.platform.detached.values()] == [f"task/{run_id}" for run_id in engine.runs]
+
+
+def fail_at_first(monkeypatch: pytest.MonkeyPatch, method: str, times: int = 2) -> None:
+    """The first calls of a method of the rows fail: both that a worker makes before it gives up."""
+    left, make = [Unavailable("The database is down.")] * times, getattr(MemoryDetachedRuns, method)
+
+    async def call(runs: MemoryDetachedRuns, *given: object) -> object:
+        if left:
+            raise left.pop()
+        return await make(runs, *given)
+
+    monkeypatch.setattr(MemoryDetachedRuns, method, call)
+
+
+async def test_a_task_whose_name_could_not_be_saved_is_found_again(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    fail_at_first(monkeypatch, "save_task")
+
+    await site.worker.work()
+
+    assert (asleep.turn_rows[0].status, results(asleep)) == (TurnStatus.WAITING, [])
+    (run_id,) = engine.runs
+    assert [row.run.task for row in asleep.platform.detached.values()] == [f"task/{run_id}"]
+    asleep.keep_snapshot()
+    engine.end(run_id)
+    await site.look()
+    await site.worker.work()
+    await site.look()
+    assert [result.status for result in results(asleep)] == ["ok"]
+    await check_end(asleep)
+
+
+async def test_a_turn_does_not_wait_for_a_run_that_nobody_has_started(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker dies between the row and the task, and the next one can't read the row."""
+    engine = MemoryEngine()
+    first, second = RemoteSite(asleep, engine), RemoteSite(asleep, engine)
+    await first.worker.work()
+    for row in asleep.platform.detached.values():
+        row.run = replace(row.run, task="")
+    asleep.keep_snapshot()
+    await asleep.signal(SignalKind.STEER, "Wait.")
+    await asleep.retract(asleep.waiting_signals()[0])
+    fail_at_first(monkeypatch, "load")
+
+    await second.worker.work()
+
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+    assert [row.run.task for row in asleep.platform.detached.values()] == [f"task/{run_id}" for run_id in engine.runs]
+
+
+@pytest.mark.parametrize("stops", [1, MAX_STARTS])
+async def test_a_task_that_was_stopped_by_others_is_started_again(asleep: Bench, stops: int) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    for _ in range(stops):
+        asleep.keep_snapshot()
+        *_, run_id = engine.runs
+        await engine.stop(f"task/{run_id}", "The machine is retired.")
+        await site.look()
+        await site.worker.work()
+
+    if stops < MAX_STARTS:
+        assert [*engine.runs][-1].endswith("_2")
+        assert asleep.turn_rows[0].status is TurnStatus.WAITING
+    else:
+        assert [result.status for result in results(asleep)] == ["error"]
+        assert "started 3 times and was lost each time" in results(asleep)[0].text
 
 
 async def test_a_task_that_was_killed_is_started_again(asleep: Bench) -> None:

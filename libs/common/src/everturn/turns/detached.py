@@ -82,7 +82,7 @@ class DetachedRuns(Protocol):
         ...
 
     async def save_task(self, lease: Lease, run_id: str, task: str) -> None:
-        """Record the engine's name of a run. Raises StaleFence."""
+        """Record the engine's name of a run; a turn is parked for runs with a name only. Raises StaleFence."""
         ...
 
     async def hold(self, engines: Collection[str], *, takes_over: bool = True) -> Sequence[WatchedRun]:

@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.ids import ConversationId
-from everturn.files.objects import CHUNK_BYTES, MAX_OBJECTS, AlteredObject, ObjectPage, StoredObject, check_limit
+from everturn.files.objects import (
+    CHUNK_BYTES,
+    MAX_OBJECTS,
+    AlteredObject,
+    ObjectPage,
+    StoredObject,
+    check_key,
+    check_limit,
+)
 
 
 class MemoryObjects:
@@ -26,10 +34,12 @@ class MemoryObjects:
         self._signs = signs
 
     async def save(self, key: str, data: bytes) -> None:
+        check_key(key)
         await self.check()
         self.stored[key] = data
 
     async def load(self, key: str, *, max_bytes: int) -> bytes:
+        check_key(key)
         await self.check()
         data = self._find(key)
         if len(data) > max_bytes:
@@ -37,12 +47,14 @@ class MemoryObjects:
         return _checked(key, data)
 
     async def load_stream(self, key: str) -> AsyncGenerator[bytes]:
+        check_key(key)
         await self.check()
         data = _checked(key, self._find(key))
         for offset in range(0, len(data), CHUNK_BYTES):
             yield data[offset : offset + CHUNK_BYTES]
 
     async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
+        check_key(key)
         await self.check()
         data = self._find(key)[start:end]
         for offset in range(0, len(data), CHUNK_BYTES):
@@ -56,10 +68,13 @@ class MemoryObjects:
         return ObjectPage(page, page[-1].key if len(keys) > limit else None)
 
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
+        check_key(key)
         await self.check()
         return f"{self._signs}{key}?type={content_type}&as={disposition}&for={lifetime_s}" if self._signs else None
 
     async def delete(self, keys: Sequence[str]) -> int:
+        for key in keys:
+            check_key(key)
         await self.check()
         return len([self.stored.pop(key) for key in keys if key in self.stored])
 

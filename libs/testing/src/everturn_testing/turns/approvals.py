@@ -48,24 +48,21 @@ class MemoryApprovals:
             if signal.state is SignalState.ACCEPTED and signal.kind in ANSWER_KINDS | CONTROL_KINDS
         ]
         asks = any(each.approval.state is ApprovalState.PENDING for each in asked)
-        runs = [run.run for (turn_id, _), run in self._platform.detached.items() if turn_id == turn.turn.id]
-        ready = any(
-            self._is_ready(turn.turn.id, call_id)
-            for (turn_id, call_id) in self._platform.detached
-            if turn_id == turn.turn.id
-        )
-        if urgent or ready or not (asks or any(run.ended_as is None for run in runs)):
+        runs = [
+            (self._find_state(key), row.run) for key, row in self._platform.detached.items() if key[0] == turn.turn.id
+        ]
+        goes_on = any(run.ended_as is None and run.task for state, run in runs if state in (None, EffectState.INTENDED))
+        needs_turn = any(run.ended_as or not run.task for state, run in runs if state is EffectState.INTENDED)
+        if urgent or needs_turn or not (asks or goes_on):
             return False
         self._platform.end_lease(row)
         row.state = ConversationState.WAITING if asks else ConversationState.RUNNING
         turn.turn = replace(turn.turn, status=TurnStatus.WAITING, attempt=0)
         return True
 
-    def _is_ready(self, turn_id: TurnId, call_id: CallId) -> bool:
-        """Whether a run has ended whose call has no result yet."""
-        effect = self._platform.effects.get((turn_id, call_id))
-        ended = self._platform.detached[(turn_id, call_id)].run.ended_as is not None
-        return ended and effect is not None and effect.state is EffectState.INTENDED
+    def _find_state(self, key: tuple[TurnId, CallId]) -> EffectState | None:
+        effect = self._platform.effects.get(key)
+        return None if effect is None else effect.state
 
 
 def wake_turn(platform: MemoryPlatform, conversation_id: ConversationId) -> bool:

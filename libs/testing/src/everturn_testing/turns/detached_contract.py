@@ -15,11 +15,13 @@ from everturn_testing.turns.harness import STRANGERS, Harness, closing
 ENGINES = ("worker", "other")
 
 
-def build_start(claim: Claim, call_id: str = "call_1", *, starts: int = 1, time_limit_s: float = LONG_S) -> RunStart:
+def build_start(
+    claim: Claim, call_id: str = "call_1", *, starts: int = 1, time_limit_s: float = LONG_S, task: str = "task-1"
+) -> RunStart:
     """A start whose id names its turn, call and number."""
     assert claim.turn_id is not None
     run_id = f"{claim.turn_id}_{call_id}_{starts}"
-    return RunStart(claim.turn_id, CallId(call_id), run_id, starts, "worker", time_limit_s)
+    return RunStart(claim.turn_id, CallId(call_id), run_id, starts, "worker", time_limit_s, task)
 
 
 async def settle_call(harness: Harness, claim: Claim, state: EffectState, call_id: str = "call_1") -> None:
@@ -39,7 +41,7 @@ class DetachedRunsContract:
         self, harness: Harness, approvals: Approvals, runs: DetachedRuns, others: DetachedRuns
     ) -> None:
         claim = await harness.start_turn()
-        start = build_start(claim)
+        start = build_start(claim, task="")
         await runs.save_start(claim.lease, start)
         await runs.save_task(claim.lease, start.run_id, "task-7")
 
@@ -68,6 +70,33 @@ class DetachedRunsContract:
 
         assert not await approvals.try_park(claim.lease)
         assert await status_of(harness, claim) is TurnStatus.RUNNING
+
+    async def test_a_turn_is_not_parked_for_a_run_without_a_task(
+        self, harness: Harness, approvals: Approvals, runs: DetachedRuns
+    ) -> None:
+        """Its start was cut off, and has to be repeated, whatever else the turn could wait for."""
+        claim = await harness.start_turn()
+        for call_id in ("call_1", "call_2"):
+            await settle_call(harness, claim, EffectState.INTENDED, call_id)
+        start = build_start(claim, task="")
+        await runs.save_start(claim.lease, start)
+
+        assert not await approvals.try_park(claim.lease)
+        await runs.save_start(claim.lease, build_start(claim, "call_2"))
+        assert not await approvals.try_park(claim.lease)
+
+        await runs.save_task(claim.lease, start.run_id, "task-7")
+        assert await approvals.try_park(claim.lease)
+
+    async def test_a_turn_is_not_parked_for_a_run_whose_call_has_a_result(
+        self, harness: Harness, approvals: Approvals, runs: DetachedRuns
+    ) -> None:
+        claim = await harness.start_turn()
+        await settle_call(harness, claim, EffectState.INTENDED)
+        await runs.save_start(claim.lease, build_start(claim))
+        await settle_call(harness, claim, EffectState.FAILED)
+
+        assert not await approvals.try_park(claim.lease)
 
     async def test_the_first_end_counts(self, harness: Harness, runs: DetachedRuns) -> None:
         claim = await harness.start_turn()
@@ -148,16 +177,15 @@ class DetachedRunsContract:
         self, harness: Harness, approvals: Approvals, runs: DetachedRuns
     ) -> None:
         claim = await harness.start_turn()
-        first, second = build_start(claim), build_start(claim, starts=2)
+        first, second = build_start(claim), build_start(claim, starts=2, task="task-2")
         await runs.save_start(claim.lease, first)
-        await runs.save_task(claim.lease, first.run_id, "task-1")
         await runs.end(first.run_id, "lost", "The task was killed.")
 
         await runs.save_start(claim.lease, second)
 
         run = await runs.load(harness.principal, second.turn_id, second.call_id)
         assert run is not None
-        assert (run.run_id, run.task, run.starts, run.ended_as, run.detail) == (second.run_id, "", 2, None, "")
+        assert (run.run_id, run.task, run.starts, run.ended_as, run.detail) == (second.run_id, "task-2", 2, None, "")
         assert await approvals.try_park(claim.lease)
         assert await runs.end(first.run_id, "finished") is None
         assert await status_of(harness, claim) is TurnStatus.WAITING
@@ -184,7 +212,13 @@ class DetachedRunsContract:
 
         assert start.run_id not in [run.run_id for run in await others.hold(ENGINES)]
         (held,) = [run for run in await runs.hold(ENGINES) if run.run_id == start.run_id]
-        assert (held.engine, held.task, held.ended_as, held.settled, held.overdue) == ("worker", "", None, False, False)
+        assert (held.engine, held.task, held.ended_as, held.settled, held.overdue) == (
+            "worker",
+            "task-1",
+            None,
+            False,
+            False,
+        )
 
         await harness.expire_holds()
         assert start.run_id not in [run.run_id for run in await others.hold(ENGINES, takes_over=False)]

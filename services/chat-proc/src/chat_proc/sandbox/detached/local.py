@@ -151,6 +151,8 @@ class LocalRuns:
 
     async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
         del request
+        if run.ended_as != "finished":
+            return None
         try:
             data = await self._objects.load(run.detail, max_bytes=MAX_RESULT_BYTES)
             return await asyncio.to_thread(_decode, data)

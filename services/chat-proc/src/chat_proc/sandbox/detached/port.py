@@ -53,7 +53,7 @@ class DetachedEngine(Protocol):
 
     async def begin(self, request: RunRequest, stop: asyncio.Event, row: RunRow) -> RunResult | None:
         """Start a run, named by the request's execution id. Returns its result if it needs no detaching, otherwise None
-        once the row is saved.
+        once the row is saved, perhaps without the task.
 
         A start that was cut off can be repeated with the same id. Raises what `row` raises, and Unavailable.
         """
@@ -72,7 +72,7 @@ class DetachedEngine(Protocol):
         ...
 
     async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
-        """The result of a finished run; None if there is none any more."""
+        """The result of a run that has ended; None if there is none, or none any more."""
         ...
 
     async def discard(self, run: WatchedRun) -> None:

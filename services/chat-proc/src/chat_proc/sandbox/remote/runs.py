@@ -73,7 +73,11 @@ class RemoteRuns:
             task = await self._starting.call(lambda: self._engine.start(prepared.run))
         except (Unavailable, RunRefused) as error:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "sandbox"))
-        await row.save_task(task)
+        try:
+            await row.save_task(task)
+        except Unavailable as error:
+            # A turn doesn't wait for a run without a task: the next worker repeats the start, which finds the task.
+            _log.warning("Could not save the task of a run", run_id=prepared.run.run_id, error=str(error))
         return None
 
     async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
@@ -111,7 +115,8 @@ class RemoteRuns:
             done = await self._engine.collect(run.run_id, limits)
         except SupervisorFailed as failure:
             return build_broken(request, limits, RunError("sandbox_failed", str(failure), "sandbox"))
-        if done is None:
+        # A task is stopped by us only if no turn waits for it: this one was stopped by the engine or its operator.
+        if done is None or done.finished.verdict == "cancelled":
             return None
         hashes, _ = await load_inputs(request.inputs)
         return await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
