@@ -1,7 +1,7 @@
 """Turns whose programs take long wait for them without a worker, whatever happens to turn, worker and run meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,22 +15,25 @@ from turn_harness.tools import DemoTool
 from chat_proc.catalog.tool import Strategy, ToolRegistry
 from chat_proc.sandbox.detached import local
 from chat_proc.sandbox.detached.local import LocalRuns
+from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.remote.port import RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
 from chat_proc.tools.code.run_code import RunCodeTool
-from chat_proc.worker.run_watch import RunWatch
+from chat_proc.worker import run_watch
+from chat_proc.worker.run_watch import BUDGET_S, RunWatch
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ApprovalId
+from everturn.core.metrics import DETACHED_RUNS, DETACHED_RUNS_FAILED
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus
 from everturn.execution.messages import RunLimits
 from everturn.execution.profiles import ExecutionProfile
 from everturn.timeline.blocks import ApprovalRequestBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.turns.detached import HOLD_S
+from everturn.turns.detached import HOLD_S, WatchedRun
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.model import Effect
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -799,3 +802,118 @@ async def test_a_worker_that_has_just_started_leaves_runs_to_their_workers(bench
     bench.clock.advance(HOLD_S + 1)
     await heir.look()
     assert bench.turn_rows[0].status is TurnStatus.QUEUED
+
+
+async def test_a_poll_of_one_engine_leaves_the_runs_of_others(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    runs, local = MemoryDetachedRuns(asleep.platform), LocalRuns(HeldSandbox(), asleep.objects, {})
+    engines = {local.name: local, site.engine.name: site.engine}
+    watch = RunWatch(runs, engines, asleep.doorbells, asleep.clock, hold_s=0.0)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    asleep.clock.advance(7_200)
+    await watch.poll(local)
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+    assert DETACHED_RUNS.labels(local.name)._value.get() == 0
+    await watch.poll(site.engine)
+    await site.worker.work()
+    await watch.poll(local)
+    assert (engine.stopped, list(engine.runs)) == ([], [run_id])
+    await watch.poll(site.engine)
+
+    assert [task for task, _ in engine.stopped] == [f"task/{run_id}"]
+    assert engine.runs == {}
+    await check_end(asleep)
+
+
+async def test_an_unwanted_run_is_stopped_before_its_engine_is_asked_again(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+    await site.look(after_s=600)
+
+    await asleep.signal(SignalKind.CANCEL)
+    await site.worker.work()
+    await site.look(after_s=1)
+
+    assert [task for task, _ in engine.stopped] == [f"task/{run_id}"]
+    await check_end(asleep, Outcome.CANCELLED)
+
+
+class WatchedEngine:
+    """Runs that have all ended; `discard` never returns, and a check takes `check_s`."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, check_s: float = 0.0) -> None:
+        self.bench, self.check_s, self.ended = bench, check_s, list[str]()
+        self.engine = RemoteRuns("fargate", MemoryEngine(), {})
+        runs = MemoryDetachedRuns(bench.platform)
+        about = "fargate", "task", None, "", 5.0
+        settled = [WatchedRun(f"settled-{n}", *about, settled=True, overdue=False) for n in range(3)]
+        going = [WatchedRun(f"going-{n}", *about, settled=False, overdue=False) for n in range(2)]
+
+        async def hold(*_: object, **__: object) -> list[WatchedRun]:
+            return [run for run in (*settled, *going) if run.run_id not in self.ended]
+
+        async def end(run_id: str, *_: object) -> None:
+            self.ended.append(run_id)
+            self.bench.clock.advance(BUDGET_S - 1)
+
+        async def check(asked: Sequence[WatchedRun]) -> dict[str, RunEnd]:
+            bench.clock.advance(self.check_s)
+            return {run.run_id: RunEnd("finished") for run in asked}
+
+        async def discard(_: WatchedRun) -> None:
+            await asyncio.Event().wait()
+
+        for place, method in ((runs, hold), (runs, end), (self.engine, check), (self.engine, discard)):
+            monkeypatch.setattr(place, method.__name__, method)
+        self.watch = RunWatch(runs, {"fargate": self.engine}, bench.doorbells, bench.clock, hold_s=0.0)
+
+
+async def test_a_store_that_hangs_delays_no_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_watch, "BUDGET_S", 0.05)
+    watched = WatchedEngine(bench, monkeypatch)
+
+    await asyncio.wait_for(watched.watch.poll(watched.engine), 5)
+
+    assert watched.ended[0] == "going-0"
+
+
+async def test_a_poll_ends_in_time_and_the_next_one_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = WatchedEngine(bench, monkeypatch, check_s=2.0)
+
+    await watched.watch.poll(watched.engine)
+    assert watched.ended == ["going-0"]
+    await watched.watch.poll(watched.engine)
+
+    assert watched.ended == ["going-0", "going-1"]
+
+
+async def test_a_worker_that_stops_takes_over_no_runs(bench: Bench) -> None:
+    site, stopping = Site(bench), Site(bench)
+    await site.work()
+    (row,) = bench.platform.detached.values()
+    bench.clock.advance(HOLD_S + 1)
+
+    stopping.held._runs["exec_own_1"] = local._Run(None, has_row=True)
+    await stopping.watch.close()
+
+    assert row.holder == "worker-1"
+
+
+async def test_an_outage_of_the_database_is_no_failure_of_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(bench)
+    before = DETACHED_RUNS_FAILED._value.get()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("The database is down.")
+
+    monkeypatch.setattr(MemoryDetachedRuns, "hold", fail)
+    await site.look()
+
+    assert DETACHED_RUNS_FAILED._value.get() == before

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import structlog
 
@@ -19,14 +19,16 @@ _log = structlog.get_logger(__name__)
 
 POLL_EVERY_S: Final = 1.0
 """Between two reads of the rows; engines decide how often they are asked."""
-BUDGET_S: Final = HOLD_S / 3
-"""Time of one poll. Then the rows are read again, so that no other worker takes them."""
-STEP_LIMIT_S: Final = HOLD_S / 3
+BUDGET_S: Final = HOLD_S / 2 - 5.0
+"""Time of one poll, also if a step hangs. A hold that was just read has at least half of its time left, and 5 s are for
+the pause and for the next read: so no other worker takes the runs."""
+SWEEP_LIMIT_S: Final = 60.0
 AGAIN_S: Final = 30.0
-"""When a run is tried again after a failure, so that a few that always fail leave time for the others."""
+"""When the removal of a run is tried again, so that a few that always fail leave time for the others."""
 SWEEP_EVERY_S: Final = 300.0
 CLOSE_S: Final = 5.0
 T = TypeVar("T")
+_Step = Literal["ask", "remove"]
 
 
 class RunWatch:
@@ -51,75 +53,94 @@ class RunWatch:
         self._engines = engines
         self._doorbells = doorbells
         self._clock = clock
-        self._due_at_s: dict[str, float] = {}
+        self._due_at_s: dict[str, dict[tuple[_Step, str], float]] = {}
+        """When steps of runs are due, by engine, step and run."""
 
     async def run(self) -> None:
         """Poll until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for engine in self._engines.values():
-                tasks.create_task(run_guarded("detached_runs", lambda engine=engine: self._run(engine)))
+                tasks.create_task(run_guarded("detached_runs", lambda engine=engine: self._poll_often(engine)))
+                tasks.create_task(run_guarded("detached_runs", lambda engine=engine: self._sweep_often(engine)))
 
-    async def _run(self, engine: DetachedEngine) -> None:
-        sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
+    async def _poll_often(self, engine: DetachedEngine) -> None:
         while True:
             await self.poll(engine)
-            if self._clock.monotonic() >= sweep_at_s:
-                sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
-                await self.sweep(engine)
             await asyncio.sleep(POLL_EVERY_S)
 
+    async def _sweep_often(self, engine: DetachedEngine) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            await self.sweep(engine)
+
     async def poll(self, engine: DetachedEngine) -> None:
-        """Do what is due for the runs of an engine. What fails is tried again."""
-        now_s = self._clock.monotonic()
-        until_s = now_s + BUDGET_S
-        linked_s = now_s - self._linked_since_s.setdefault(engine.name, now_s)
-        holding = self._runs.hold([engine.name], takes_over=linked_s >= self._hold_s)
-        held = await self._try("hold the runs", engine.name, holding)
+        """Do what is due for the runs of an engine. What fails is tried again.
+
+        The engine is asked first: a store that hangs delays removals, and no turn that waits.
+        """
+        until_s = self._clock.monotonic() + BUDGET_S
+        held = await self._hold_runs(engine, until_s)
         if held is None:
-            del self._linked_since_s[engine.name]
             return
-        DETACHED_RUNS.labels(engine.name).set(sum(run.ended_as is None for run in held))
-        self._forget_others(engine, held)
-        await self._try("stop unknown runs", engine.name, self._stop_unknown(engine))
+        await self._try("stop unknown runs", engine.name, self._stop_unknown(engine), until_s)
+        await self._ask(engine, held, until_s)
         for run in held:
-            if run.engine not in self._engines:
-                await self._try("end", run.run_id, self._give_up_unreachable(run))
-            elif run.settled and self._is_due(run):
-                await self._try("remove", run.run_id, self._remove(engine, run))
-            if self._clock.monotonic() > until_s:
+            if self._clock.monotonic() >= until_s:
                 return
-        ours = [run for run in held if run.engine == engine.name]
-        await self._ask(engine, [run for run in ours if _goes_on(run) and self._is_due(run)])
+            if run.engine not in self._engines:
+                await self._try("end", run.run_id, self._give_up_unreachable(run), until_s)
+            elif run.settled and self._try_postpone("remove", run, AGAIN_S):
+                await self._try("remove", run.run_id, self._remove(engine, run), until_s)
 
     async def sweep(self, engine: DetachedEngine) -> None:
         """Remove what an engine keeps of runs that have no row any more."""
-        await self._try("sweep", engine.name, engine.sweep(self._runs.load_known))
+        until_s = self._clock.monotonic() + SWEEP_LIMIT_S
+        await self._try("sweep", engine.name, engine.sweep(self._runs.load_known), until_s)
 
     async def close(self) -> None:
         """Wake the turns whose runs end with this worker, so that others start them again. Whatever is not done within
         CLOSE_S, others find when it stays away."""
+        until_s = self._clock.monotonic() + CLOSE_S
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 for engine in self._engines.values():
-                    await self.poll(engine)
-                    await asyncio.gather(*(self._give_up(engine, run_id) for run_id in engine.list_kept()))
+                    if engine.list_kept():
+                        held = await self._hold_runs(engine, until_s, takes_over=False)
+                        await self._ask(engine, held or (), until_s)
+                        kept = engine.list_kept()
+                        await asyncio.gather(*(self._give_up(engine, run_id, until_s) for run_id in kept))
 
-    async def _give_up(self, engine: DetachedEngine, run_id: str) -> None:
+    async def _hold_runs(
+        self, engine: DetachedEngine, until_s: float, *, takes_over: bool = True
+    ) -> Sequence[WatchedRun] | None:
+        """The engine's runs that this worker watches, and those of engines that it does not have; None if the database
+        can't be reached."""
+        now_s = self._clock.monotonic()
+        linked_s = now_s - self._linked_since_s.setdefault(engine.name, now_s)
+        holding = self._runs.hold([engine.name], takes_over=takes_over and linked_s >= self._hold_s)
+        # Not counted as a failure of runs: there may be none, and outages of the database have their own alerts.
+        held = await self._try("hold the runs", engine.name, holding, until_s, is_counted=False)
+        if held is None:
+            del self._linked_since_s[engine.name]
+            return None
+        ours = [run for run in held if run.engine == engine.name]
+        DETACHED_RUNS.labels(engine.name).set(sum(run.ended_as is None for run in ours))
+        due_at_s, known = self._due_at_s.get(engine.name, {}), {run.run_id for run in ours}
+        self._due_at_s[engine.name] = {key: at_s for key, at_s in due_at_s.items() if key[1] in known}
+        return [*ours, *(run for run in held if run.engine not in self._engines)]
+
+    async def _give_up(self, engine: DetachedEngine, run_id: str, until_s: float) -> None:
         lost = RunEnd("lost", "The worker that ran it was stopped.")
-        await self._try("end", run_id, self._end(engine.name, run_id, lost))
-        await self._try("stop", run_id, engine.stop(run_id, run_id))
+        await self._try("end", run_id, self._end(engine.name, run_id, lost), until_s)
+        await self._try("stop", run_id, engine.stop(run_id, run_id), until_s)
 
-    def _forget_others(self, engine: DetachedEngine, held: Sequence[WatchedRun]) -> None:
-        prefix = f"{engine.name}:"
-        ours = {prefix + run.run_id for run in held}
-        for key in [key for key in self._due_at_s if key.startswith(prefix) and key not in ours]:
-            del self._due_at_s[key]
-
-    def _is_due(self, run: WatchedRun) -> bool:
-        return self._due_at_s.get(f"{run.engine}:{run.run_id}", 0.0) <= self._clock.monotonic()
-
-    def _postpone(self, run: WatchedRun, pause_s: float) -> None:
-        self._due_at_s[f"{run.engine}:{run.run_id}"] = self._clock.monotonic() + pause_s
+    def _try_postpone(self, step: _Step, run: WatchedRun, pause_s: float) -> bool:
+        """Whether a step of a run is due; then it is due again after the pause."""
+        due_at_s, now_s = self._due_at_s.setdefault(run.engine, {}), self._clock.monotonic()
+        if due_at_s.get((step, run.run_id), 0.0) > now_s:
+            return False
+        due_at_s[step, run.run_id] = now_s + pause_s
+        return True
 
     async def _stop_unknown(self, engine: DetachedEngine) -> None:
         """Stop kept runs without a row: another worker has started them again, or their conversation was erased."""
@@ -128,16 +149,20 @@ class RunWatch:
             for run_id in (run_id for run_id in kept if run_id not in known):
                 await engine.stop(run_id, run_id)
 
-    async def _ask(self, engine: DetachedEngine, due: Sequence[WatchedRun]) -> None:
+    async def _ask(self, engine: DetachedEngine, held: Sequence[WatchedRun], until_s: float) -> None:
         """Ask the engine which of these runs have ended. Those that should have are ended now."""
+        going = [run for run in held if run.engine == engine.name and _goes_on(run)]
+        due = [run for run in going if self._try_postpone("ask", run, engine.poll_interval_s(run.age_s))]
         if not due:
             return
-        for run in due:
-            self._postpone(run, engine.poll_interval_s(run.age_s))
-        ends = await self._try("check", engine.name, engine.check([run for run in due if run.task])) or {}
+        checking = engine.check([run for run in due if run.task])
+        ends = await self._try("check", engine.name, checking, until_s) or {}
         late = {run.run_id: RunEnd("overdue") for run in due if run.overdue}
         for run_id, end in {**late, **ends}.items():
-            await self._try("end", run_id, self._end(engine.name, run_id, end))
+            if self._clock.monotonic() < until_s:
+                await self._try("end", run_id, self._end(engine.name, run_id, end), until_s)
+            else:
+                self._due_at_s[engine.name].pop(("ask", run_id), None)
 
     async def _give_up_unreachable(self, run: WatchedRun) -> None:
         """End a run whose engine no worker has any more, and forget it once its turn has."""
@@ -148,7 +173,6 @@ class RunWatch:
             await self._end(run.engine, run.run_id, end)
 
     async def _remove(self, engine: DetachedEngine, run: WatchedRun) -> None:
-        self._postpone(run, AGAIN_S)
         if run.ended_as in (None, "overdue"):
             await engine.stop(run.run_id, run.task)
         await engine.discard(run)
@@ -162,14 +186,17 @@ class RunWatch:
             # A lost doorbell is rung again by the sweeper.
             await self._doorbells.ring(ring.lane, ring.conversation_id)
 
-    async def _try(self, step: str, of: str, work: Awaitable[T]) -> T | None:
+    async def _try(
+        self, step: str, of: str, work: Awaitable[T], until_s: float, *, is_counted: bool = True
+    ) -> T | None:
         """What the work returns; None if it failed, which holds up nothing else."""
         with guarded("detached_run", passing=(EverturnError, TimeoutError)):
             try:
-                async with asyncio.timeout(STEP_LIMIT_S):
+                async with asyncio.timeout(until_s - self._clock.monotonic()):
                     return await work
             except (EverturnError, TimeoutError) as error:
-                DETACHED_RUNS_FAILED.inc()
+                if is_counted:
+                    DETACHED_RUNS_FAILED.inc()
                 _log.warning(
                     "A step of a detached run failed", step=step, of=of, error=str(error) or "no answer in time"
                 )
