@@ -26,6 +26,7 @@ ACCOUNT, REGION = "123456789012", "us-east-1"
 BUCKET, CLUSTER, FAMILY, CONTAINER = "everturn-runs", "everturn", "everturn-run", "run"
 KEYS = {"AWS_ACCESS_KEY_ID": "stand-in", "AWS_SECRET_ACCESS_KEY": "stand-in", "AWS_DEFAULT_REGION": REGION}
 NO_TRANSITIONS = 1_000_000_000
+ID_LENGTHS = (32, 36)
 ENDS_WITHIN_S = 30
 STOP_TIMEOUT_S = 20
 """When a task that ignores its stop is killed; 30 s on ECS, if its definition does not say otherwise."""
@@ -80,7 +81,7 @@ class Fargate:
 
     def forget(self, task: str) -> None:
         """ECS forgets a task about an hour after its end."""
-        del ecs_backends[ACCOUNT][REGION].tasks[CLUSTER][task]
+        del ecs_backends[ACCOUNT][REGION].tasks[find_cluster(task)][task]
 
     def __call__(self, environ: Json, start_response: Any) -> Iterable[bytes]:
         """Handle a request of WSGI."""
@@ -97,13 +98,19 @@ class Fargate:
         return refuse(start_response, fault.code, "a fault of the stand-in", fault.status)
 
     def _serve(self, action: str, environ: Json, start_response: Any) -> Iterable[bytes]:
-        if action not in ("RunTask", "StopTask"):
+        if action not in ("RunTask", "StopTask", "DescribeTasks"):
             return self._moto(environ, start_response)
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
         environ["wsgi.input"] = BytesIO(body)
+        order = json.loads(body)
+        cluster = order["cluster"].rpartition("/")[2]
+        for task in [*order.get("tasks", ()), *([order["task"]] if "task" in order else [])]:
+            if (of := find_cluster(task)) != cluster:
+                why = f"Identifier is for cluster {of}. Your cluster is {cluster}"
+                return refuse(start_response, "InvalidParameterException", why, 400)
         if action == "StopTask":
-            return self._stop(json.loads(body), start_response)
-        return self._run(body, environ, start_response)
+            return self._stop(order, start_response)
+        return self._run(body, environ, start_response) if action == "RunTask" else self._moto(environ, start_response)
 
     def _run(self, body: bytes, environ: Json, start_response: Any) -> Iterable[bytes]:
         token = json.loads(body)["clientToken"]
@@ -122,7 +129,7 @@ class Fargate:
         return [answer]
 
     def _begin(self, name: str) -> None:
-        task = ecs_backends[ACCOUNT][REGION].tasks[CLUSTER][name]
+        task = ecs_backends[ACCOUNT][REGION].tasks[find_cluster(name)][name]
         task.created_at = datetime.now(UTC)
         self.orders[name] = task.overrides
         [override] = task.overrides["containerOverrides"]
@@ -139,7 +146,10 @@ class Fargate:
         task.containers[0].last_status = task.last_status = task.desired_status = "STOPPED"
 
     def _stop(self, order: Json, start_response: Any) -> Iterable[bytes]:
-        task = ecs_backends[ACCOUNT][REGION].tasks[CLUSTER].get(order["task"])
+        if len(order["task"].rpartition("/")[2]) not in ID_LENGTHS:
+            why = f"taskId length should be one of {[*ID_LENGTHS]}"
+            return refuse(start_response, "InvalidParameterException", why, 400)
+        task = ecs_backends[ACCOUNT][REGION].tasks[find_cluster(order["task"])].get(order["task"])
         if task is None:
             return refuse(start_response, "InvalidParameterException", "The referenced task was not found.", 400)
         if task.desired_status == "RUNNING":
@@ -158,6 +168,11 @@ class Fargate:
 
     def __post_init__(self) -> None:
         self.app = DomainDispatcherApplication(create_backend_app)
+
+
+def find_cluster(task: str) -> str:
+    """The cluster that the ARN of a task names."""
+    return task.split("/")[1] if task.startswith("arn:") else CLUSTER
 
 
 def refuse(start_response: Any, code: str, message: str, status: int, **more: object) -> list[bytes]:

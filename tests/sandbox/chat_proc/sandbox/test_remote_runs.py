@@ -7,7 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.fargate import BUCKET, CONTAINER, FAMILY, REGION, Fargate, Fault, build_definition, run_fargate
+from helpers.fargate import (
+    ACCOUNT,
+    BUCKET,
+    CLUSTER,
+    CONTAINER,
+    FAMILY,
+    REGION,
+    Fargate,
+    Fault,
+    build_definition,
+    run_fargate,
+)
 from helpers.remote_engine_contract import (
     LIMITS,
     SLEEPS,
@@ -173,8 +184,9 @@ async def test_a_start_that_fails_says_whether_it_can_be_repeated(
     _, prepared = await prepare("print(1)")
     fargate.faults.append(replace(fault))
 
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=words) as raised:
         await engine.start(prepared.run)
+    assert "a fault of the stand-in" not in str(raised.value)
 
 
 async def test_a_throttled_check_is_repeated_by_the_driver(engine: EcsEngine, fargate: Fargate):
@@ -195,6 +207,44 @@ async def test_a_killed_task_has_no_result_and_is_later_forgotten(engine: EcsEng
     assert await engine.collect(request.execution_id, LIMITS) is None
     fargate.forget(task)
     assert await engine.check([task]) == {task: TaskState("unknown")}
+
+
+async def test_a_run_goes_on_when_the_setting_names_another_cluster(engine: EcsEngine, fargate: Fargate):
+    fargate.client("ecs").create_cluster(clusterName="later")
+    _, earlier = await prepare(SLEEPS)
+    _, present = await prepare(SLEEPS)
+    of_earlier = await engine.start(earlier.run)
+
+    async with open_ecs_engine(replace(fargate.place(PREFIX), cluster="later")) as other:
+        of_present = await other.start(present.run)
+        states = await other.check([of_earlier, of_present])
+        assert [states[task].phase for task in (of_earlier, of_present)] == ["running", "running"]
+        await other.stop(of_earlier, "no turn waits for it")
+        await wait_for_end(other, of_earlier)
+        # The role has lost the earlier cluster: its tasks count as unknown, and those of the present one are seen.
+        fargate.faults.append(Fault("DescribeTasks", "AccessDeniedException"))
+        states = await other.check([of_earlier, of_present])
+        assert [states[task].phase for task in (of_earlier, of_present)] == ["unknown", "running"]
+        await other.stop(of_present, "the test is over")
+
+
+async def test_tasks_that_ecs_never_had_can_be_stopped(engine: EcsEngine, fargate: Fargate):
+    cluster = f"arn:aws:ecs:{REGION}:{ACCOUNT}:task/{CLUSTER}"
+
+    for task in (f"{cluster}/{'0' * 32}", f"{cluster}/short", "task/short"):
+        await engine.stop(task, "nobody knows it")
+
+
+async def test_a_missing_result_that_s3_denies_is_missing(engine: EcsEngine, fargate: Fargate):
+    """The role may list its prefix only, so S3 does not say whether an object exists."""
+    fargate.faults.append(Fault("GET object", "AccessDenied", 403))
+    assert await engine.collect("never", LIMITS) is None
+
+    fargate.client("s3").put_object(Bucket=BUCKET, Key=f"{PREFIX}/denied/result", Body=b"x")
+    fargate.faults.append(Fault("GET object", "AccessDenied", 403))
+    with pytest.raises(EngineUnavailable, match="403"):
+        await engine.collect("denied", LIMITS)
+    await engine.discard("denied")
 
 
 async def test_a_stopped_program_has_what_it_wrote_until_then(engine: EcsEngine, fargate: Fargate):

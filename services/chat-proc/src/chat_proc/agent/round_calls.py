@@ -76,11 +76,10 @@ class RoundCalls:
         and so other groups, every irreversible call. But those about which a person was asked begin one by one, and a
         call that may be detached runs alone on every worker: no other one begins before it has a result."""
         first = self._next_group(turn, calls)
-        if first and self._tools.may_detach(first[0]):
-            return frozenset({first[0].block.call_id} - {None})
+        runs_alone = bool(first) and self._tools.may_detach(first[0])
         others = [
             call
-            for call in calls[len(first) :]
+            for call in (() if runs_alone else calls[len(first) :])
             if self._tools.may_be_irreversible(call) and not self._gate.is_asked(turn, call)
         ]
         return frozenset(call.block.call_id for call in (*first, *others) if call.block.call_id)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import http
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import boto3
+import structlog
 import urllib3.exceptions
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -38,6 +40,8 @@ from everturn.execution.messages import MIB, RunLimits
 from everturn.execution.records import build_message
 from everturn.execution.task_orders import TASK_EXITS, TaskExit, TaskOrder, limit_result_bytes
 
+_log = structlog.get_logger(__name__)
+
 FARGATE: Final = "fargate"
 """The engine's name in profiles and in the rows of runs."""
 THREADS: Final = 8
@@ -57,7 +61,9 @@ _MAX_REASON_CHARS: Final = 255
 _MAX_STATE_CHARS: Final = 500
 _LINE, _RESULT = "line", "result"
 
+_TASK_NAME: Final = re.compile(r"arn:[^:]*:ecs:[^:]*:[^:]*:task/([^/]+)/[^/]+")
 _ABSENT: Final = frozenset({"NoSuchKey", "404"})
+_DENIED: Final = frozenset({"AccessDenied", "403"})
 _BUSY: Final = frozenset(
     {
         "Throttling",
@@ -75,6 +81,9 @@ _BUSY: Final = frozenset(
     }
 )
 """Codes after which another attempt can succeed. An expired token is renewed by the SDK."""
+
+_NO_TASK: Final = ("not found", "length should be")
+"""Parts of what ECS says of tasks that it doesn't have."""
 
 _NO_ROOM: Final = ("capacity", "resource:")
 """Parts of the reasons of ECS for a task that it could not place now."""
@@ -238,32 +247,63 @@ class EcsEngine:
     async def check(self, tasks: Sequence[str]) -> Mapping[str, TaskState]:
         if len(tasks) > TASKS_AT_ONCE:
             raise ValueError(f"at most {TASKS_AT_ONCE} tasks can be checked at once")
-        cluster, names = self._place.cluster, [*tasks]
-        answer = await self._run(
-            lambda: self._ecs.describe_tasks(cluster=cluster, tasks=names)["tasks"] if names else []
-        )
-        found = {task["taskArn"]: read_state(task, self._place.container) for task in answer}
-        return {task: found.get(task, TaskState("unknown")) for task in tasks}
+        by_cluster: dict[str, list[str]] = {}
+        for task in tasks:
+            by_cluster.setdefault(self._find_cluster(task), []).append(task)
+        states = dict.fromkeys(tasks, TaskState("unknown"))
+        for cluster, names in by_cluster.items():
+            for task in await self._run(partial(self._describe, cluster, names)):
+                states[task["taskArn"]] = read_state(task, self._place.container)
+        return states
+
+    def _describe(self, cluster: str, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        try:
+            return self._ecs.describe_tasks(cluster=cluster, tasks=[*names])["tasks"]
+        except ClientError as error:
+            if self._is_lost(cluster, error):
+                return ()
+            raise
+
+    def _find_cluster(self, task: str) -> str:
+        """The cluster that the name of a task has: its run goes on when ECS_CLUSTER changes."""
+        named = _TASK_NAME.fullmatch(task)
+        return named[1] if named else self._own_cluster
+
+    @property
+    def _own_cluster(self) -> str:
+        return self._place.cluster.rpartition("/")[2]
+
+    def _is_lost(self, cluster: str, error: ClientError) -> bool:
+        """Whether an earlier cluster is gone, or not open to workers any more. Its tasks are unknown then, and must not
+        keep those of the present one from being seen."""
+        if cluster == self._own_cluster or is_transient(error):
+            return False
+        _log.warning("The earlier cluster of a task can't be used", cluster=cluster, error=str(error))
+        return True
 
     async def stop(self, task: str, reason: str) -> None:
         await self._run(partial(self._stop, task, reason[:_MAX_REASON_CHARS]))
 
     def _stop(self, task: str, reason: str) -> None:
+        cluster = self._find_cluster(task)
         try:
-            self._ecs.stop_task(cluster=self._place.cluster, task=task, reason=reason)
+            self._ecs.stop_task(cluster=cluster, task=task, reason=reason)
         except ClientError as error:
-            # ECS has no code of its own for a task that it has forgotten.
-            if code_of(error) != "InvalidParameterException" or "not found" not in str(error):
+            # ECS has no code of its own for a task that it has forgotten, or whose id is malformed.
+            is_gone = code_of(error) == "InvalidParameterException" and any(part in str(error) for part in _NO_TASK)
+            if not is_gone and not self._is_lost(cluster, error):
                 raise
 
     async def collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
         return await self._run(partial(self._collect, run_id, limits))
 
     def _collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
+        key = self._key(run_id, _RESULT)
         try:
-            answer = self._s3.get_object(Bucket=self._bucket, Key=self._key(run_id, _RESULT))
+            answer = self._s3.get_object(Bucket=self._bucket, Key=key)
         except ClientError as error:
-            if code_of(error) in _ABSENT:
+            # S3 also denies access to a missing object if the role may list the bucket by prefix only.
+            if code_of(error) in _ABSENT or (code_of(error) in _DENIED and not self._is_stored(key)):
                 return None
             raise
         with contextlib.closing(answer["Body"]) as body:
@@ -271,6 +311,9 @@ class EcsEngine:
             if size > most:
                 raise SupervisorFailed(f"the stored result has {size} bytes; at most {most} are allowed")
             return read_recorded(body.read(), limits)
+
+    def _is_stored(self, key: str) -> bool:
+        return bool(self._s3.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1).get("Contents"))
 
     async def discard(self, run_id: str) -> None:
         await self._run(partial(self._discard, run_id))
@@ -333,16 +376,20 @@ class EcsEngine:
 
     async def _run(self, call: Callable[[], T], *, refused: Callable[[str], Exception] = EngineUnavailable) -> T:
         """Run calls of the SDK in a thread. Raises EngineUnavailable, or what `refused` makes of an answer that another
-        attempt would not change."""
+        attempt would not change. Models read these errors, so they have the code of AWS alone: its texts name accounts,
+        roles and addresses, and are logged."""
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except TimeoutError as error:
             raise EngineUnavailable(f"AWS did not answer within {CALL_TIMEOUT_S:g} s.") from error
         except ClientError as error:
-            raise (EngineUnavailable if is_transient(error) else refused)(f"{error}"[:_MAX_STATE_CHARS]) from error
+            _log.warning("AWS refused a request", error=str(error)[:_MAX_STATE_CHARS])
+            failure = EngineUnavailable if is_transient(error) else refused
+            raise failure(f"AWS refused the request: {code_of(error)}.") from error
         except (BotoCoreError, urllib3.exceptions.HTTPError, OSError) as error:
-            raise EngineUnavailable(f"AWS: {error}.") from error
+            _log.warning("AWS did not answer", error=str(error)[:_MAX_STATE_CHARS])
+            raise EngineUnavailable(f"AWS did not answer: {type(error).__name__}.") from error
 
 
 def code_of(error: ClientError) -> str:

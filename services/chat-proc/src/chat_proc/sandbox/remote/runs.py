@@ -18,6 +18,7 @@ from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.errors import Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
+from everturn.execution.task_orders import TASK_EXITS
 from everturn.turns.detached import MAX_OF_PERSON, DetachedRun, WatchedRun
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +94,8 @@ class RemoteRuns:
         if state.phase != "unknown":
             self._unknown_since_s.pop(run.run_id, None)
         if state.phase == "ended":
-            return RunEnd("failed" if state.is_final else "finished", state.reason)
+            _log.info("A task has ended", run_id=run.run_id, reason=state.reason, exit_code=state.exit_code)
+            return RunEnd("failed" if state.is_final else "finished", _describe_end(state.exit_code))
         if state.phase != "unknown":
             return None
         now_s = time.monotonic()
@@ -133,3 +135,11 @@ class RemoteRuns:
             for task in left.tasks:
                 await self._engine.stop(task, _UNWANTED)
             await self._engine.discard(left.run_id)
+
+
+def _describe_end(exit_code: int | None) -> str:
+    """How a task has ended, without the engine's words, which name machines and addresses of the operator."""
+    if exit_code is None:
+        return "Its task ended without an exit code."
+    meaning = TASK_EXITS.get(exit_code)
+    return f"Its task ended with exit code {exit_code}{f': {meaning}' if meaning else ''}."
