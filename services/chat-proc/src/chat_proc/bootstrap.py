@@ -165,8 +165,9 @@ async def open_worker(
         holder = f"{secrets.token_hex(4)}:{owner}"
         runs = PostgresDetachedRuns(drivers.database, owner=holder, hold_s=bounds.detached_hold_s)
         engines = build_detached_engines(drivers, opened, remote)
+        detached = DetachedCalls(runs, engines, retries=RetryPolicy.within_lease(LeaseTiming(bounds.lease_s)))
         bundles, offered = await stack.enter_async_context(
-            open_bundles(settings, config, bounds, models, tools, drivers, opened, DetachedCalls(runs, engines))
+            open_bundles(settings, config, bounds, models, tools, drivers, opened, detached)
         )
         loop = build_loop_dependencies(settings, drivers, stragglers)
         clock = open_clock(settings.clock_steps)

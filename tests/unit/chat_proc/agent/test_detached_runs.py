@@ -426,6 +426,24 @@ async def test_an_approved_run_can_be_detached(bench: Bench) -> None:
     await check_end(bench)
 
 
+async def test_an_approved_run_that_a_steer_ends_may_have_run(bench: Bench) -> None:
+    site = Site(bench, requires_approval=True)
+    await site.work()
+    bench.keep_snapshot()
+    await approve(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    await bench.signal(SignalKind.STEER, "Answer now.")
+    await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["cancelled"]
+    assert "was ended, or not started" in results(bench)[0].text
+    assert site.sandbox.cancelled == site.sandbox.begun
+    await check_end(bench)
+
+
 async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -> None:
     """Both calls are of one reply, and the one that a person approves is made after the run."""
     bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)

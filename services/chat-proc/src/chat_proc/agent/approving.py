@@ -32,7 +32,7 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
     ApprovalState.EXPIRED: "expired",
     ApprovalState.WITHDRAWN: "withdrawn",
 }
-_STOPPED = "The call was not started because a new message from the user may change the work."
+NOT_STARTED = "The call was not started because a new message from the user may change the work."
 _DENIED = "The user denied this call, so it was not made. Do not repeat it unless the user asks for it."
 _CONNECT = "To go on, connect your account at {title}. {why}"
 _EXPIRED = "The user was asked to approve this call and did not answer in time, so it was not made."
@@ -149,24 +149,25 @@ class ApprovalGate:
             await turn.commit(content)
         return frozenset(_call_id(call) for call, _, _ in answered)
 
-    def judge(self, turn: LeasedTurn, call: PendingCall, context: RoundContext, *, stopped: bool) -> Verdict:
-        """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending."""
+    def judge(self, turn: LeasedTurn, call: PendingCall, context: RoundContext, *, stopped: bool, why: str) -> Verdict:
+        """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending. Then an approved
+        call is not made because of `why`; empty for one that must not be dropped."""
         question = turn.progress.questions[_call_id(call)]
         outcome = question.outcome
         if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
             return MayNot(CommitContent(), "This is not the call that a person approved. It was not made.")
         if outcome is None:
-            return MayNot(_settle(call, question, context), _STOPPED) if stopped else MustWait()
+            return MayNot(_settle(call, question, context), NOT_STARTED) if stopped else MustWait()
         match outcome.state:
             case "approved":
-                return MayNot(CommitContent(), _STOPPED) if stopped else MayRun()
+                return MayNot(CommitContent(), why) if stopped and why else MayRun()
             case "denied":
                 reason = f" The reason given: {outcome.reason}" if outcome.reason.strip() else ""
                 return MayNot(CommitContent(), f"{_DENIED}{reason}")
             case "expired":
                 return MayNot(CommitContent(), _EXPIRED)
             case "withdrawn":
-                return MayNot(CommitContent(), _STOPPED)
+                return MayNot(CommitContent(), NOT_STARTED)
 
     async def _receipt(self, turn: LeasedTurn, row: Approval, context: RoundContext) -> CommitContent:
         turn.inbox.ring()  # the row can be newer than the last read of the inbox

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
+from chat_proc.agent.approving import NOT_STARTED, ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import MAX_INBOX_TRIES
@@ -140,11 +140,18 @@ class RoundCalls:
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
     ) -> CommitContent | None:
         resumed = pending.block.call_id in begun
-        if stopped and not (resumed and self._tools.may_be_irreversible(pending)):
-            why = _NOT_REPEATED if resumed else ""
-            why = _ENDED if self._tools.may_detach(pending) else why
+        if stopped and (why := self._find_reason(pending, resumed=resumed)):
             return self._tools.skip(turn, pending, _context(turn, number), why)
         return await self._tools.run(turn, pending, _context(turn, number), resumed=resumed)
+
+    def _find_reason(self, pending: PendingCall, *, resumed: bool) -> str:
+        """Why a call is not made after a steer or a cancel. Empty for one that may have begun and is irreversible: it
+        is reported as such, and not repeated."""
+        if self._tools.may_detach(pending):
+            return _ENDED
+        if not resumed:
+            return NOT_STARTED
+        return "" if self._tools.may_be_irreversible(pending) else _NOT_REPEATED
 
     async def _run_with_approval(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId]
@@ -156,13 +163,14 @@ class RoundCalls:
             context = _context(turn, number)
             # A call whose answer was settled just now has not begun on any worker.
             fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
-            verdict = self._gate.judge(turn, pending, context, stopped=await turn.inbox.has_control())
+            again = pending.block.call_id in begun and not fresh
+            stopped, why = await turn.inbox.has_control(), self._find_reason(pending, resumed=again)
+            verdict = self._gate.judge(turn, pending, context, stopped=stopped, why=why)
             match verdict:
                 case MustWait():
                     return False
                 case MayRun():
                     self._failpoints.hit("turn.approved")
-                    again = pending.block.call_id in begun and not fresh
                     # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
                     # call again.
                     approved = self._gate.is_approved(turn, pending)

@@ -275,10 +275,8 @@ class ToolRunner:
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_content(turn, pending, context, result, lost)
 
-    def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str = "") -> CommitContent:
-        """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
-        ran."""
-        why = why or "The call was not started because a new message from the user may change the work."
+    def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str) -> CommitContent:
+        """Settle a pending call without running it."""
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_content(turn, pending, context, result, Stopped())

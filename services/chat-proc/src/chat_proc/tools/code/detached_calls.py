@@ -42,12 +42,12 @@ class DetachedCalls:
         runs: DetachedRuns,
         engines: Mapping[str, DetachedEngine],
         *,
-        retries: RetryPolicy | None = None,
+        retries: RetryPolicy,
         collecting: RetryPolicy | None = None,
     ) -> None:
         self._runs = runs
         self._engines = engines
-        self._retries = retries or RetryPolicy()
+        self._retries = retries
         self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
 
     async def run(self, call: ToolCall, request: RunRequest, profile: ExecutionProfile) -> CallRun:
