@@ -1,5 +1,5 @@
 """Runs of programs that go on while their turn waits without a worker. Run before the deploy; the previous version
-neither detaches runs nor looks after those of others, so finish the update before you set `detach_after_s`."""
+neither detaches runs nor monitors those of others, so finish the update before you set `detach_after_s`."""
 
 from alembic import op
 from scripts import save_functions
@@ -9,7 +9,7 @@ down_revision = "0032"
 
 TABLE = """
 -- One run of a program that its turn waits for. `run_id` names this start of it; a lost run is started again under
--- another one. `task` is the engine's name, empty until it is known. The holder looks after the run until `held_until`;
+-- another one. `task` is the engine's name, empty until it is known. The holder monitors the run until `held_until`;
 -- then any worker may. `ended_as` is empty while it runs.
 CREATE TABLE detached_run (
     turn_id text COLLATE "C" NOT NULL REFERENCES turn (id),

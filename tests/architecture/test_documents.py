@@ -33,6 +33,13 @@ def find_module(path: str) -> Module | None:
     return Module(path, file.read_text()) if file.is_file() else None
 
 
+def test_every_log_line_that_the_runbook_quotes_exists():
+    quoted = re.findall(r'"([A-Z][^"]{8,})"', (ROOT / "docs/operate.md").read_text())
+    sources = "".join(path.read_text() for top in ("libs", "services") for path in (ROOT / top).rglob("src/**/*.py"))
+
+    assert [line for line in quoted if f'"{line}' not in sources] == []
+
+
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/subsystems/retries.md"])
 def test_every_function_that_a_document_names_exists(document: str):
     violations = list(check_named_functions(document, (ROOT / document).read_text(), find_module))

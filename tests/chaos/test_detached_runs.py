@@ -75,7 +75,7 @@ async def test_a_cancel_ends_a_program_whose_turn_waits_for_it(harness: Any) -> 
 
 
 async def wait_detached(harness: Any, count: int) -> list[str]:
-    """The workers that look after the runs, once so many turns wait for theirs."""
+    """The workers that monitor the runs, once so many turns wait for theirs."""
     found = "SELECT r.holder FROM detached_run r JOIN turn t ON t.id = r.turn_id WHERE t.status = 'waiting'"
     async with asyncio.timeout(30):
         while len(holders := await query(harness, found)) < count:  # noqa: ASYNC110 - only the rows show it

@@ -108,7 +108,7 @@ async def test_a_container_serves_one_run(run_combined, client: docker.APIClient
 
     await run_combined(f"import os\n{CALL}", capability=ONE_TOOL, call_tool=start_again)
 
-    assert "of a user that only a run may have" in answers[0]
+    assert "runs as a user that is reserved for runs" in answers[0]
 
 
 def load_owners(call: GatewayCall) -> dict[int, int]:

@@ -74,4 +74,4 @@ def test_a_signed_url_that_cannot_be_reached_is_not_in_the_error():
     with pytest.raises(TaskFailed) as failed:
         load_line(urllib3.PoolManager(retries=urllib3.Retry(0)), "http://127.0.0.1:9/line?X-Amz-Signature=secret")
 
-    assert str(failed.value) == "the recorded line can't be read: NewConnectionError"
+    assert str(failed.value) == "the run's input can't be read: NewConnectionError"

@@ -29,7 +29,7 @@ class Bounds:
     orphans_after_s: float = ORPHANS_AFTER_S
     """Between the two passes over the store that must both find an object without a row before it is deleted."""
     detached_hold_s: float = HOLD_S
-    """How long a worker that is away keeps the detached runs that it looks after."""
+    """How long a worker that is away keeps the detached runs that it monitors, at most; at least half of it."""
 
 
 BOUNDS = Bounds()

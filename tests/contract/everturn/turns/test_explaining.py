@@ -118,7 +118,7 @@ async def test_a_turn_that_waits_for_a_program_names_its_engine(
 
     assert "It waits for a program that goes on without it." in text
     assert "detached run: call_1, start 1, on fargate task-1, until " in text
-    assert "looked after by host:7" in text
+    assert "watched by host:7" in text
 
 
 async def test_an_ended_turn_says_how_and_whether_clients_know(

@@ -84,7 +84,7 @@ class HeldSandbox:
 
 
 class Site:
-    """A worker with a sandbox, and what looks after its detached runs."""
+    """A worker with a sandbox, and what monitors its detached runs."""
 
     def __init__(
         self,
@@ -530,7 +530,7 @@ class RemoteSite:
         self.worker: BenchWorker = bench.hire()
 
     async def look(self, after_s: float = HOLD_S + 1) -> None:
-        """Look after the runs, when it is their time and that of workers which are gone."""
+        """Monitor the runs, when it is their time and that of workers which are gone."""
         self.bench.clock.advance(after_s)
         await self.watch.poll(self.engine)
 

@@ -1,4 +1,4 @@
-"""Remote runs without an engine: the contract in memory, and recorded lines."""
+"""Remote runs without an engine: the contract in memory, and recorded inputs."""
 
 import pytest
 from helpers.memory_runs import MemoryEngine, build_recorded

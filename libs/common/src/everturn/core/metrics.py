@@ -250,7 +250,7 @@ PROGRAM_CONNECTIONS = Counter(
 )
 DETACHED_RUNS = Gauge(
     "everturn_detached_runs",
-    "Runs of programs that this worker looks after while their turns wait without a worker, by engine.",
+    "Runs of programs that this worker monitors while their turns wait without a worker, by engine.",
     ["engine"],
 )
 DETACHED_RUNS_ENDED = Counter(
@@ -261,7 +261,7 @@ DETACHED_RUNS_ENDED = Counter(
 )
 DETACHED_RUNS_FAILED = Counter(
     "everturn_detached_runs_failed",
-    "Failed attempts to look after detached runs: to ask an engine about them, end them or remove what is left.",
+    "Failed attempts to check, end or clean up detached runs.",
 )
 BATTERY_LAST_RUN = Gauge(
     "everturn_escape_battery_attempts",

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from everturn.execution.messages import MIB, PIPE_FRAME_BYTES, RunLimits
 
 MAX_LINE_BYTES: Final = 80 * MIB
-"""A recorded line: at most 64 MiB of inputs, a program of 1 MiB as JSON, and the headers of both."""
+"""A recorded input: at most 64 MiB of inputs, a program of 1 MiB as JSON, and the headers of both."""
 
 _TAR_BYTES_PER_FILE: Final = 4096
 
@@ -32,7 +32,7 @@ TASK_EXITS: Final[dict[int, str]] = {
 class TaskOrder:
     """All that a task needs, as the JSON of a secret. The URLs are signed and expire.
 
-    The recorded line is read from `line_url`. The result is sent to `result_url` as a form with `result_fields` and a
+    The recorded input is read from `line_url`. The result is sent to `result_url` as a form with `result_fields` and a
     last field `file`. `ends_within_s` counts from the start of the task's process.
     """
 

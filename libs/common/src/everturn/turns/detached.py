@@ -1,4 +1,4 @@
-"""Detached runs: programs that go on while their turn waits without a worker, and how workers look after them."""
+"""Detached runs: programs that go on while their turn waits without a worker, and how workers monitor them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from everturn.turns.model import Lease
 from everturn.turns.ports import Ring
 
 HOLD_S = 30.0
-"""How long a worker that is away keeps the runs that it looks after; it holds them again every second."""
+"""How long a worker that is away keeps the runs that it monitors, at most. It reads them every second, but a hold is
+renewed only when half of its time is over: so 15 s can be left."""
 MAX_DETAIL_CHARS = 500
 MAX_OF_PERSON = 8
 """Runs of one person that are detached at once: each uses a machine, or a place of the broker."""
@@ -53,7 +54,7 @@ class DetachedRun:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """A run that this worker looks after. No turn waits for a `settled` one, and an `overdue` one should have ended."""
+    """A run that this worker monitors. No turn waits for a `settled` one, and an `overdue` one should have ended."""
 
     run_id: str
     engine: str

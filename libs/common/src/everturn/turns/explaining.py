@@ -35,7 +35,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class WaitedRun:
-    """A detached run. `holder` is the worker that looks after it; `ended_as` is None while it runs."""
+    """A detached run. `holder` is the worker that monitors it; `ended_as` is None while it runs."""
 
     call_id: str
     engine: str

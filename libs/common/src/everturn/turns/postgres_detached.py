@@ -1,4 +1,4 @@
-"""Detached runs in Postgres: rows under the lease holder's fence, and functions for workers that look after them."""
+"""Detached runs in Postgres: rows under the lease holder's fence, and functions for workers that monitor them."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta

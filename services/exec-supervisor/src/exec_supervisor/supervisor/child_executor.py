@@ -113,7 +113,7 @@ def _check_start(status: str, users: frozenset[int]) -> None:
         wanted = ", ".join(CAPABILITIES)
         raise PermissionError(f"the supervisor must start as root with the capabilities {wanted}")
     if found := sorted(pid for pid, ids in load_users().items() if ids & users):
-        raise BlockingIOError(f"process {found[0]} of this container is of a user that only a run may have")
+        raise BlockingIOError(f"process {found[0]} of this container runs as a user that is reserved for runs")
 
 
 def load_users(proc: Path = Path("/proc")) -> dict[int, frozenset[int]]:

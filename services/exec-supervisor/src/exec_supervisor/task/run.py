@@ -1,4 +1,4 @@
-"""A run in a task: plays the recorded line to a supervisor and stores what it sends."""
+"""A run in a task: plays the recorded input to a supervisor and stores what it sends."""
 
 import asyncio
 import contextlib
@@ -82,16 +82,17 @@ def load_order(secret_id: str, region: str) -> TaskOrder:
 
 
 def load_line(requests: urllib3.PoolManager, url: str) -> bytes:
-    """The recorded line. Raises TaskFailed."""
+    """The recorded input. Raises TaskFailed."""
     try:
         answer = requests.request("GET", url, preload_content=False, decode_content=False)
         line = answer.read(MAX_LINE_BYTES + 1)
     except urllib3.exceptions.HTTPError as error:
-        raise TaskFailed(f"the recorded line can't be read: {_name_cause(error)}") from error
+        raise TaskFailed(f"the run's input can't be read: {_name_cause(error)}") from error
     if answer.status != http.HTTPStatus.OK:
-        raise TaskFailed(f"the recorded line can't be read: {_describe(answer.status, line)}")
+        sys.stderr.write(f"can't read the run's input: {_describe(answer.status, line)}\n")
+        raise TaskFailed(f"the run's input can't be read: HTTP {answer.status}")
     if len(line) > MAX_LINE_BYTES:
-        raise TaskFailed(f"the recorded line has more than {MAX_LINE_BYTES} bytes")
+        raise TaskFailed(f"the run's input has more than {MAX_LINE_BYTES} bytes")
     return line
 
 
@@ -107,7 +108,7 @@ def store_result(requests: urllib3.PoolManager, order: TaskOrder, result: bytes)
 
 
 async def play(line: bytes, open_run: OpenSandbox, *, ends_within_s: float, max_bytes: int) -> bytes:
-    """Play a recorded line to a supervisor and return what it sends. SIGTERM stops the program, as a person does who
+    """Play a recorded input to a supervisor and return what it sends. SIGTERM stops the program, as a person does who
     cancels a run. Raises TaskFailed if nothing was run."""
     check_line(line)
     stop = asyncio.Event()
@@ -139,7 +140,7 @@ async def play(line: bytes, open_run: OpenSandbox, *, ends_within_s: float, max_
 
 
 def check_line(line: bytes) -> None:
-    """Raises TaskFailed unless the recorded line begins with a launch."""
+    """Raises TaskFailed unless the recorded input begins with a launch."""
     decoder, frames = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True), list[Frame]()
     try:
         for start in range(0, len(line), _PIECE_BYTES):
@@ -148,7 +149,7 @@ def check_line(line: bytes) -> None:
         first = frames[0] if frames else b""
         parse_message({} if isinstance(first, bytes) else first, Launch)
     except (FrameError, BadMessage) as error:
-        raise TaskFailed(f"the recorded line does not begin with a launch: {error}") from error
+        raise TaskFailed(f"the run's input does not begin with a launch: {error}") from error
 
 
 async def _supervise(end: socket.socket, open_run: OpenSandbox) -> None:
@@ -165,7 +166,7 @@ async def _supervise(end: socket.socket, open_run: OpenSandbox) -> None:
 
 
 async def _send(writer: asyncio.StreamWriter, line: bytes, stop: asyncio.Event) -> None:
-    """Send the recorded line, and a stop if one is requested; then the line stays open."""
+    """Send the recorded input, and a stop if one is requested; then the line stays open."""
     with contextlib.suppress(OSError):
         for start in range(0, len(line), _PIECE_BYTES):
             writer.write(line[start : start + _PIECE_BYTES])

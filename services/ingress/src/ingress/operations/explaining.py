@@ -73,7 +73,7 @@ def explain_turn(state: TurnState) -> Sequence[str]:
 def _explain_run(run: WaitedRun) -> str:
     how = f"ended as {run.ended_as}" if run.ended_as else f"until {_show(run.ends_by)}"
     named = f"{run.engine} {run.task}" if run.task and run.engine != "worker" else run.engine
-    return f"detached run: {run.call_id}, start {run.starts}, on {named}, {how}, looked after by {run.holder}"
+    return f"detached run: {run.call_id}, start {run.starts}, on {named}, {how}, watched by {run.holder}"
 
 
 def _is_held(state: TurnState) -> bool:

@@ -55,7 +55,7 @@ CALL_TIMEOUT_S: Final = 60.0
 
 MAX_LEFTOVERS: Final = 1000
 SUPERVISOR_BYTES: Final = 512 * MIB
-"""What a task needs besides its program: the interpreter of the supervisor, the recorded line and the result."""
+"""What a task needs besides its program: the interpreter of the supervisor, the recorded input and the result."""
 
 _MAX_REASON_CHARS: Final = 255
 _MAX_STATE_CHARS: Final = 500

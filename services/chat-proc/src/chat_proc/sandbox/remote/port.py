@@ -1,7 +1,7 @@
 """The interface to an engine that runs programs on machines of its own, such as ECS on Fargate.
 
-A remote run is a recorded line (`remote.recording`): what a worker would send to a supervisor is stored before the task
-starts, and what the supervisor sends is stored before the task ends. So nobody has to stay connected, and a run
+A remote run is a recorded input (`remote.recording`): what a worker would send to a supervisor is stored before the
+task starts, and what the supervisor sends is stored before the task ends. So nobody has to stay connected, and a run
 survives the worker that started it. Its program can't call tools.
 """
 
@@ -106,7 +106,7 @@ class RemoteEngine(Protocol):
         ...
 
     async def discard(self, run_id: str) -> None:
-        """Delete what is stored of a run: its secret, its recorded line and its result. Can be repeated.
+        """Delete what is stored of a run: its secret, its recorded input and its result. Can be repeated.
 
         A task that still runs is not stopped by this; what it stores afterwards is a leftover. So stop it first.
         """

@@ -1,4 +1,4 @@
-"""The recorded line of a remote run: what a live worker would send to its supervisor, and what it would receive."""
+"""The recorded input of a remote run: what a live worker would send to its supervisor, and what it would receive."""
 
 from dataclasses import dataclass, replace
 from typing import Final

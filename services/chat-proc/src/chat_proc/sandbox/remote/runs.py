@@ -1,4 +1,4 @@
-"""Detached runs on an engine that has machines of its own: they survive the workers that look after them."""
+"""Detached runs on an engine that has machines of its own: they survive the workers that monitor them."""
 
 import asyncio
 import time
@@ -68,7 +68,7 @@ class RemoteRuns:
         if isinstance(prepared, RunResult):
             return prepared
         if not await row.save_start(allowance_s=prepared.run.allowance_s):
-            many = f"{MAX_OF_PERSON} programs of this person run already. Try again when one has ended."
+            many = f"This person already has {MAX_OF_PERSON} detached runs. Wait for one to end, or stop one."
             return build_refused(request, limits, RunError("sandbox_failed", many, "request"))
         try:
             task = await self._starting.call(lambda: self._engine.start(prepared.run))
