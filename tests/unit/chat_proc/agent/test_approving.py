@@ -222,12 +222,15 @@ async def test_two_questions_of_a_round_can_be_answered_in_any_order(first: int)
     await check_conversation(bench)
 
 
-async def test_a_worker_crash_after_the_approval_leaves_the_call_ambiguous() -> None:
+@pytest.mark.parametrize("steers", [False, True])
+async def test_a_worker_crash_after_the_approval_leaves_the_call_ambiguous(*, steers: bool) -> None:
     bench, send = build()
     approval_id = await wait_for_a_person(bench)
     await respond(bench, approval_id, SignalKind.APPROVE)
     await bench.hire(failpoint="turn.approved:1:raise").work()
     bench.expire_lease()
+    if steers:
+        await bench.signal(SignalKind.STEER, "Answer now.")
 
     await bench.work()
 

@@ -121,7 +121,7 @@ class RunWatch:
         # Not counted as a failure of runs: there may be none, and outages of the database have their own alerts.
         held = await self._try("hold the runs", engine.name, holding, until_s, is_counted=False)
         if held is None:
-            del self._linked_since_s[engine.name]
+            self._linked_since_s.pop(engine.name, None)
             return None
         ours = [run for run in held if run.engine == engine.name]
         DETACHED_RUNS.labels(engine.name).set(sum(run.ended_as is None for run in ours))
