@@ -21,7 +21,6 @@ import asyncpg
 import redis.asyncio
 from helpers.databases import run_throwaway_database
 from helpers.goals import Goal, build_goal, measure_medians, run_goals
-from turn_harness.drivers import NoSweeps
 from turn_harness.harness import Bench
 
 from chat_proc.worker.heartbeat import Heartbeat
@@ -43,6 +42,7 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.core import SequentialIds
+from everturn_testing.turns.reading import NoSweeps
 
 SLOTS = 16
 WARMUPS = 20
