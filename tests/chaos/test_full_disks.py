@@ -34,9 +34,9 @@ and the pauses between."""
 WAL = "postgres/data/pg_wal"
 SEGMENTS = 10
 """More than fit on the disk of the WAL."""
-NAMED = {"postgres": "postgres disk", WAL: "postgres", "redis": "redis", "objects": "objects"}
+NAMED = {"postgres": "postgres_disk", WAL: "postgres", "redis": "redis", "objects": "objects"}
 """By disk: what `/readyz` says has failed. Turns don't need the others."""
-COUNTED = {"postgres disk", "objects"}
+COUNTED = {"postgres_disk", "objects"}
 """What `everturn_disk_full_total` counts."""
 TEXTS = {"tmp": ("script:program please", "script:brisk please")}
 WRITES = ("script:write please", "script:brisk please")

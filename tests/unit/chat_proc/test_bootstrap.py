@@ -80,7 +80,7 @@ async def test_a_worker_says_at_its_port_what_it_lacks(settings: WorkerSettings)
 
     parts = ready.json()["parts"]
     assert (ready.status_code, ready.json()["status"], alive.status_code) == (503, "unready", 200)
-    assert [name for name, part in parts.items() if part["ok"]] == ["postgres disk", "objects", "loops"]
+    assert [name for name, part in parts.items() if part["ok"]] == ["postgres_disk", "objects", "loops"]
     assert "Starting: not accepting turns yet." in parts["claims"]["detail"]
 
 

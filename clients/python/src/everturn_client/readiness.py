@@ -9,7 +9,7 @@ from everturn_client.answers import Answer
 REMEDIES: Final[Mapping[str, str]] = {
     "postgres": "check the Postgres server and the ingress's DATABASE_URL; no accepted message is lost",
     "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost: Postgres has everything",
-    "postgres disk": "give the Postgres server more disk space; until then messages are rejected",
+    "postgres_disk": "give the Postgres server more disk space; until then messages are rejected",
     "redis memory": "raise maxmemory of the Redis server; near that limit new messages are rejected",
     "objects": "check the object store that OBJECTS_URL names, its credentials and its free space",
     "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are rejected",

@@ -326,7 +326,7 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
     return {
         "claims": Part(worker.check_claims),
         "postgres": Part(drivers.database.check),
-        "postgres disk": Part(drivers.database.check_disk, required=False),
+        "postgres_disk": Part(drivers.database.check_disk, required=False),
         "redis": Part(partial(drivers.redis.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "redis memory": Part(drivers.redis.memory.check, required=False),
         "objects": Part(drivers.objects.check, note=drivers.objects.kind),

@@ -291,7 +291,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
 def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
-        "postgres disk": Part(parts.check_database_disk, required=False),
+        "postgres_disk": Part(parts.check_database_disk, required=False),
         "redis": Part(partial(parts.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
         "redis memory": Part(parts.stream_memory.check, required=False),
         "objects": Part(parts.objects.check, note=parts.objects.kind),

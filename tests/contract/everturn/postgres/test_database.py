@@ -66,7 +66,7 @@ _NO_SPACE = "DO $$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file'
 
 
 async def test_a_full_disk_of_the_server_is_remembered_for_a_minute(database: DatabaseUrls) -> None:
-    now_s, before = 0.0, DISK_FULL.labels("postgres disk")._value.get()
+    now_s, before = 0.0, DISK_FULL.labels("postgres_disk")._value.get()
     async with asyncpg.create_pool(database.worker, min_size=0, max_size=1) as pool:
         full = Database(cast(Any, pool), monotonic=lambda: now_s)
         await full.check_disk()
@@ -81,7 +81,7 @@ async def test_a_full_disk_of_the_server_is_remembered_for_a_minute(database: Da
             await full.check_disk()
         now_s = DISK_FULL_KEPT_S
         await full.check_disk()
-        assert DISK_FULL.labels("postgres disk")._value.get() == before + 1
+        assert DISK_FULL.labels("postgres_disk")._value.get() == before + 1
 
 
 async def test_an_exhausted_pool_is_unavailable(database: DatabaseUrls) -> None:

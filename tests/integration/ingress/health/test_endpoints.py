@@ -24,7 +24,7 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     parts = ready.json()["parts"]
     assert set(parts) == {
         "postgres",
-        "postgres disk",
+        "postgres_disk",
         "redis",
         "redis memory",
         "objects",

@@ -215,7 +215,7 @@ class Database:
         except (asyncpg.DiskFullError, Unavailable) as error:
             full = error.__cause__ if isinstance(error, Unavailable) else error
             if isinstance(full, asyncpg.DiskFullError):
-                DISK_FULL.labels("postgres disk").inc()
+                DISK_FULL.labels("postgres_disk").inc()
                 if not self._is_disk_full():
                     _log.error("The disk of Postgres is full", error=str(full))
                 self._disk_full = self._monotonic(), str(full)
