@@ -106,7 +106,7 @@ async def test_accepted_messages_survive_outages_of_postgres(
     await chaos.harness.close()
 
 
-@pytest.mark.parametrize("break_link", [FaultProxy.refuse, FaultProxy.silence])
+@pytest.mark.parametrize("break_link", [pytest.param(FaultProxy.refuse, marks=pytest.mark.slow), FaultProxy.silence])
 async def test_repeated_outages_do_not_count_as_attempts(
     chaos: Chaos, break_link: Callable[[FaultProxy], None]
 ) -> None:

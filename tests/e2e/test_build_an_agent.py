@@ -46,6 +46,7 @@ async def run_agent(block: Block, folder: str, env: dict[str, str]) -> AsyncIter
             running.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 async def test_an_author_makes_tries_and_hands_over_an_agent(tmp_path: Path) -> None:
     (tmp_path / "web").mkdir()

@@ -237,9 +237,9 @@ async def test_the_desk_denies_a_large_credit(harness: Any) -> None:
     "failpoint",
     [
         "turn.in_tool:1",
-        "turn.after_segment_end:1",
         "turn.after_step_end:2",
-        "turn.before_c3:1",
+        pytest.param("turn.after_segment_end:1", marks=pytest.mark.slow),
+        pytest.param("turn.before_c3:1", marks=pytest.mark.slow),
     ],
 )
 async def test_an_approved_credit_is_handed_over_once_although_its_worker_dies(

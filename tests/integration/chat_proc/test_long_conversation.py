@@ -31,6 +31,7 @@ SUMMARY = """## Active request
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_facts_of_a_very_long_conversation_are_found_by_few_reads(
     database: DatabaseUrls, redis_url: str, tmp_path: Path

@@ -393,6 +393,7 @@ async def test_three_crashes_stop_a_tool_for_its_turn_only(desk):
     assert "failed" in (await desk.call("crash", turn_id="turn_2")).text
 
 
+@pytest.mark.slow
 async def test_a_process_that_keeps_crashing_is_started_after_growing_pauses(desk):
     with capture_logs() as logs:
         for number in range(3):
@@ -730,6 +731,7 @@ async def test_output_without_end_takes_little_of_the_loop(desk, data):
     assert share < 0.25
 
 
+@pytest.mark.slow
 async def test_a_hundred_megabytes_of_output_are_cut(desk):
     with capture_logs() as logs:
         assert (await desk.call("shout_without_end", mib=100)).text == "shouted"
