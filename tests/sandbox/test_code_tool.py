@@ -127,7 +127,9 @@ async def test_a_csv_becomes_a_chart_and_a_table_with_a_receipt(sandbox: Supervi
 
     history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
     key = Ed25519PrivateKey.generate()
-    signer = ReceiptSigner(key, SystemClock(), Redactor(), await load_environment_digest(PYTHON))
+    signer = ReceiptSigner(key, SystemClock(), Redactor())
+    if not sandbox.image:
+        sandbox = sandbox.with_environment(await load_environment_digest(PYTHON))
     outcome = await RunCodeTool(sandbox, objects, history, build_program_tools(), receipts=signer).run(
         ToolCall(CallId("call_1"), params, PROGRAM, build_context(timeline))
     )

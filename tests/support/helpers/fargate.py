@@ -25,6 +25,8 @@ from helpers.task_container import does_first_catch, signal_first
 ACCOUNT, REGION = "123456789012", "us-east-1"
 BUCKET, CLUSTER, FAMILY, CONTAINER = "everturn-runs", "everturn", "everturn-run", "run"
 KEYS = {"AWS_ACCESS_KEY_ID": "stand-in", "AWS_SECRET_ACCESS_KEY": "stand-in", "AWS_DEFAULT_REGION": REGION}
+IMAGE = f"sha256:{'1a' * 32}"
+"""The digest that every task's container has."""
 NO_TRANSITIONS = 1_000_000_000
 ID_LENGTHS = (32, 36)
 ENDS_WITHIN_S = 30
@@ -137,6 +139,7 @@ class Fargate:
         given = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/stand-in", **self.environment}
         process = self.processes[name] = self.start(override["command"], given)
         task.containers[0].last_status, task.last_status = "RUNNING", "RUNNING"
+        task.containers[0].imageDigest = IMAGE
         threading.Thread(target=self._watch, args=(task, process), daemon=True).start()
 
     def _watch(self, task: Any, process: "subprocess.Popen[bytes]") -> None:

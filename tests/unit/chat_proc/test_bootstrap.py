@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -13,6 +14,7 @@ from chat_proc.bootstrap import (
     choose_encoder,
     choose_execution,
     choose_web_tools,
+    name_environment,
     open_receipts,
     open_worker,
 )
@@ -21,15 +23,18 @@ from chat_proc.models.cards import ModelCards
 from chat_proc.models.providers import BadModelSetting
 from chat_proc.models.roles import ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress, build_unseen_sandbox, parse_address
+from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.opening import OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.receipts import BadReceiptKey
+from chat_proc.sandbox.remote.absent import build_absent_sandbox
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.readiness import StartReport
 from everturn.core.settings import BadConfig
+from everturn.execution.messages import RunLimits
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -166,20 +171,34 @@ def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) ->
 PEM = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-async def test_runs_get_receipts_where_a_key_is_set(settings: WorkerSettings) -> None:
+def test_runs_get_receipts_where_a_key_is_set(settings: WorkerSettings) -> None:
     opened = OpenedSandbox(build_unseen_sandbox(parse_address("unix:///nowhere")), "it works")
     keyed = settings.model_copy(update={"receipt_key": SecretStr(PEM)})
 
-    assert await open_receipts(settings, opened) is None
-    assert await open_receipts(keyed, SandboxUnavailable("No bubblewrap.")) is None
-    signer = await open_receipts(keyed, opened)
+    assert open_receipts(settings, opened) is None
+    assert open_receipts(keyed, SandboxUnavailable("No bubblewrap.")) is None
+    signer = open_receipts(keyed, opened)
     assert signer is not None
     assert len(signer.key_id) == 32
     assert PEM in keyed.secrets
     with pytest.raises(BadReceiptKey):
-        await open_receipts(settings.model_copy(update={"receipt_key": SecretStr("k")}), opened)
+        open_receipts(settings.model_copy(update={"receipt_key": SecretStr("k")}), opened)
     with pytest.raises(BadReceiptKey, match="Choose another secret"):
-        await open_receipts(keyed.model_copy(update={"brave_api_key": SecretStr("everturn")}), opened)
+        open_receipts(keyed.model_copy(update={"brave_api_key": SecretStr("everturn")}), opened)
+
+
+async def test_only_runs_in_an_environment_of_the_worker_name_it(settings: WorkerSettings, tmp_path: Path) -> None:
+    keyed = settings.model_copy(update={"receipt_key": SecretStr(PEM), "sandbox_python": tmp_path / "python"})
+    containers = OpenedSandbox(build_unseen_sandbox(parse_address("unix:///nowhere")), "it works")
+    none = OpenedSandbox(build_absent_sandbox(SandboxUnavailable("All programs run elsewhere.")), "elsewhere")
+    posture = replace(none.sandbox.posture, launcher="bubblewrap")
+    local = replace(none, sandbox=SupervisedSandbox(none.sandbox.launcher, posture, RunLimits()))
+
+    assert await name_environment(keyed, containers) is containers
+    assert await name_environment(keyed, none) is none
+    assert await name_environment(settings, local) is local
+    with pytest.raises(SandboxUnavailable):
+        await name_environment(keyed, local)
 
 
 def test_the_battery_is_never_repeated_all_the_time(settings: WorkerSettings) -> None:

@@ -40,6 +40,7 @@ from chat_proc.sandbox.network import NetworkAccess
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.receipts import ReceiptSigner, read_signing_key
+from chat_proc.sandbox.remote.absent import ELSEWHERE
 from chat_proc.sandbox.remote.ecs import FARGATE, EcsEngine, open_ecs_engine, read_ecs_place
 from chat_proc.sandbox.remote.port import RemoteEngine
 from chat_proc.sandbox.remote.runs import RemoteRuns
@@ -158,6 +159,7 @@ async def open_worker(
         drivers = await stack.enter_async_context(open_drivers(settings, bounds, owner, encoder))
         remote = await open_remote_engines(settings, stack)
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings, remote)))
+        opened = await name_environment(settings, opened)
         if settings.execution_gate == "battery":
             opened = await pass_gate(opened)
         stragglers = Stragglers()
@@ -255,7 +257,7 @@ async def open_bundles(
             conversations,
             PostgresTimelines(database),
             CollectionReader(PostgresCollections(database), store, embedder) if settings.collections == "on" else None,
-            await open_receipts(settings, opened),
+            open_receipts(settings, opened),
             detached,
         )
         sandbox = opened.sandbox.with_tracing(drivers.tracing) if isinstance(opened, OpenedSandbox) else opened
@@ -301,17 +303,28 @@ async def open_bundles(
         yield bundles, offered
 
 
-async def open_receipts(settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable) -> ReceiptSigner | None:
-    """What signs the receipts of runs; None without a key or a sandbox. Raises BadReceiptKey, SandboxUnavailable."""
+async def name_environment(
+    settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable
+) -> OpenedSandbox | SandboxUnavailable:
+    """The same. If runs get receipts and this worker starts programs in its own environment, its records of their runs
+    name that. Raises SandboxUnavailable."""
+    if isinstance(opened, SandboxUnavailable) or not settings.receipt_key.get_secret_value():
+        return opened
+    if settings.sandbox_python is None or opened.sandbox.posture.launcher in ("containers", ELSEWHERE):
+        return opened
+    environment = await load_environment_digest(settings.sandbox_python)
+    return replace(opened, sandbox=opened.sandbox.with_environment(environment))
+
+
+def open_receipts(settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable) -> ReceiptSigner | None:
+    """What signs the receipts of runs; None without a key or a sandbox. Raises BadReceiptKey."""
     if not (pem := settings.receipt_key.get_secret_value()):
         return None
     key = read_signing_key(pem)
     if isinstance(opened, SandboxUnavailable):
         return None
-    python = None if opened.sandbox.posture.launcher == "containers" else settings.sandbox_python
-    environment = await load_environment_digest(python) if python else ""
-    signer = ReceiptSigner(key, open_clock(settings.clock_steps), Redactor(settings.secrets), environment)
-    _log.info("Runs get signed receipts", key_id=signer.key_id, environment=environment or "images")
+    signer = ReceiptSigner(key, open_clock(settings.clock_steps), Redactor(settings.secrets))
+    _log.info("Runs get signed receipts", key_id=signer.key_id)
     return signer
 
 

@@ -13,6 +13,7 @@ from helpers.fargate import (
     CLUSTER,
     CONTAINER,
     FAMILY,
+    IMAGE,
     REGION,
     Fargate,
     Fault,
@@ -203,7 +204,7 @@ async def test_a_killed_task_has_no_result_and_is_later_forgotten(engine: EcsEng
     fargate.kill(task)
     state = await wait_for_end(engine, task)
 
-    assert state == TaskState("ended", "Essential container in task exited", 137)
+    assert state == TaskState("ended", "Essential container in task exited", 137, image=IMAGE)
     assert await engine.collect(request.execution_id, LIMITS) is None
     fargate.forget(task)
     assert await engine.check([task]) == {task: TaskState("unknown")}

@@ -1,10 +1,13 @@
 """Turns whose programs take long wait for them without a worker, whatever happens to turn, worker and run meanwhile."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from helpers.memory_runs import MemoryEngine, build_recorded
 from turn_harness.checks import check_conversation
 from turn_harness.harness import ANN, Bench, BenchWorker, until
@@ -17,6 +20,7 @@ from chat_proc.sandbox.detached import local
 from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
 from chat_proc.sandbox.remote.port import RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
@@ -26,6 +30,7 @@ from chat_proc.worker.run_watch import BUDGET_S, RunWatch
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ApprovalId
+from everturn.core.logging import Redactor
 from everturn.core.metrics import DETACHED_RUNS, DETACHED_RUNS_FAILED
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus
@@ -42,6 +47,7 @@ from everturn_testing.turns.detached import MemoryDetachedRuns
 TOOL = "exec_tools.execute_code_python"
 PROFILE = "default"
 SHORT_S = 0.01
+KEY = Ed25519PrivateKey.generate()
 
 
 class HeldSandbox:
@@ -141,6 +147,13 @@ async def bench() -> AsyncIterator[Bench]:
 
 def results(bench: Bench) -> list[ToolResultBody]:
     return [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+
+
+def read_payload(bench: Bench) -> dict[str, Any]:
+    """What the receipt of the only result says."""
+    (result,) = results(bench)
+    receipt = (result.data or {})["run"]["receipt"]
+    return verify_receipt(json.dumps(receipt).encode(), {find_key_id(KEY.public_key()): KEY.public_key()})
 
 
 async def check_end(bench: Bench, outcome: Outcome = Outcome.COMPLETED) -> None:
@@ -510,7 +523,14 @@ async def test_a_call_that_was_cut_off_after_a_detached_one_is_not_repeated() ->
 class RemoteSite:
     """A worker whose programs run on an engine that all workers share."""
 
-    def __init__(self, bench: Bench, engine: MemoryEngine, *, unknown_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        engine: MemoryEngine,
+        *,
+        unknown_s: float = 0.0,
+        receipts: ReceiptSigner | None = None,
+    ) -> None:
         self.bench = bench
         owner = f"worker-{len(bench.workers) + 1}"
         runs = MemoryDetachedRuns(bench.platform, owner=owner)
@@ -524,7 +544,7 @@ class RemoteSite:
         calls = DetachedCalls(runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         tool = RunCodeTool(
-            HeldSandbox(), bench.objects, history, build_program_tools(), {PROFILE: profile}, None, calls
+            HeldSandbox(), bench.objects, history, build_program_tools(), {PROFILE: profile}, receipts, calls
         )
         bench.registry = ToolRegistry([tool])
         self.worker: BenchWorker = bench.hire()
@@ -563,6 +583,23 @@ async def test_a_run_elsewhere_survives_the_worker_that_started_it(asleep: Bench
     assert "42" in results(asleep)[0].text
     assert (engine.runs, engine.results) == ({}, {})
     await check_end(asleep)
+
+
+@pytest.mark.parametrize("image", ["", f"sha256:{'1a' * 32}"])
+async def test_a_receipt_names_the_image_of_the_task_and_no_environment_of_a_worker(asleep: Bench, image: str) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine, receipts=ReceiptSigner(KEY, asleep.clock, Redactor()))
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    engine.end(run_id)
+    engine.states[f"task/{run_id}"] = TaskState("ended", "", 0, image=image)
+    await site.look()
+    await site.worker.work()
+
+    payload = read_payload(asleep)
+    assert (payload["backend"], payload["executor_image"], payload["environment"]) == ("fargate", image or None, None)
 
 
 async def test_a_start_that_was_cut_off_is_made_again(asleep: Bench) -> None:

@@ -61,6 +61,7 @@ RESULT = RunResult(
         2.5,
         RunLimits(),
         POSTURE,
+        environment="sha256:e",
         inputs=(FileHash("turn_1/attachments/sales-hunter2hunter2.csv", len(CSV), hash_bytes(CSV)),),
         outputs=(FileHash("outputs/größe.csv", 1, hash_bytes(b"x")),),
         calls=tuple(CallRecord(n, "mail.send", "", n > 1, "", 1, 1) for n in (1, 2)),
@@ -76,7 +77,7 @@ PLAIN = st.recursive(
 
 
 def sign(key: Ed25519PrivateKey = KEY, result: RunResult = RESULT) -> dict:
-    signer = ReceiptSigner(key, SystemClock(), Redactor(["hunter2hunter2"]), "sha256:e")
+    signer = ReceiptSigner(key, SystemClock(), Redactor(["hunter2hunter2"]))
     return signer.sign(REQUEST, result, PLACE, BEGAN)
 
 
@@ -102,7 +103,7 @@ def test_a_receipt_says_what_ran_and_hides_secrets_before_it_is_signed() -> None
     assert (payload["backend"], payload["executor_image"], payload["environment"]) == ("bubblewrap", None, "sha256:e")
     assert payload["inputs"][0]["path"] == "turn_1/attachments/sales-[redacted].csv"
     assert (payload["began_at"], payload["posture"]["seccomp"]) == ("2026-03-01T12:00:00.000Z", "on")
-    images = replace(RESULT.record, image="sha256:i", supervisor_image="sha256:s", posture=None)
+    images = replace(RESULT.record, image="sha256:i", supervisor_image="sha256:s", posture=None, environment="")
     other = sign(result=replace(RESULT, record=images))["payload"]
     assert (other["backend"], other["executor_image"], other["environment"]) == (None, "sha256:i", None)
 

@@ -106,8 +106,11 @@ def test_settings_name_what_is_missing():
             TaskState("ended", "Essential container in task exited; OutOfMemoryError: Container killed", 137),
         ),
         (
-            {"lastStatus": "RUNNING", "containers": [{"name": "run", "lastStatus": "STOPPED", "exitCode": 0}]},
-            TaskState("ended", "", 0),
+            {
+                "lastStatus": "RUNNING",
+                "containers": [{"name": "run", "lastStatus": "STOPPED", "exitCode": 0, "imageDigest": "sha256:1a"}],
+            },
+            TaskState("ended", "", 0, image="sha256:1a"),
         ),
     ],
 )

@@ -113,7 +113,8 @@ class Launcher(Protocol):
 class SupervisedSandbox:
     """A `Sandbox` over any launcher. `posture`, `limits` and `image` are the default profile's, as found by a trial.
 
-    `image` is the engine's name of the executor's image; empty if there is none.
+    `image` is the engine's name of the executor's image, `environment` the digest of the libraries of programs outside
+    containers; empty if there is none.
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class SupervisedSandbox:
         *,
         tracing: Tracing = NO_TRACING,
         network: NetworkAccess | None = None,
+        environment: str = "",
     ) -> None:
+        self._environment = environment
         self._launcher = launcher
         self._posture = posture
         self._limits = limits
@@ -157,12 +160,17 @@ class SupervisedSandbox:
         """The same sandbox with the networks of profiles; without them, runs of such a profile fail."""
         return self._copy(network=network)
 
+    def with_environment(self, environment: str) -> "SupervisedSandbox":
+        """The same sandbox, whose records of runs have this digest."""
+        return self._copy(environment=environment)
+
     def _copy(
         self,
         *,
         launcher: Launcher | None = None,
         tracing: Tracing | None = None,
         network: NetworkAccess | None = None,
+        environment: str = "",
     ) -> "SupervisedSandbox":
         return SupervisedSandbox(
             launcher or self._launcher,
@@ -171,6 +179,7 @@ class SupervisedSandbox:
             self.image,
             tracing=tracing or self._tracing,
             network=network or self._network,
+            environment=environment or self._environment,
         )
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
@@ -218,7 +227,7 @@ class SupervisedSandbox:
                 outcome = "ok" if done.result.ok else "failed"
                 if done.result.error:
                     span.fail(done.result.error.code)
-            return done.result
+            return replace(done.result, record=replace(done.result.record, environment=self._environment))
         finally:
             SANDBOX_RUN_SECONDS.labels(self._posture.launcher, outcome).observe(time.monotonic() - began)
 

@@ -106,7 +106,8 @@ class RunRecord:
     """The program, its inputs, its protections and its requests. `posture` is None if nothing was started. `profile` is
     the name of the execution profile.
 
-    `image` and `supervisor_image` are the digests of the two images, empty if there are no containers.
+    `image` and `supervisor_image` are the digests of the two images, `environment` is that of the libraries of programs
+    outside containers. Each is empty if there is none.
     """
 
     program_sha256: str
@@ -121,6 +122,7 @@ class RunRecord:
     profile: str = DEFAULT_PROFILE
     supervisor_image: str = ""
     connections: tuple[ConnectionRecord, ...] = ()
+    environment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

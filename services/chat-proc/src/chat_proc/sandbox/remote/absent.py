@@ -2,18 +2,22 @@
 
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.execution.messages import Posture, RunLimits
 
-_ELSEWHERE = "as the engine of the profile provides"
+ELSEWHERE: Final = "elsewhere"
+"""The name of this launcher, on which nothing can be started or tried."""
+
+_AS_PROVIDED: Final = "as the engine of the profile provides"
 
 
 def build_absent_sandbox(unavailable: SandboxUnavailable) -> SupervisedSandbox:
     """A sandbox that refuses every run with this reason."""
-    posture = Posture("elsewhere", "", 0, _ELSEWHERE, "none", *([_ELSEWHERE] * 4))
+    posture = Posture(ELSEWHERE, "", 0, _AS_PROVIDED, "none", *([_AS_PROVIDED] * 4))
     return SupervisedSandbox(AbsentLauncher(unavailable.reason), posture, RunLimits())
 
 

@@ -420,7 +420,7 @@ def read_state(task: Mapping[str, Any], container: str) -> TaskState:
         code: int | None = ours.get("exitCode")
         reasons: Sequence[str | None] = (task.get("stoppedReason"), ours.get("reason"), TASK_EXITS.get(code or 0))
         reason = "; ".join(reason for reason in reasons if reason)[:_MAX_STATE_CHARS]
-        return TaskState("ended", reason, code, is_final=code == TaskExit.NOT_STORED)
+        return TaskState("ended", reason, code, code == TaskExit.NOT_STORED, ours.get("imageDigest", ""))
     return TaskState("pending" if status in _PENDING else "running")
 
 

@@ -58,13 +58,15 @@ class TaskState:
 
     `reason` and `exit_code` belong to `ended`: the engine's words, and the code of the task's process (None if it never
     started). `is_final` is an end without a result that another start would not change. Any other ended task usually
-    has a result, whatever its exit code: collect it before you report a failure.
+    has a result, whatever its exit code: collect it before you report a failure. `image` is the digest of the image
+    that it ran, empty if the engine does not say.
     """
 
     phase: Phase
     reason: str = ""
     exit_code: int | None = None
     is_final: bool = False
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

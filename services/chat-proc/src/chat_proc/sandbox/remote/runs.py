@@ -1,8 +1,10 @@
 """Detached runs on an engine that has machines of its own: they survive the workers that monitor them."""
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -18,7 +20,7 @@ from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.core.errors import Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
-from everturn.execution.task_orders import TASK_EXITS
+from everturn.execution.task_orders import TASK_EXITS, TaskExit
 from everturn.turns.detached import MAX_OF_PERSON, DetachedRun, WatchedRun
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +34,8 @@ UNKNOWN_S: Final = 120.0
 """How long an engine may not know a task before that is lost."""
 LEFT_AFTER_S: Final = 300.0
 """Clocks of the engine and the database can differ by this much."""
+_IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
+"""The detail of the row of a run whose task has stored a result is the digest of its image."""
 _UNWANTED: Final = "Everturn: no turn waits for this run"
 
 
@@ -95,6 +99,8 @@ class RemoteRuns:
             self._unknown_since_s.pop(run.run_id, None)
         if state.phase == "ended":
             _log.info("A task has ended", run_id=run.run_id, reason=state.reason, exit_code=state.exit_code)
+            if state.exit_code == TaskExit.STORED and _IMAGE.fullmatch(state.image):
+                return RunEnd("finished", state.image)
             return RunEnd("failed" if state.is_final else "finished", _describe_end(state.exit_code))
         if state.phase != "unknown":
             return None
@@ -121,7 +127,9 @@ class RemoteRuns:
         if done is None or done.finished.verdict == "cancelled":
             return None
         hashes, _ = await load_inputs(request.inputs)
-        return await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
+        result = await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
+        image = run.detail if _IMAGE.fullmatch(run.detail) else ""
+        return replace(result, record=replace(result.record, image=image))
 
     async def discard(self, run: WatchedRun) -> None:
         await self._engine.discard(run.run_id)
