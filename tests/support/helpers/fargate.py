@@ -88,7 +88,8 @@ class Fargate:
     def __call__(self, environ: Json, start_response: Any) -> Iterable[bytes]:
         """Handle a request of WSGI."""
         action = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
-        name = action or f"{environ['REQUEST_METHOD']} object"
+        kind = "list" if "list-type=" in environ["QUERY_STRING"] else "object"
+        name = action or f"{environ['REQUEST_METHOD']} {kind}"
         self.requests.append(name)
         fault = next((fault for fault in self.faults if fault.action == name and fault.times), None)
         if fault is None:

@@ -7,7 +7,15 @@ A program that sleeps runs until it is stopped; any other one has ended at the f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chat_proc.sandbox.remote.port import RUN_ID, TASKS_AT_ONCE, EngineUnavailable, Leftover, RemoteRun, TaskState
+from chat_proc.sandbox.remote.port import (
+    RUN_ID,
+    TASKS_AT_ONCE,
+    EngineUnavailable,
+    Leftover,
+    RemoteRun,
+    StartRecord,
+    TaskState,
+)
 from chat_proc.sandbox.remote.recording import read_recorded
 from chat_proc.sandbox.supervised import SupervisedRun
 from everturn.execution.framing import encode_frame
@@ -39,7 +47,7 @@ class MemoryEngine:
         if not RUN_ID.fullmatch(run.run_id) or run.launch.capability.grants:
             raise ValueError("not a remote run")
         self._answer()
-        self.runs[run.run_id] = run
+        self.runs.setdefault(run.run_id, run)
         self.states.setdefault(f"task/{run.run_id}", TaskState("running"))
         return f"task/{run.run_id}"
 
@@ -68,6 +76,10 @@ class MemoryEngine:
     async def collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
         self._answer()
         return read_recorded(self.results[run_id], limits) if run_id in self.results else None
+
+    async def load_start(self, run_id: str) -> StartRecord | None:
+        self._answer()
+        return self.runs[run_id].start if run_id in self.runs else None
 
     async def discard(self, run_id: str) -> None:
         self._answer()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from chat_proc.sandbox.launching import build_run_result
-from chat_proc.sandbox.port import RunRequest, RunResult
-from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, EngineUnavailable, RemoteEngine, TaskState
-from chat_proc.sandbox.remote.recording import PreparedRun, prepare_run
+from chat_proc.sandbox.port import RunNotes, RunRequest, RunResult
+from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, EngineUnavailable, RemoteEngine, RemoteRun, TaskState
+from chat_proc.sandbox.remote.recording import prepare_run
 from everturn.execution.messages import Capability, RunLimits, ToolGrant
 
 LIMIT_S = 40.0
@@ -31,7 +31,7 @@ class RemoteEngineContract:
     async def test_a_run_ends_and_has_its_result_until_it_is_discarded(self, subject: Subject):
         request, prepared = await prepare("print('hello')")
 
-        task = await subject.engine.start(prepared.run)
+        task = await subject.engine.start(prepared)
         state = await wait_for_end(subject.engine, task)
         result = await collect(subject.engine, request)
 
@@ -46,16 +46,29 @@ class RemoteEngineContract:
     async def test_a_repeated_start_returns_the_same_task(self, subject: Subject):
         request, prepared = await prepare(SLEEPS)
 
-        tasks = {await subject.engine.start(prepared.run) for _ in range(3)}
+        tasks = {await subject.engine.start(prepared) for _ in range(3)}
 
         assert len(tasks) == 1
         assert await load_left(subject.engine, request) == tasks
         await subject.engine.stop(tasks.pop(), "the test is over")
         await subject.engine.discard(request.execution_id)
 
+    async def test_a_repeated_start_changes_nothing_of_the_first(self, subject: Subject):
+        request, first = await prepare("print(open('in.txt').read())", inputs={"in.txt": b"first"})
+        _, later = await prepare(request.program, inputs={"in.txt": b"later"}, execution_id=request.execution_id)
+        first = replace(first, start=replace(first.start, notes=RunNotes("unknown", "left out")))
+
+        task = await subject.engine.start(first)
+        assert await subject.engine.start(later) == task
+        await wait_for_end(subject.engine, task)
+
+        assert await subject.engine.load_start(request.execution_id) == first.start != later.start
+        await subject.engine.discard(request.execution_id)
+        assert await subject.engine.load_start(request.execution_id) is None
+
     async def test_a_stopped_program_is_a_cancelled_one_and_a_stop_can_be_repeated(self, subject: Subject):
         request, prepared = await prepare(SLEEPS)
-        task = await subject.engine.start(prepared.run)
+        task = await subject.engine.start(prepared)
 
         await subject.engine.stop(task, "a person cancelled it")
         await subject.engine.stop(task, "a person cancelled it again")
@@ -81,7 +94,7 @@ class RemoteEngineContract:
 
     async def test_only_leftovers_of_the_given_age_are_listed(self, subject: Subject):
         request, prepared = await prepare(SLEEPS)
-        task = await subject.engine.start(prepared.run)
+        task = await subject.engine.start(prepared)
 
         assert not [left for left in await subject.engine.load_leftovers(older_than_s=3600) if left.tasks == (task,)]
         await subject.engine.stop(task, "the test is over")
@@ -93,7 +106,7 @@ class RemoteEngineContract:
 
     async def test_a_run_that_could_call_tools_or_has_a_bad_id_is_not_started(self, subject: Subject):
         _, prepared = await prepare("pass")
-        launch = prepared.run.launch
+        launch = prepared.launch
 
         for wrong in (
             replace(launch, capability=Capability((ToolGrant("web_tools.web_fetch"),))),
@@ -101,16 +114,17 @@ class RemoteEngineContract:
             replace(launch, execution_id="x" * 65),
         ):
             with pytest.raises(ValueError):
-                await subject.engine.start(replace(prepared.run, launch=wrong))
+                await subject.engine.start(replace(prepared, launch=wrong))
 
     async def test_an_engine_that_does_not_answer_is_unavailable(self, subject: Subject):
         _, prepared = await prepare("pass")
 
         failures = await asyncio.gather(
-            subject.down.start(prepared.run),
+            subject.down.start(prepared),
             subject.down.check(["task/1"]),
             subject.down.stop("task/1", "reason"),
             subject.down.collect("run_1", LIMITS),
+            subject.down.load_start("run_1"),
             subject.down.discard("run_1"),
             subject.down.load_leftovers(older_than_s=0),
             return_exceptions=True,
@@ -119,12 +133,12 @@ class RemoteEngineContract:
         assert {type(failure) for failure in failures} == {EngineUnavailable}, failures
 
 
-async def prepare(program: str, **changes: object) -> tuple[RunRequest, PreparedRun]:
+async def prepare(program: str, **changes: object) -> tuple[RunRequest, RemoteRun]:
     """A request with an id of its own, and its run."""
     request = RunRequest(f"run-{os.getpid()}-{next(_numbers)}", "turn_1", program, (), timeout_s=20.0)
     request = replace(request, **changes)  # pyright: ignore[reportArgumentType] fields of a request
     prepared = await prepare_run(request, LIMITS)
-    assert isinstance(prepared, PreparedRun), prepared
+    assert isinstance(prepared, RemoteRun), prepared
     return request, prepared
 
 

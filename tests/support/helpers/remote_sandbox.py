@@ -35,7 +35,7 @@ class RemoteSandbox:
         prepared = await prepare_run(request, limits)
         if isinstance(prepared, RunResult):
             return prepared
-        task = await self.engine.start(prepared.run)
+        task = await self.engine.start(prepared)
         try:
             while (state := (await self.engine.check([task]))[task]).phase != "ended":
                 if stop is not None and stop.is_set():
@@ -47,4 +47,4 @@ class RemoteSandbox:
             await self.engine.discard(request.execution_id)
         if done is None:
             return build_broken(request, limits, RunError("sandbox_failed", state.reason, "sandbox"))
-        return build_run_result(request, limits, done, prepared.input_hashes)
+        return build_run_result(request, limits, done, prepared.start.inputs)

@@ -144,7 +144,7 @@ print(found)
 
 async def test_a_task_gets_the_name_of_a_secret_which_limits_what_it_may_store(engine: EcsEngine, fargate: Fargate):
     request, prepared = await prepare("print('something private')")
-    task = await engine.start(prepared.run)
+    task = await engine.start(prepared)
     fargate.kill(task)
 
     name = f"{PREFIX}/{request.execution_id}"
@@ -162,9 +162,9 @@ async def test_a_start_whose_answer_is_lost_starts_one_task_even_with_new_settin
     fargate.faults.append(Fault("RunTask", "ServerException", 500, after=True))
     before = {*fargate.processes}
 
-    task = await engine.start(prepared.run)
+    task = await engine.start(prepared)
     async with open_ecs_engine(replace(fargate.place(PREFIX), security_groups=("sg-2",))) as other:
-        assert await other.start(prepared.run) == task
+        assert await other.start(prepared) == task
 
     assert fargate.requests.count("RunTask") == 3
     assert {*fargate.processes} - before == {task}
@@ -186,7 +186,7 @@ async def test_a_start_that_fails_says_whether_it_can_be_repeated(
     fargate.faults.append(replace(fault))
 
     with pytest.raises(error, match=words) as raised:
-        await engine.start(prepared.run)
+        await engine.start(prepared)
     assert "a fault of the stand-in" not in str(raised.value)
 
 
@@ -199,7 +199,7 @@ async def test_a_throttled_check_is_repeated_by_the_driver(engine: EcsEngine, fa
 
 async def test_a_killed_task_has_no_result_and_is_later_forgotten(engine: EcsEngine, fargate: Fargate):
     request, prepared = await prepare(SLEEPS)
-    task = await engine.start(prepared.run)
+    task = await engine.start(prepared)
 
     fargate.kill(task)
     state = await wait_for_end(engine, task)
@@ -214,10 +214,10 @@ async def test_a_run_goes_on_when_the_setting_names_another_cluster(engine: EcsE
     fargate.client("ecs").create_cluster(clusterName="later")
     _, earlier = await prepare(SLEEPS)
     _, present = await prepare(SLEEPS)
-    of_earlier = await engine.start(earlier.run)
+    of_earlier = await engine.start(earlier)
 
     async with open_ecs_engine(replace(fargate.place(PREFIX), cluster="later")) as other:
-        of_present = await other.start(present.run)
+        of_present = await other.start(present)
         states = await other.check([of_earlier, of_present])
         assert [states[task].phase for task in (of_earlier, of_present)] == ["running", "running"]
         await other.stop(of_earlier, "no turn waits for it")
@@ -252,7 +252,7 @@ async def test_a_stopped_program_has_what_it_wrote_until_then(engine: EcsEngine,
     request, prepared = await prepare(
         "import time; open(OUTPUT_DIR + '/a', 'w').write('kept'); time.sleep(60)", contract=(ContractItem("a"),)
     )
-    task = await engine.start(prepared.run)
+    task = await engine.start(prepared)
     pid = fargate.processes[task].pid
     await wait_until(lambda: any(Path(f"/proc/{one}/root/workspace/out/a").exists() for one in load_descendants(pid)))
 
@@ -270,7 +270,7 @@ async def test_a_task_without_its_secret_says_so(engine: EcsEngine, fargate: Far
     request, prepared = await prepare("print(1)")
     fargate.faults.append(Fault("GetSecretValue", "ResourceNotFoundException"))
 
-    state = await wait_for_end(engine, await engine.start(prepared.run))
+    state = await wait_for_end(engine, await engine.start(prepared))
 
     assert state.exit_code == TaskExit.NO_ORDER
     assert "could not read its secret" in state.reason
@@ -281,7 +281,7 @@ async def test_a_line_that_can_no_longer_be_read_is_the_result(engine: EcsEngine
     request, prepared = await prepare("print(1)")
     fargate.faults.append(Fault("GET object", "Request has expired", 403))
 
-    await wait_for_end(engine, await engine.start(prepared.run))
+    await wait_for_end(engine, await engine.start(prepared))
     result = await collect(engine, request)
 
     assert result is not None
@@ -294,7 +294,7 @@ async def test_a_result_that_can_no_longer_be_stored_is_an_exit_code(engine: Ecs
     _, prepared = await prepare("print(1)")
     fargate.faults.append(Fault("POST object", "Request has expired", 403))
 
-    state = await wait_for_end(engine, await engine.start(prepared.run))
+    state = await wait_for_end(engine, await engine.start(prepared))
 
     assert state.exit_code == TaskExit.NOT_STORED
     assert "could not store its result" in state.reason
@@ -313,12 +313,13 @@ async def test_a_stored_result_that_is_malformed_or_too_large_is_refused(
 
 async def test_leftovers_are_found_by_each_of_their_parts(engine: EcsEngine, fargate: Fargate):
     fargate.client("s3").put_object(Bucket=BUCKET, Key=f"{PREFIX}/only-a-result/result", Body=b"x")
+    fargate.client("s3").put_object(Bucket=BUCKET, Key=f"{PREFIX}/only-a-start/start", Body=b"x")
     fargate.client("s3").put_object(Bucket=BUCKET, Key=f"{PREFIX}/something else", Body=b"x")
     fargate.client("secretsmanager").create_secret(Name=f"{PREFIX}/only-a-secret", SecretString="x")
 
     found = {left.run_id for left in await engine.load_leftovers(older_than_s=0)}
 
-    assert {"only-a-result", "only-a-secret"} <= found
+    assert {"only-a-result", "only-a-start", "only-a-secret"} <= found
     assert "something else" not in found
     for run_id in found:
         await engine.discard(run_id)
@@ -359,7 +360,7 @@ async def test_a_cluster_that_does_not_exist_is_found_at_startup(fargate: Fargat
 async def run(engine: EcsEngine, program: str, **changes: object) -> RunResult:
     """Run a program to its end and discard it."""
     request, prepared = await prepare(program, **changes)
-    task = await engine.start(prepared.run)
+    task = await engine.start(prepared)
     state = await wait_for_end(engine, task)
     result = await collect(engine, request)
     assert result is not None, state

@@ -23,7 +23,9 @@ from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunReque
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
 from chat_proc.sandbox.remote.port import RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
+from chat_proc.sandbox.results import hash_bytes
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
+from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.worker import run_watch
 from chat_proc.worker.run_watch import BUDGET_S, RunWatch
@@ -600,6 +602,69 @@ async def test_a_receipt_names_the_image_of_the_task_and_no_environment_of_a_wor
 
     payload = read_payload(asleep)
     assert (payload["backend"], payload["executor_image"], payload["environment"]) == ("fargate", image or None, None)
+
+
+def give_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call gets a file and lacks another one; later calls would get something else."""
+    given = [Inputs({"turn_1/in.csv": b"sent"}, (("turn_1/big.bin", "too large"),), ("There is no in.txt.",))]
+
+    async def load(*_: object) -> Inputs:
+        return given.pop() if given else Inputs({"turn_1/in.csv": b"changed"}, ())
+
+    monkeypatch.setattr(InputLoader, "load", load)
+
+
+async def test_the_result_of_a_task_names_its_inputs_as_they_were_sent(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_inputs(monkeypatch)
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine, receipts=ReceiptSigner(KEY, asleep.clock, Redactor()))
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    engine.end(run_id)
+    await site.look()
+    await site.worker.work()
+
+    assert [file["sha256"] for file in read_payload(asleep)["inputs"]] == [hash_bytes(b"sent")]
+    text = results(asleep)[0].text
+    assert "There is no in.txt." in text
+    assert "Not given to the program: turn_1/big.bin (too large)." in text
+
+
+async def test_a_result_whose_inputs_nobody_knows_is_made_again(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    engine.end(run_id)
+    del engine.runs[run_id]
+    await site.look()
+    await site.worker.work()
+
+    assert list(engine.runs) == [run_id.removesuffix("_1") + "_2"]
+    assert asleep.turn_rows[0].status is TurnStatus.WAITING
+
+
+async def test_the_result_of_a_detached_run_says_what_it_was_not_given(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_inputs(monkeypatch)
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert "There is no in.txt." in results(bench)[0].text
+    assert "Not given to the program: turn_1/big.bin (too large)." in results(bench)[0].text
+    await check_end(bench)
 
 
 async def test_a_start_that_was_cut_off_is_made_again(asleep: Bench) -> None:

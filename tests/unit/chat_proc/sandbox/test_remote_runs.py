@@ -4,10 +4,10 @@ import pytest
 from helpers.memory_runs import MemoryEngine, build_recorded
 from helpers.remote_engine_contract import LIMITS, RemoteEngineContract, Subject, prepare
 
-from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult
+from chat_proc.sandbox.port import ContractItem, FileHash, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.remote.ecs import EcsPlace, read_ecs_place, read_state
-from chat_proc.sandbox.remote.port import TaskState
-from chat_proc.sandbox.remote.recording import prepare_run, read_recorded, record_line
+from chat_proc.sandbox.remote.port import StartRecord, TaskState
+from chat_proc.sandbox.remote.recording import prepare_run, read_recorded, read_start, record_line, record_start
 from chat_proc.sandbox.supervised import SupervisorFailed
 from chat_proc.settings import ExecutionSettings
 from everturn.core.errors import Invalid
@@ -28,13 +28,13 @@ async def test_a_recorded_line_is_what_a_supervisor_would_receive():
         "print(1)", inputs={"a.txt": b"x" * 100_000}, capability=Capability((ToolGrant("web_tools.web_fetch"),))
     )
 
-    first, *pieces, last = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True).feed(record_line(prepared.run))
+    first, *pieces, last = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True).feed(record_line(prepared))
 
     launch = parse_message(first, Launch)
-    assert (launch.execution_id, launch.program, launch.capability) == (prepared.run.run_id, "print(1)", Capability())
-    assert b"".join(pieces) == b"".join(prepared.run.inputs)
+    assert (launch.execution_id, launch.program, launch.capability) == (prepared.run_id, "print(1)", Capability())
+    assert b"".join(pieces) == b"".join(prepared.inputs)
     assert last == build_message(InputsEnd())
-    assert [file.size for file in prepared.input_hashes] == [100_000]
+    assert [file.size for file in prepared.start.inputs] == [100_000]
 
 
 async def test_a_request_that_cannot_run_has_its_result_at_once():
@@ -63,6 +63,14 @@ async def test_a_request_that_cannot_run_has_its_result_at_once():
 def test_a_recorded_result_that_is_none_is_refused(data: bytes, words: str):
     with pytest.raises(SupervisorFailed, match=words):
         read_recorded(data, LIMITS)
+
+
+def test_a_record_of_a_start_that_is_none_is_refused():
+    start = StartRecord((FileHash("größe.csv", 1, "0" * 64),), RunNotes("a\nb", ""))
+
+    assert read_start(record_start(start)) == start
+    with pytest.raises(SupervisorFailed, match="record of its start"):
+        read_start(b"[]")
 
 
 def test_a_recorded_result_ends_with_its_last_frame():

@@ -33,6 +33,18 @@ class ContractItem:
 
 
 @dataclass(frozen=True, slots=True)
+class RunNotes:
+    """What the result says of the start of its run, and what a run keeps that goes on without its call.
+
+    `unknown` and `left_out` are lines for the model, at most eleven each: paths that the program names and that don't
+    exist, and files that it does not get.
+    """
+
+    unknown: str = ""
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """One program to run. `execution_id` is unique and has only letters, digits, `-` and `_`.
 
@@ -49,6 +61,7 @@ class RunRequest:
     timeout_s: float = 60.0
     profile: str = DEFAULT_PROFILE
     capability: Capability = field(default_factory=Capability)
+    notes: RunNotes = field(default_factory=RunNotes)
 
 
 @dataclass(frozen=True, slots=True)

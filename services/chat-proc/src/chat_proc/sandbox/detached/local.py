@@ -9,8 +9,8 @@ from typing import Any, Final
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
-from chat_proc.sandbox.port import RunArtifact, RunRequest, RunResult, Sandbox, SandboxUnavailable
+from chat_proc.sandbox.detached.port import CollectedRun, FindKnown, RunEnd, RunRow
+from chat_proc.sandbox.port import RunArtifact, RunNotes, RunRequest, RunResult, Sandbox, SandboxUnavailable
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.ids import ConversationId
@@ -37,10 +37,11 @@ _GONE: Final = RunEnd("lost", "The worker that ran it was lost.")
 
 
 class _Head(BaseModel):
-    """A result without the contents of its files, and their sizes in bytes."""
+    """A result without the contents of its files, their sizes in bytes, and the notes of the run's request."""
 
     result: RunResult
     sizes: tuple[int, ...]
+    notes: RunNotes = RunNotes()
 
 
 @dataclass(slots=True)
@@ -111,19 +112,21 @@ class LocalRuns:
             if not run.has_row:
                 del self._runs[run_id]
         if run.has_row:
-            run.finishing = asyncio.create_task(self._finish(run_id, running, row.conversation_id))
+            run.finishing = asyncio.create_task(self._finish(request, running, row.conversation_id))
         return run.has_row
 
-    async def _finish(self, run_id: str, running: asyncio.Task[RunResult], conversation_id: ConversationId) -> None:
+    async def _finish(
+        self, request: RunRequest, running: asyncio.Task[RunResult], conversation_id: ConversationId
+    ) -> None:
         """Wait for the program and store its result. A failure of our own loses this run alone."""
         end = RunEnd("lost", "Its sandbox failed.")
         with guarded("detached_run_end"):
-            data, digest = await asyncio.to_thread(_encode, await running)
+            data, digest = await asyncio.to_thread(_encode, await running, request.notes)
             key = object_key(conversation_id, digest)
             while not await self._try_save(key, data):  # noqa: ASYNC110 - a store has no event of ours
                 await asyncio.sleep(SAVE_AGAIN_S)
             end = RunEnd("finished", key)
-        if (run := self._runs.get(run_id)) is not None:
+        if (run := self._runs.get(request.execution_id)) is not None:
             run.end, run.running = end, None
 
     async def _try_save(self, key: str, data: bytes) -> bool:
@@ -149,7 +152,7 @@ class LocalRuns:
         if (run := self._runs.pop(run_id, None)) is not None:
             await end_tasks(*_list_tasks(run))
 
-    async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
+    async def collect(self, request: RunRequest, run: DetachedRun) -> CollectedRun | None:
         del request
         if run.ended_as != "finished":
             return None
@@ -174,17 +177,17 @@ def _list_tasks(run: _Run) -> list[asyncio.Task[Any]]:
     return [task for task in (run.running, run.finishing) if task is not None]
 
 
-def _encode(result: RunResult) -> tuple[bytes, str]:
+def _encode(result: RunResult, notes: RunNotes) -> tuple[bytes, str]:
     """A line of JSON, then the contents of the files; and the SHA-256 of all. JSON of 60 MB would stop the event loop
     for half a second, also from a thread."""
     bodies = [file.body for file in result.artifacts]
     bare = replace(result, artifacts=tuple(replace(file, body=b"") for file in result.artifacts))
-    head = _Head(result=bare, sizes=tuple(map(len, bodies))).model_dump_json().encode()
+    head = _Head(result=bare, sizes=tuple(map(len, bodies)), notes=notes).model_dump_json().encode()
     data = b"".join((head, b"\n", *bodies))
     return data, hashlib.sha256(data).hexdigest()
 
 
-def _decode(data: bytes) -> RunResult:
+def _decode(data: bytes) -> CollectedRun:
     """Raises ValidationError."""
     end = data.index(b"\n")
     head = _Head.model_validate_json(data[:end])
@@ -193,7 +196,7 @@ def _decode(data: bytes) -> RunResult:
     for file, size in zip(head.result.artifacts, head.sizes, strict=True):
         files.append(replace(file, body=bytes(bodies[:size])))
         bodies = bodies[size:]
-    return replace(head.result, artifacts=tuple(files))
+    return CollectedRun(replace(head.result, artifacts=tuple(files)), head.notes)
 
 
 async def _refuse(call: GatewayCall) -> ToolReply:

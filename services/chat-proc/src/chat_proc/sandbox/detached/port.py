@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from chat_proc.sandbox.port import RunRequest, RunResult
+from chat_proc.sandbox.port import RunNotes, RunRequest, RunResult
 from everturn.core.ids import ConversationId
 from everturn.turns.detached import DetachedRun, EndedAs, WatchedRun
 
@@ -19,6 +19,14 @@ class RunEnd:
 
     ended_as: EndedAs
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedRun:
+    """A result, and the notes of the request with which its run was started."""
+
+    result: RunResult
+    notes: RunNotes
 
 
 class RunRow(Protocol):
@@ -71,8 +79,9 @@ class DetachedEngine(Protocol):
         """End a run; what it has written is lost."""
         ...
 
-    async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
-        """The result of a run that has ended; None if there is none, or none any more."""
+    async def collect(self, request: RunRequest, run: DetachedRun) -> CollectedRun | None:
+        """The result of a run that has ended; None if there is none, or none any more. The inputs of the request are
+        those of now, and are not read."""
         ...
 
     async def discard(self, run: WatchedRun) -> None:

@@ -30,9 +30,10 @@ from chat_proc.sandbox.remote.port import (
     Leftover,
     RemoteRun,
     RunRefused,
+    StartRecord,
     TaskState,
 )
-from chat_proc.sandbox.remote.recording import read_recorded, record_line
+from chat_proc.sandbox.remote.recording import read_recorded, read_start, record_line, record_start
 from chat_proc.sandbox.supervised import ALLOWANCE_S, SupervisedRun, SupervisorFailed
 from chat_proc.settings import ExecutionSettings
 from everturn.core.errors import Invalid
@@ -59,7 +60,9 @@ SUPERVISOR_BYTES: Final = 512 * MIB
 
 _MAX_REASON_CHARS: Final = 255
 _MAX_STATE_CHARS: Final = 500
-_LINE, _RESULT = "line", "result"
+_LINE, _START, _RESULT = "line", "start", "result"
+_MAX_START_BYTES: Final = 4 * MIB
+"""The hashes of 200 inputs and the notes are less than 200 kB."""
 
 _TASK_NAME: Final = re.compile(r"arn:[^:]*:ecs:[^:]*:[^:]*:task/([^/]+)/[^/]+")
 _ABSENT: Final = frozenset({"NoSuchKey", "404"})
@@ -189,7 +192,10 @@ class EcsEngine:
         return await self._run(partial(self._start, run), refused=RunRefused)
 
     def _start(self, run: RemoteRun) -> str:
-        self._s3.put_object(Bucket=self._bucket, Key=self._key(run.run_id, _LINE), Body=record_line(run))
+        if not self._is_stored(start := self._key(run.run_id, _START)):
+            # The record comes last: once it is there, a task may have read the line, and neither changes any more.
+            self._s3.put_object(Bucket=self._bucket, Key=self._key(run.run_id, _LINE), Body=record_line(run))
+            self._s3.put_object(Bucket=self._bucket, Key=start, Body=record_start(run.start))
         name, order = self._prefix + run.run_id, json.dumps(build_message(self._sign_order(run)))
         try:
             self._secrets.create_secret(Name=name, SecretString=order)
@@ -298,7 +304,15 @@ class EcsEngine:
         return await self._run(partial(self._collect, run_id, limits))
 
     def _collect(self, run_id: str, limits: RunLimits) -> SupervisedRun | None:
-        key = self._key(run_id, _RESULT)
+        data = self._try_read(run_id, _RESULT, limit_result_bytes(limits))
+        return None if data is None else read_recorded(data, limits)
+
+    async def load_start(self, run_id: str) -> StartRecord | None:
+        data = await self._run(partial(self._try_read, run_id, _START, _MAX_START_BYTES))
+        return None if data is None else read_start(data)
+
+    def _try_read(self, run_id: str, part: str, most: int) -> bytes | None:
+        key = self._key(run_id, part)
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=key)
         except ClientError as error:
@@ -307,10 +321,9 @@ class EcsEngine:
                 return None
             raise
         with contextlib.closing(answer["Body"]) as body:
-            size, most = int(answer["ContentLength"]), limit_result_bytes(limits)
-            if size > most:
-                raise SupervisorFailed(f"the stored result has {size} bytes; at most {most} are allowed")
-            return read_recorded(body.read(), limits)
+            if (size := int(answer["ContentLength"])) > most:
+                raise SupervisorFailed(f"the stored {part} has {size} bytes; at most {most} are allowed")
+            return body.read()
 
     def _is_stored(self, key: str) -> bool:
         return bool(self._s3.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1).get("Contents"))
@@ -325,7 +338,7 @@ class EcsEngine:
         except ClientError as error:
             if code_of(error) != "ResourceNotFoundException":
                 raise
-        for part in (_LINE, _RESULT):
+        for part in (_LINE, _START, _RESULT):
             self._s3.delete_object(Bucket=self._bucket, Key=self._key(run_id, part))
 
     async def load_leftovers(self, *, older_than_s: float) -> Sequence[Leftover]:
@@ -368,7 +381,7 @@ class EcsEngine:
         )
         for item in (item for page in pages for item in page.get("Contents", ())):
             run_id, _, part = item["Key"].removeprefix(self._prefix).partition("/")
-            if part in (_LINE, _RESULT) and RUN_ID.fullmatch(run_id) and item["LastModified"] < before:
+            if part in (_LINE, _START, _RESULT) and RUN_ID.fullmatch(run_id) and item["LastModified"] < before:
                 yield run_id, ()
 
     def _key(self, run_id: str, part: str) -> str:

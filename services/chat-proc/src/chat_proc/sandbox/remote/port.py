@@ -7,9 +7,10 @@ survives the worker that started it. Its program can't call tools.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from chat_proc.sandbox.port import FileHash, RunNotes
 from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed
 from everturn.core.errors import Unavailable
 from everturn.execution.messages import Launch, RunLimits
@@ -36,15 +37,25 @@ class RunRefused(SupervisorFailed):
 
 
 @dataclass(frozen=True, slots=True)
+class StartRecord:
+    """What a run was started with and its result must say: the hashes of its inputs, and the notes of its request."""
+
+    inputs: tuple[FileHash, ...] = ()
+    notes: RunNotes = field(default_factory=RunNotes)
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteRun:
     """One run to start. `launch.execution_id` is its id, as `RUN_ID` describes; its capability is empty.
 
-    `inputs` are the pieces of the input tar, at most 64 KiB each. `allowance_s` is how long a task may take in addition
-    to the program's time limit, from the call of `start` until it has stored its result: mostly for its own start.
+    `inputs` are the pieces of the input tar, at most 64 KiB each, and `start` describes them. `allowance_s` is how long
+    a task may take in addition to the program's time limit, from the call of `start` until it has stored its result:
+    mostly for its own start.
     """
 
     launch: Launch
     inputs: Sequence[bytes]
+    start: StartRecord = field(default_factory=StartRecord)
     allowance_s: float = 900.0
 
     @property
@@ -87,8 +98,13 @@ class RemoteEngine(Protocol):
     async def start(self, run: RemoteRun) -> str:
         """Store the run and start its task; returns the engine's name of the task.
 
-        Can be repeated, as after an answer that was lost: the same run has one task. Raises RunRefused.
+        Can be repeated, as after an answer that was lost: the same run has one task, which runs what the first start
+        has stored. Raises RunRefused.
         """
+        ...
+
+    async def load_start(self, run_id: str) -> StartRecord | None:
+        """What was stored of the start of a run; None if it is gone. Raises SupervisorFailed if it can't be used."""
         ...
 
     async def check(self, tasks: Sequence[str]) -> Mapping[str, TaskState]:
@@ -108,7 +124,8 @@ class RemoteEngine(Protocol):
         ...
 
     async def discard(self, run_id: str) -> None:
-        """Delete what is stored of a run: its secret, its recorded input and its result. Can be repeated.
+        """Delete what is stored of a run: its secret, its recorded input with the record of its start, and its result.
+        Can be repeated.
 
         A task that still runs is not stopped by this; what it stores afterwards is a leftover. So stop it first.
         """

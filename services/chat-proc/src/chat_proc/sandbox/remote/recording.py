@@ -1,11 +1,13 @@
 """The recorded input of a remote run: what a live worker would send to its supervisor, and what it would receive."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from chat_proc.sandbox.launching import build_launch, find_excess, find_problem, load_inputs
-from chat_proc.sandbox.port import FileHash, RunRequest, RunResult
-from chat_proc.sandbox.remote.port import RUN_ID, RemoteRun
+from chat_proc.sandbox.port import RunRequest, RunResult
+from chat_proc.sandbox.remote.port import RUN_ID, RemoteRun, StartRecord
 from chat_proc.sandbox.results import build_refused
 from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed
 from everturn.execution.framing import FrameDecoder, FrameError, encode_frame, encode_raw
@@ -14,17 +16,10 @@ from everturn.execution.records import BadMessage, build_message, parse_message
 from everturn.execution.task_orders import limit_result_bytes
 
 _PIECE_BYTES: Final = 64 << 10
+_START: Final = TypeAdapter(StartRecord)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """A run to start, and the hashes of its inputs for its record."""
-
-    run: RemoteRun
-    input_hashes: tuple[FileHash, ...]
-
-
-async def prepare_run(request: RunRequest, limits: RunLimits) -> PreparedRun | RunResult:
+async def prepare_run(request: RunRequest, limits: RunLimits) -> RemoteRun | RunResult:
     """The run of a request, without the right to call tools; or the envelope of a request that can't be run.
 
     Build the result with `launching.build_run_result` from what the engine has collected. Raises OSError if an input
@@ -36,7 +31,20 @@ async def prepare_run(request: RunRequest, limits: RunLimits) -> PreparedRun | R
         return build_refused(request, limits, problem)
     input_hashes, pieces = await load_inputs(request.inputs)
     launch = build_launch(replace(request, capability=Capability()), limits)
-    return PreparedRun(RemoteRun(launch, pieces), input_hashes)
+    return RemoteRun(launch, pieces, StartRecord(input_hashes, request.notes))
+
+
+def record_start(start: StartRecord) -> bytes:
+    """JSON, about 200 bytes for each input."""
+    return _START.dump_json(start)
+
+
+def read_start(data: bytes) -> StartRecord:
+    """Raises SupervisorFailed."""
+    try:
+        return _START.validate_json(data)
+    except ValidationError as error:
+        raise SupervisorFailed("the stored record of its start can't be read") from error
 
 
 def record_line(run: RemoteRun) -> bytes:

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from chat_proc.sandbox.detached.port import FindKnown, RunEnd, RunRow
-from chat_proc.sandbox.launching import build_run_result, load_inputs
+from chat_proc.sandbox.detached.port import CollectedRun, FindKnown, RunEnd, RunRow
+from chat_proc.sandbox.launching import build_run_result
 from chat_proc.sandbox.port import RunError, RunRequest, RunResult
 from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, RemoteEngine, RunRefused, TaskState
 from chat_proc.sandbox.remote.recording import prepare_run
@@ -71,18 +71,18 @@ class RemoteRuns:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "request"))
         if isinstance(prepared, RunResult):
             return prepared
-        if not await row.save_start(allowance_s=prepared.run.allowance_s):
+        if not await row.save_start(allowance_s=prepared.allowance_s):
             many = f"This person already has {MAX_OF_PERSON} detached runs. Wait for one to end, or stop one."
             return build_refused(request, limits, RunError("sandbox_failed", many, "request"))
         try:
-            task = await self._starting.call(lambda: self._engine.start(prepared.run))
+            task = await self._starting.call(lambda: self._engine.start(prepared))
         except (Unavailable, RunRefused) as error:
             return build_refused(request, limits, RunError("sandbox_failed", str(error), "sandbox"))
         try:
             await row.save_task(task)
         except Unavailable as error:
             # A turn doesn't wait for a run without a task: the next worker repeats the start, which finds the task.
-            _log.warning("Could not save the task of a run", run_id=prepared.run.run_id, error=str(error))
+            _log.warning("Could not save the task of a run", run_id=prepared.run_id, error=str(error))
         return None
 
     async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
@@ -117,19 +117,22 @@ class RemoteRuns:
         if task:
             await self._engine.stop(task, _UNWANTED)
 
-    async def collect(self, request: RunRequest, run: DetachedRun) -> RunResult | None:
+    async def collect(self, request: RunRequest, run: DetachedRun) -> CollectedRun | None:
         limits = self._limits[request.profile]
         try:
             done = await self._engine.collect(run.run_id, limits)
+            # A task is stopped by us only if no turn waits for it: this one was stopped by the engine or its operator.
+            if done is None or done.finished.verdict == "cancelled":
+                return None
+            if (start := await self._engine.load_start(run.run_id)) is None:
+                _log.error("The record of a run's start is gone, so its result is not used", run_id=run.run_id)
+                return None
         except SupervisorFailed as failure:
-            return build_broken(request, limits, RunError("sandbox_failed", str(failure), "sandbox"))
-        # A task is stopped by us only if no turn waits for it: this one was stopped by the engine or its operator.
-        if done is None or done.finished.verdict == "cancelled":
-            return None
-        hashes, _ = await load_inputs(request.inputs)
-        result = await asyncio.to_thread(partial(build_run_result, request, limits, done, hashes))
+            broken = build_broken(request, limits, RunError("sandbox_failed", str(failure), "sandbox"))
+            return CollectedRun(broken, request.notes)
+        result = await asyncio.to_thread(partial(build_run_result, request, limits, done, start.inputs))
         image = run.detail if _IMAGE.fullmatch(run.detail) else ""
-        return replace(result, record=replace(result.record, image=image))
+        return CollectedRun(replace(result, record=replace(result.record, image=image)), start.notes)
 
     async def discard(self, run: WatchedRun) -> None:
         await self._engine.discard(run.run_id)

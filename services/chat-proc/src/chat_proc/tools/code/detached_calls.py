@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from chat_proc.catalog.tool import CallDetached, ToolCall
-from chat_proc.sandbox.detached.port import DetachedEngine
-from chat_proc.sandbox.port import RunError, RunRequest, RunResult
+from chat_proc.sandbox.detached.port import CollectedRun, DetachedEngine
+from chat_proc.sandbox.port import RunError, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.results import build_broken
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
@@ -28,9 +28,11 @@ COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class CallRun:
-    """A result, and the seconds since the call's first start; None if the run was not detached."""
+    """A result with the notes of its run's start, and the seconds since the call's first start; None if the run was not
+    detached."""
 
     result: RunResult
+    notes: RunNotes
     age_s: float | None = None
 
 
@@ -63,26 +65,27 @@ class DetachedCalls:
             # A run that has perhaps ended must not count as failed: the turn goes back into the queue.
             raise CallDetached from error
         if run is None:
-            return CallRun(await self._start(call, request, engine, 1))
+            return CallRun(await self._start(call, request, engine, 1), request.notes)
         if run.ended_as is None:
             if run.task:
                 raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
-            return CallRun(await self._start(call, request, engine, run.starts), run.age_s)
+            return CallRun(await self._start(call, request, engine, run.starts), request.notes, run.age_s)
         # One that was overdue may have ended after all, while nobody could ask.
         if run.ended_as in ("finished", "overdue"):
-            result = await self._collect(request, limits, run)
-            if result is not None:
-                return CallRun(result, run.age_s)
+            collected = await self._collect(request, limits, run)
+            if collected is not None:
+                return CallRun(collected.result, collected.notes, run.age_s)
         if run.ended_as in ("overdue", "failed"):
             code = "timeout" if run.ended_as == "overdue" else "sandbox_failed"
-            return CallRun(_fail(request, limits, code, run.detail or "It exceeded its time limit."), run.age_s)
+            why = run.detail or "It exceeded its time limit."
+            return CallRun(_fail(request, limits, code, why), request.notes, run.age_s)
         if run.starts >= MAX_STARTS:
             detail = run.detail if run.ended_as == "lost" else "Its result is gone."
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
-            return CallRun(_fail(request, limits, "sandbox_failed", why), run.age_s)
+            return CallRun(_fail(request, limits, "sandbox_failed", why), request.notes, run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        return CallRun(await self._start(call, request, engine, run.starts + 1), run.age_s)
+        return CallRun(await self._start(call, request, engine, run.starts + 1), request.notes, run.age_s)
 
     async def _start(self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int) -> RunResult:
         named = replace(request, execution_id=f"{request.execution_id}_{starts}")
@@ -92,15 +95,17 @@ class DetachedCalls:
             raise CallDetached
         return result
 
-    async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> RunResult | None:
+    async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> CollectedRun | None:
         engine = self._engines.get(run.engine)
         if engine is None:
-            return _fail(request, limits, "sandbox_failed", f"This worker has no access to the engine {run.engine!r}.")
+            why = f"This worker has no access to the engine {run.engine!r}."
+            return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
         named = replace(request, execution_id=run.run_id)
         try:
             return await self._collecting.call(lambda: engine.collect(named, run))
         except Unavailable as error:
-            return _fail(request, limits, "sandbox_failed", f"Its result can't be read: {error}")
+            why = f"Its result can't be read: {error}"
+            return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
-from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
+from chat_proc.sandbox.port import ContractItem, RunNotes, RunRequest, RunResult, Sandbox
 from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace, is_unknown
 from chat_proc.tools.code.detached_calls import CallRun, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
@@ -176,7 +176,7 @@ class RunCodeTool:
         artifacts, refused = await self._store(call, promises, result, workspace)
         return ToolOutcome(
             "ok" if result.ok else "error",
-            _build_text(result, inputs, [*refused, calls.describe()]),
+            _build_text(result, ran.notes, [*refused, calls.describe()]),
             artifacts=artifacts,
             records=calls.records(),
             data=_build_data(result, receipt),
@@ -190,7 +190,7 @@ class RunCodeTool:
         """Run the program, in this call or detached. Raises CallDetached."""
         if profile.detaches and self._detached is not None:
             return await self._detached.run(call, request, profile)
-        return CallRun(await self._sandbox.run(request, calls, stop=call.stop))
+        return CallRun(await self._sandbox.run(request, calls, stop=call.stop), request.notes)
 
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
@@ -364,11 +364,12 @@ def _build_request(
         timeout_s=timeout_s,
         profile=profile,
         capability=capability,
+        notes=RunNotes(inputs.describe_unknown(), inputs.describe_left_out()),
     )
 
 
-def _build_text(result: RunResult, inputs: Inputs, refused: Sequence[str]) -> str:
-    sections = [inputs.describe_unknown(), _cut_middle(result.report_text, REPORT_CHARS), inputs.describe_left_out()]
+def _build_text(result: RunResult, notes: RunNotes, refused: Sequence[str]) -> str:
+    sections = [notes.unknown, _cut_middle(result.report_text, REPORT_CHARS), notes.left_out]
     sections += refused
     if result.user_out_tail.strip():
         sections.append(f"--- printed ---\n{result.user_out_tail[-OUT_CHARS:].rstrip()}")
