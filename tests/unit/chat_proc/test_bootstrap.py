@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
@@ -11,6 +12,7 @@ from turn_harness.programs import build_parts
 
 from chat_proc.attachments.reader import AttachmentReader
 from chat_proc.bootstrap import (
+    build_battery,
     choose_encoder,
     choose_execution,
     choose_web_tools,
@@ -32,6 +34,8 @@ from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
+from chat_proc.worker.loop import Slots
+from chat_proc.worker.presence import PresenceTask
 from chat_proc.worker.readiness import StartReport
 from everturn.core.settings import BadConfig
 from everturn.execution.messages import RunLimits
@@ -199,6 +203,14 @@ async def test_only_runs_in_an_environment_of_the_worker_name_it(settings: Worke
     assert await name_environment(settings, local) is local
     with pytest.raises(SandboxUnavailable):
         await name_environment(keyed, local)
+
+
+def test_the_battery_is_not_repeated_on_a_worker_without_a_sandbox(settings: WorkerSettings) -> None:
+    daily = settings.model_copy(update={"battery_interval_s": 86_400})
+    unavailable = SandboxUnavailable("All programs run elsewhere.")
+    none = OpenedSandbox(build_absent_sandbox(unavailable), "elsewhere")
+
+    assert build_battery(daily, none, Slots(4), cast("PresenceTask", None)) is None
 
 
 def test_the_battery_is_never_repeated_all_the_time(settings: WorkerSettings) -> None:

@@ -530,8 +530,10 @@ def build_worker(
 def build_battery(
     settings: WorkerSettings, opened: OpenedSandbox | SandboxUnavailable, slots: Slots, presence: PresenceTask
 ) -> BatterySchedule | None:
-    """What repeats the escape battery; None without an interval or a sandbox."""
+    """What repeats the escape battery; None without an interval or a sandbox of this worker."""
     if not settings.battery_interval_s or isinstance(opened, SandboxUnavailable):
+        return None
+    if opened.sandbox.posture.launcher == ELSEWHERE:
         return None
     return BatterySchedule(
         opened.sandbox,

@@ -127,7 +127,9 @@ class ExecutionSettings(BaseSettings):
     execution_gate: Literal["off", "battery"] = Field(
         default="off",
         validation_alias="EXECUTION_GATE",
-        description="battery offers the code tool only if every attempt of the escape battery is denied at startup.",
+        description="battery offers the code tool only if every attempt of the escape battery is denied at startup, or "
+        "before the first program if the broker did not answer then. It tests the worker's own launcher, not the "
+        "engines of profiles that run elsewhere, such as fargate.",
     )
 
     ecs_cluster: str = Field(
@@ -413,7 +415,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings, ModelSettings):
         le=2_592_000,
         validation_alias="BATTERY_INTERVAL_S",
         description="Seconds between two runs of the escape battery in a worker that serves turns, at least 300; 0 "
-        "never repeats it. A run waits until the worker has no turn, for at most this time.",
+        "never repeats it. A run waits until the worker has no turn, for at most this time. Only the worker's own "
+        "launcher is tested.",
     )
 
     connections_key: SecretStr = Field(
