@@ -1,5 +1,6 @@
 """Which launcher is chosen: by what is asked for and by what answers. Bubblewrap itself is in tests/sandbox."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -110,12 +111,29 @@ async def test_containers_asked_for_by_name_recover_when_their_broker_comes(tmp_
     assert (before.error.code, after.ok) == ("sandbox_failed", True)
 
 
-async def test_configured_containers_recover_when_the_engine_starts(tmp_path):
-    down = follow(refusal=BrokerRefusal("engine_down", "The container engine does not answer."))
+@pytest.mark.parametrize("code", ["engine_down", "busy", "start_timeout"])
+async def test_configured_containers_recover_when_pairs_can_be_started(tmp_path, code):
+    down = follow(refusal=BrokerRefusal(code, "not now"))
 
-    async with open_broker(tmp_path, down), open_sandbox(choose("containers", tmp_path)) as opened:
+    async with asyncio.timeout(10), open_broker(tmp_path, down), open_sandbox(choose("containers", tmp_path)) as opened:
         assert isinstance(opened, OpenedSandbox)
-        assert "engine_down" in opened.why
+        assert code in opened.why
+        assert opened.silence
+
+
+@pytest.mark.parametrize("code", ["engine_down", "start_timeout"])
+async def test_a_profile_that_can_not_boot_now_is_offered(tmp_path, code):
+    works = follow()
+
+    def answer(request: MessageClass) -> MessageClass | None:
+        is_large = isinstance(request, StartPair) and request.profile == "large"
+        return BrokerRefusal(code, "not now") if is_large else works(request)
+
+    large = choose_profiles(load_profiles('{"large": {}}'), "large,default")
+    choice = replace(choose("containers", tmp_path), offered=large)
+    async with open_broker(tmp_path, answer), open_sandbox(choice) as opened:
+        assert isinstance(opened, OpenedSandbox)
+        assert list(opened.profiles) == ["large", "default"]
 
 
 @pytest.mark.parametrize(("folder", "message"), [("none", "can't be reached"), (None, "BROKER_URL is not set")])

@@ -9,7 +9,15 @@ from structlog.testing import capture_logs
 from everturn.execution.framing import encode_frame, encode_raw
 from everturn.execution.messages import Finished
 from everturn.execution.records import build_message
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, EngineTimes, ImageMissing, PairEvent, StartFailed
+from exec_supervisor.broker.engine import (
+    EngineDown,
+    EngineRefused,
+    EngineTimes,
+    ImageMissing,
+    PairEvent,
+    StartFailed,
+    StartTimedOut,
+)
 from exec_supervisor.broker.pairs import Pairs
 
 FINISHED = Finished("ended", "", 1, None)
@@ -67,7 +75,7 @@ async def test_a_pair_that_is_not_ready_in_time_fails_the_start(engine, pairs: P
     engine.times = EngineTimes(boot_s=0.05)
     engine.first_words = b""
 
-    with pytest.raises(StartFailed, match="not ready in time"):
+    with pytest.raises(StartTimedOut, match="did not boot in time"):
         await pairs.boot("default", "run_1")
 
 

@@ -6,7 +6,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from everturn.execution.broker_messages import PairSummary
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, ImageMissing, NoCapacity, PairEvent, StartFailed
+from exec_supervisor.broker.engine import (
+    EngineDown,
+    EngineRefused,
+    ImageMissing,
+    NoCapacity,
+    PairEvent,
+    StartFailed,
+    StartTimedOut,
+)
 from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 
 
@@ -141,6 +149,7 @@ async def test_an_expired_pair_is_ended(engine, pairs: Pairs):
         (EngineRefused(), "start_failed"),
         (ImageMissing(), "image_missing"),
         (StartFailed("x" * 9000), "start_failed"),
+        (StartTimedOut(), "start_timeout"),
     ],
 )
 def test_every_failure_has_its_code(error: Exception, code: str):

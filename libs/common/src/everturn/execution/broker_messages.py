@@ -44,6 +44,7 @@ RefusalCode = Literal[
     "engine_down",
     "image_missing",
     "start_failed",
+    "start_timeout",
 ]
 
 

@@ -177,23 +177,28 @@ async def _connect(address: BrokerAddress) -> tuple[asyncio.StreamReader, asynci
     return reader, writer
 
 
-async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:
+async def open_container_sandbox(address: BrokerAddress, *, busy_wait_s: float = BUSY_WAIT_S) -> SupervisedSandbox:
     """Open a launcher, verified with a trial pair of the default profile. Raises BrokerUnreachable, SandboxUnavailable.
 
-    A broker whose engine is down counts as unreachable: both may become available later.
+    The trial waits for `busy_wait_s` while the broker has no room. A broker counts as unreachable if it may be able to
+    start pairs later, as `is_temporary` says.
     """
-    launcher = ContainersLauncher(address)
     try:
-        async with launcher.take(DEFAULT_PROFILE, TRIAL) as supervisor:
+        async with ContainersLauncher(address, busy_wait_s=busy_wait_s).take(DEFAULT_PROFILE, TRIAL) as supervisor:
+            launcher = ContainersLauncher(address)
             return SupervisedSandbox(launcher, supervisor.posture, supervisor.limits, supervisor.image)
-    except BrokerUnreachable:
-        raise
-    except BrokerRefused as refused:
-        if refused.code == "engine_down":
-            raise BrokerUnreachable(str(refused)) from refused
-        raise explain_refusal(refused.code, str(refused)) from refused
     except SupervisorFailed as failure:
-        raise explain_refusal("start_failed", str(failure)) from failure
+        if is_temporary(failure):
+            raise BrokerUnreachable(str(failure)) from failure
+        code = failure.code if isinstance(failure, BrokerRefused) else "start_failed"
+        raise explain_refusal(code, str(failure)) from failure
+
+
+def is_temporary(failure: Exception) -> bool:
+    """Whether a pair that was not started may be started later, although nobody changes a setting."""
+    return isinstance(failure, BrokerUnreachable) or (
+        isinstance(failure, BrokerRefused) and failure.code in ("busy", "engine_down", "start_timeout")
+    )
 
 
 def build_unseen_sandbox(address: BrokerAddress) -> SupervisedSandbox:

@@ -14,7 +14,13 @@ from typing import Final
 import structlog
 
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, build_unseen_sandbox, open_container_sandbox
+from chat_proc.sandbox.containers import (
+    BrokerAddress,
+    BrokerUnreachable,
+    build_unseen_sandbox,
+    is_temporary,
+    open_container_sandbox,
+)
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS
 from chat_proc.sandbox.network import find_network_fault
@@ -186,7 +192,7 @@ async def _wait_for_broker(broker: BrokerAddress, wait_s: float) -> SupervisedSa
     deadline = loop.time() + wait_s
     while True:
         try:
-            return await open_container_sandbox(broker)
+            return await open_container_sandbox(broker, busy_wait_s=max(0.0, deadline - loop.time()))
         except BrokerUnreachable:
             if loop.time() > deadline:
                 raise
@@ -212,7 +218,8 @@ LAUNCHERS: Final[Mapping[LauncherName, Callable[[ExecutionChoice], Awaitable[Ope
 
 
 async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandbox:
-    """Boot each offered profile once. One that does not boot is not offered; the first one must boot.
+    """Boot each offered profile once. One that does not boot is not offered; the first one must boot. One that may boot
+    later is offered.
 
     Raises SandboxUnavailable.
     """
@@ -229,6 +236,10 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
             if fault := find_network_fault(posture, expected=bool(profile.network)):
                 raise SupervisorFailed(fault)
         except (OSError, SupervisorFailed) as error:
+            if is_temporary(error):
+                _log.warning("Execution profile does not boot now", profile=name, error=str(error))
+                working[name] = profile
+                continue
             _log.error("Execution profile does not boot", profile=name, error=str(error))
             if name == first:
                 reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."

@@ -32,6 +32,10 @@ class StartFailed(EverturnError):
     """The pair did not boot."""
 
 
+class StartTimedOut(StartFailed):
+    """The pair did not boot in time, perhaps because the machine is busy."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
     """How long a pair can take in an engine, in seconds, on a busy machine.

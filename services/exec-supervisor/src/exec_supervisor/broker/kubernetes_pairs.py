@@ -20,6 +20,7 @@ from exec_supervisor.broker.engine import (
     PairImages,
     PairPlan,
     StartFailed,
+    StartTimedOut,
 )
 from exec_supervisor.broker.kubernetes_api import KubernetesApi, NotThere, PodEvent, VersionGone
 from exec_supervisor.broker.kubernetes_bodies import (
@@ -194,7 +195,7 @@ class KubernetesPairs:
                     failing.result()
                 if waiting.reason:
                     raise NoCapacity(waiting.reason)
-            raise StartFailed("its supervisor did not connect in time")
+            raise StartTimedOut("its supervisor did not connect")
         finally:
             await end_tasks(failing)
 

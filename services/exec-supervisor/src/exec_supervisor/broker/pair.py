@@ -12,7 +12,7 @@ from everturn.execution.broker_messages import PairState
 from everturn.execution.framing import FrameDecoder, FrameError
 from everturn.execution.messages import PIPE_FRAME_BYTES, Finished, LimitName, Posture, Ready
 from everturn.execution.records import BadMessage, parse_message
-from exec_supervisor.broker.engine import PairEngine, PairImages, PairPlan, StartFailed, SupervisorLine
+from exec_supervisor.broker.engine import PairEngine, PairImages, PairPlan, StartFailed, StartTimedOut, SupervisorLine
 from exec_supervisor.broker.events import PairEvents
 
 _log = structlog.stdlib.get_logger()
@@ -69,7 +69,7 @@ class Pair:
                 posture = await read_ready(self._line)
                 ending.cancel()
         except TimeoutError as error:
-            raise StartFailed("it was not ready in time") from error
+            raise StartTimedOut from error
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         self._next_read = asyncio.create_task(self.line.read())

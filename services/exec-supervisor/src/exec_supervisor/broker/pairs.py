@@ -16,7 +16,7 @@ from everturn.core.loops import guarded
 from everturn.execution.broker_messages import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
 from everturn.execution.messages import LimitName, UidRange
 from everturn.execution.profiles import ExecutionProfile, Profiles
-from exec_supervisor.broker.engine import EngineDown, ImageMissing, NoCapacity, PairEngine, PairPlan
+from exec_supervisor.broker.engine import EngineDown, ImageMissing, NoCapacity, PairEngine, PairPlan, StartTimedOut
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import BootedPair, Pair
@@ -243,6 +243,8 @@ def build_refusal(error: BaseException) -> BrokerRefusal:
             return BrokerRefusal("engine_down", str(error))
         case ImageMissing():
             return BrokerRefusal("image_missing", str(error)[:4000])
+        case StartTimedOut():
+            return BrokerRefusal("start_timeout", str(error)[:4000])
         case _:
             return BrokerRefusal("start_failed", str(error)[:4000])
 
