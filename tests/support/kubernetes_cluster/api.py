@@ -52,6 +52,7 @@ class PodsApp:
         self.store = store
         self.failing: list[int] = []
         self.lost_answers = 0
+        self.quota_conflicts = 0
         self.refusal: tuple[int, str] | None = None
         self.token = TOKEN
         self.page_size = 2
@@ -80,6 +81,10 @@ class PodsApp:
     async def create(self, request: Request) -> Response:
         if refused := self._refuse(request, "create"):
             return refused
+        if self.quota_conflicts:
+            self.quota_conflicts -= 1
+            why = 'Operation cannot be fulfilled on resourcequotas "pods": the object has been modified'
+            return status(409, why, "Conflict")
         if self.refusal:
             return status(*self.refusal)
         pod = await request.json()
@@ -90,7 +95,7 @@ class PodsApp:
             return status(422, f"Pod is invalid: {error}")
         name = pod["metadata"]["name"]
         if name in self.store.pods:
-            return status(409, f'pods "{name}" already exists')
+            return status(409, f'pods "{name}" already exists', "AlreadyExists")
         pod["metadata"] |= {"namespace": NAMESPACE, "uid": name}
         pod["status"] = {"phase": "Pending"}
         self.store.pods[name] = pod
@@ -183,6 +188,7 @@ def build_selector(request: Request) -> Callable[[Json], bool]:
     return selects
 
 
-def status(code: int, message: str) -> JSONResponse:
+def status(code: int, message: str, reason: str = "") -> JSONResponse:
     """A status object."""
-    return JSONResponse({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message}, code)
+    fields = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    return JSONResponse(fields, code)

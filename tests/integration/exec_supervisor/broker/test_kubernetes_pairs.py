@@ -44,7 +44,7 @@ from everturn.execution.records import build_message
 from exec_supervisor.broker import kubernetes_pairs
 from exec_supervisor.broker.dial_port import DialPort, open_dial_port
 from exec_supervisor.broker.engine import EngineDown, EngineRefused, NoCapacity, PairEvent, StartFailed
-from exec_supervisor.broker.kubernetes_api import KubernetesApi
+from exec_supervisor.broker.kubernetes_api import TRIES, KubernetesApi
 from exec_supervisor.broker.kubernetes_bodies import PodOptions
 from exec_supervisor.broker.kubernetes_pairs import KubernetesPairs
 
@@ -165,6 +165,19 @@ async def test_overload_and_a_lost_answer_are_tried_again(cluster: Cluster, subj
         await read_first(line)
 
     assert cluster.api.calls[:5] == ["create"] * 4 + ["get"]
+
+
+async def test_a_quota_that_others_change_meanwhile_is_tried_again(cluster: Cluster, subject: Subject):
+    cluster.api.quota_conflicts = 2
+    cluster.api.calls.clear()
+
+    async with started(subject) as line:
+        await read_first(line)
+
+    assert cluster.api.calls[:3] == ["create"] * 3
+    cluster.api.quota_conflicts = TRIES
+    with pytest.raises(EngineDown, match="Operation cannot be fulfilled on resourcequotas"):
+        await subject.engine.start(PLAN)
 
 
 async def test_a_renewed_token_is_used_and_a_rejected_one_named(cluster: Cluster, pairs: KubernetesPairs):

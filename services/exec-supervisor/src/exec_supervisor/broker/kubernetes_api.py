@@ -39,6 +39,7 @@ MAX_PAGES: Final = 100
 MAX_CONNECTIONS: Final = 2048
 """One per call and per pair that boots."""
 
+_CONFLICT: Final = 409
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 
 Json = dict[str, Any]
@@ -106,7 +107,7 @@ class KubernetesApi:
         """Create a Pod whose name nobody else uses, and return it. Raises NoCapacity if a quota is used up."""
         answer = await self._call("POST", self._pods, body=body)
         # An earlier attempt, whose answer was lost, may have created it.
-        return await self.load(name) if answer.status_code == 409 else _read(answer, Pod)
+        return await self.load(name) if _exists(answer) else _read(answer, Pod)
 
     async def load(self, name: str) -> Pod:
         """A Pod. Raises NotThere."""
@@ -165,7 +166,7 @@ class KubernetesApi:
     async def _call(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Json | None = None
     ) -> httpx2.Response:
-        """Make a call, again after a pause while the API is overloaded or away."""
+        """Make a call, again after a pause while the API is overloaded or away, or others change the same quota."""
         pause_s, problem = FIRST_PAUSE_S, ""
         for number in range(TRIES):
             if number:
@@ -177,7 +178,7 @@ class KubernetesApi:
             except httpx2.RequestError as error:
                 problem = _describe(error)
                 continue
-            if answer.status_code not in _AGAIN:
+            if answer.status_code not in _AGAIN and (answer.status_code != _CONFLICT or _exists(answer)):
                 return answer
             problem = _explain(answer)
             with contextlib.suppress(ValueError):
@@ -227,6 +228,15 @@ def _check(answer: httpx2.Response) -> None:
             raise NoCapacity(detail)
         case _:
             raise EngineRefused(detail)
+
+
+def _exists(answer: httpx2.Response) -> bool:
+    """Whether an object was not created because it is there. A quota that others change meanwhile is a conflict too."""
+    if answer.status_code != _CONFLICT:
+        return False
+    with contextlib.suppress(ValueError, AttributeError):
+        return answer.json().get("reason") == "AlreadyExists"
+    return False
 
 
 async def _read_refusal(response: httpx2.Response) -> None:
