@@ -21,7 +21,7 @@ from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
-from chat_proc.sandbox.remote.port import RemoteRun, TaskState
+from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.sandbox.results import hash_bytes
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
@@ -840,6 +840,30 @@ async def test_what_is_left_of_runs_without_a_row_is_removed(asleep: Bench) -> N
 
     assert list(engine.runs) == [kept]
     assert [task for task, _ in engine.stopped] == ["task/exec_erased_1"]
+
+
+async def test_what_can_not_be_removed_leaves_the_sweep_to_others(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    (kept,) = engine.runs
+    for name in ("exec_a_1", "exec_b_1"):
+        await engine.start(RemoteRun(replace(engine.runs[kept].launch, execution_id=name), ()))
+    engine.ages_s = dict.fromkeys(engine.runs, 3_600)
+    stop = engine.stop
+
+    async def refuse_first(task: str, reason: str) -> None:
+        if task == "task/exec_a_1":
+            raise EngineUnavailable("AWS refused the request: AccessDenied.")
+        await stop(task, reason)
+
+    monkeypatch.setattr(engine, "stop", refuse_first)
+    with pytest.raises(EngineUnavailable, match="AccessDenied"):
+        await site.engine.sweep(site.watch._runs.load_known)
+
+    assert list(engine.runs) == [kept, "exec_a_1"]
 
 
 async def test_a_program_with_a_network_is_not_repeated() -> None:

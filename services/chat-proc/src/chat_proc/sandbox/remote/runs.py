@@ -17,7 +17,7 @@ from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, RemoteEngine, RunRefuse
 from chat_proc.sandbox.remote.recording import prepare_run
 from chat_proc.sandbox.results import build_broken, build_refused
 from chat_proc.sandbox.supervised import SupervisorFailed
-from everturn.core.errors import Unavailable
+from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
 from everturn.execution.task_orders import TASK_EXITS, TaskExit
@@ -141,11 +141,18 @@ class RemoteRuns:
         """A row is saved before its run is started, so nothing of a run without one is wanted."""
         found = await self._engine.load_leftovers(older_than_s=LEFT_AFTER_S)
         known = await find_known([left.run_id for left in found])
+        failed: list[EverturnError] = []
         for left in (left for left in found if left.run_id not in known):
             _log.warning("Removing what is left of a run", engine=self.name, run_id=left.run_id, tasks=left.tasks)
-            for task in left.tasks:
-                await self._engine.stop(task, _UNWANTED)
-            await self._engine.discard(left.run_id)
+            try:
+                for task in left.tasks:
+                    await self._engine.stop(task, _UNWANTED)
+                await self._engine.discard(left.run_id)
+            except EverturnError as error:
+                _log.warning("Could not remove what is left of a run", run_id=left.run_id, error=str(error))
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 def _describe_end(exit_code: int | None) -> str:
