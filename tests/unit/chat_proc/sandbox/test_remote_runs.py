@@ -4,10 +4,12 @@ import pytest
 from helpers.memory_runs import MemoryEngine, build_recorded
 from helpers.remote_engine_contract import LIMITS, RemoteEngineContract, Subject, prepare
 
+from chat_proc.sandbox.detached.port import RunEnd
 from chat_proc.sandbox.port import ContractItem, FileHash, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.remote.ecs import EcsPlace, read_ecs_place, read_state
 from chat_proc.sandbox.remote.port import StartRecord, TaskState
 from chat_proc.sandbox.remote.recording import prepare_run, read_recorded, read_start, record_line, record_start
+from chat_proc.sandbox.remote.runs import FORGOTTEN_S, RemoteRuns
 from chat_proc.sandbox.supervised import SupervisorFailed
 from chat_proc.settings import ExecutionSettings
 from everturn.core.errors import Invalid
@@ -15,6 +17,7 @@ from everturn.execution.framing import FrameDecoder, encode_frame, encode_raw
 from everturn.execution.messages import PIPE_FRAME_BYTES, Capability, GatewayCall, InputsEnd, Launch, ToolGrant
 from everturn.execution.records import build_message, parse_message
 from everturn.execution.task_orders import MAX_LINE_BYTES, limit_result_bytes
+from everturn.turns.detached import WatchedRun
 
 
 class TestContract(RemoteEngineContract):
@@ -82,6 +85,26 @@ def test_a_recorded_result_ends_with_its_last_frame():
 
 def test_the_largest_inputs_fit_into_a_line():
     assert MAX_LINE_BYTES > (64 + 6 + 8) << 20
+
+
+async def test_a_task_that_is_unknown_for_long_is_lost_until_that_is_recorded():
+    now_s = [0.0]
+    runs = RemoteRuns("fargate", MemoryEngine(), {}, unknown_s=120.0, now_s=lambda: now_s[0])
+    first, second = (WatchedRun(name, "fargate", "task/x", None, "", 5.0, False, False) for name in ("a", "b"))
+    lost = RunEnd("finished", "ECS no longer knows the task.")
+
+    assert await runs.check([first, second]) == {}
+    now_s[0] = 120.0
+    assert await runs.check([first]) == {"a": lost}
+    now_s[0] = 150.0
+    assert await runs.check([first]) == {"a": lost}
+
+    # Another worker has taken the second one, and this one takes it back much later.
+    now_s[0] = FORGOTTEN_S
+    assert await runs.check([second]) == {}
+    now_s[0] += FORGOTTEN_S
+    assert await runs.check([]) == {}
+    assert runs._unknown == {}
 
 
 def test_settings_name_what_is_missing():

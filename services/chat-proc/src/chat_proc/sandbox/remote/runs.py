@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -32,6 +32,8 @@ LONGEST_POLL_S: Final = 30.0
 _POLL_SHARE: Final = 0.1
 UNKNOWN_S: Final = 120.0
 """How long an engine may not know a task before that is lost."""
+FORGOTTEN_S: Final = 300.0
+"""After how long a run about which nobody asks any more, such as one that another worker has taken, is forgotten."""
 LEFT_AFTER_S: Final = 300.0
 """Clocks of the engine and the database can differ by this much."""
 _IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -50,9 +52,12 @@ class RemoteRuns:
         *,
         starting: RetryPolicy | None = None,
         unknown_s: float = UNKNOWN_S,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._unknown_s = unknown_s
-        self._unknown_since_s: dict[str, float] = {}
+        self._now_s = now_s
+        self._unknown: dict[str, tuple[float, float]] = {}
+        """When the engine was first and last asked about runs whose tasks it does not know."""
         self.name = name
         self._engine = engine
         self._limits = limits
@@ -87,6 +92,8 @@ class RemoteRuns:
 
     async def check(self, runs: Sequence[WatchedRun]) -> Mapping[str, RunEnd]:
         ends: dict[str, RunEnd] = {}
+        before_s = self._now_s() - FORGOTTEN_S
+        self._unknown = {run_id: asked for run_id, asked in self._unknown.items() if asked[1] > before_s}
         for first in range(0, len(runs), TASKS_AT_ONCE):
             asked = runs[first : first + TASKS_AT_ONCE]
             states = await self._engine.check([run.task for run in asked])
@@ -96,7 +103,7 @@ class RemoteRuns:
     def _find_end(self, run: WatchedRun, state: TaskState) -> RunEnd | None:
         """The end of a run. An engine can learn of a task seconds after it has started it."""
         if state.phase != "unknown":
-            self._unknown_since_s.pop(run.run_id, None)
+            self._unknown.pop(run.run_id, None)
         if state.phase == "ended":
             _log.info("A task has ended", run_id=run.run_id, reason=state.reason, exit_code=state.exit_code)
             if state.exit_code == TaskExit.STORED and _IMAGE.fullmatch(state.image):
@@ -104,10 +111,12 @@ class RemoteRuns:
             return RunEnd("failed" if state.is_final else "finished", _describe_end(state.exit_code))
         if state.phase != "unknown":
             return None
-        now_s = time.monotonic()
-        if now_s - self._unknown_since_s.setdefault(run.run_id, now_s) < self._unknown_s:
+        now_s = self._now_s()
+        since_s, _ = self._unknown.get(run.run_id, (now_s, now_s))
+        self._unknown[run.run_id] = since_s, now_s
+        if now_s - since_s < self._unknown_s:
             return None
-        del self._unknown_since_s[run.run_id]
+        # It stays unknown until its end is recorded: then nobody asks about it any more.
         return RunEnd("finished", "ECS no longer knows the task.")
 
     def list_kept(self) -> Sequence[str]:
