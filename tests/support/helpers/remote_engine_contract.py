@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,6 +15,7 @@ from chat_proc.sandbox.remote.recording import prepare_run
 from everturn.execution.messages import Capability, RunLimits, ToolGrant
 
 LIMIT_S = 40.0
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LIMITS = RunLimits()
 SLEEPS = "import time; print('begun', flush=True); time.sleep(60)"
 _numbers = itertools.count(1)
@@ -56,7 +58,7 @@ class RemoteEngineContract:
     async def test_a_repeated_start_changes_nothing_of_the_first(self, subject: Subject):
         request, first = await prepare("print(open('in.txt').read())", inputs={"in.txt": b"first"})
         _, later = await prepare(request.program, inputs={"in.txt": b"later"}, execution_id=request.execution_id)
-        first = replace(first, start=replace(first.start, notes=RunNotes("unknown", "left out")))
+        first = replace(first, start=replace(first.start, notes=RunNotes(NOW, "unknown", "left out")))
 
         task = await subject.engine.start(first)
         assert await subject.engine.start(later) == task

@@ -30,6 +30,7 @@ from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.worker import run_watch
 from chat_proc.worker.run_watch import BUDGET_S, RunWatch
 from chat_proc.workspace.loading import WorkspaceHistory
+from everturn.core.clock import iso
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ApprovalId
 from everturn.core.logging import Redactor
@@ -50,6 +51,7 @@ TOOL = "exec_tools.execute_code_python"
 PROFILE = "default"
 SHORT_S = 0.01
 KEY = Ed25519PrivateKey.generate()
+SECONDS = len("2026-03-01T12:00:00")
 
 
 class HeldSandbox:
@@ -103,6 +105,7 @@ class Site:
         hold_s: float = 0.0,
         requires_approval: bool = False,
         more: tuple[DemoTool, ...] = (),
+        receipts: ReceiptSigner | None = None,
     ) -> None:
         self.bench = bench
         owner = f"worker-{len(bench.workers) + 1}"
@@ -115,7 +118,7 @@ class Site:
         calls = DetachedCalls(self.runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
-        tool = RunCodeTool(self.sandbox, bench.objects, history, build_program_tools(), profiles, None, calls)
+        tool = RunCodeTool(self.sandbox, bench.objects, history, build_program_tools(), profiles, receipts, calls)
         if requires_approval:
             tool.spec = replace(tool.spec, requires_approval=True)
         bench.registry = ToolRegistry([tool, *more])
@@ -776,6 +779,43 @@ async def test_a_task_that_was_killed_is_started_again(asleep: Bench) -> None:
     await site.look()
     assert [result.status for result in results(asleep)] == ["ok"]
     await check_end(asleep)
+
+
+async def test_a_receipt_names_the_start_whose_result_counts(asleep: Bench) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine, receipts=ReceiptSigner(KEY, asleep.clock, Redactor()))
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (first,) = engine.runs
+    engine.states[f"task/{first}"] = TaskState("ended", "The machine was reclaimed.", 137)
+    await site.look()
+    began_at = iso(asleep.clock.now())[:SECONDS]
+    await site.worker.work()
+
+    second = first.removesuffix("_1") + "_2"
+    engine.end(second)
+    await site.look()
+    await site.worker.work()
+
+    payload = read_payload(asleep)
+    assert (payload["run_id"], payload["began_at"][:SECONDS]) == (second, began_at)
+    assert payload["ended_at"][:SECONDS] > began_at
+
+
+async def test_a_receipt_of_a_detached_run_names_it_and_its_beginning(bench: Bench) -> None:
+    site = Site(bench, receipts=ReceiptSigner(KEY, bench.clock, Redactor()))
+    began_at = iso(bench.clock.now())[:SECONDS]
+    await site.work()
+    bench.keep_snapshot()
+    bench.clock.advance(25)
+    ended_at = iso(bench.clock.now())[:SECONDS]
+
+    await site.end()
+    await site.work()
+
+    payload = read_payload(bench)
+    assert [payload["run_id"]] == site.sandbox.begun
+    assert [payload[name][:SECONDS] for name in ("began_at", "ended_at")] == [began_at, ended_at]
 
 
 async def test_a_person_ends_a_run_elsewhere(asleep: Bench) -> None:

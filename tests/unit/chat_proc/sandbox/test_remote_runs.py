@@ -69,7 +69,7 @@ def test_a_recorded_result_that_is_none_is_refused(data: bytes, words: str):
 
 
 def test_a_record_of_a_start_that_is_none_is_refused():
-    start = StartRecord((FileHash("größe.csv", 1, "0" * 64),), RunNotes("a\nb", ""))
+    start = StartRecord((FileHash("größe.csv", 1, "0" * 64),), RunNotes(None, "a\nb"))
 
     assert read_start(record_start(start)) == start
     with pytest.raises(SupervisorFailed, match="record of its start"):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -36,10 +37,12 @@ class ContractItem:
 class RunNotes:
     """What the result says of the start of its run, and what a run keeps that goes on without its call.
 
-    `unknown` and `left_out` are lines for the model, at most eleven each: paths that the program names and that don't
-    exist, and files that it does not get.
+    `began_at` is by the clock of the worker that starts it, None if runs get no receipts. `unknown` and `left_out` are
+    lines for the model, at most eleven each: paths that the program names and that don't exist, and files that it does
+    not get.
     """
 
+    began_at: datetime | None = None
     unknown: str = ""
     left_out: str = ""
 

@@ -28,10 +28,11 @@ COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class CallRun:
-    """A result with the notes of its run's start, and the seconds since the call's first start; None if the run was not
-    detached."""
+    """A result, the id of its run, and the notes of that start. `age_s` counts from the call's first start; None if the
+    run was not detached."""
 
     result: RunResult
+    run_id: str
     notes: RunNotes
     age_s: float | None = None
 
@@ -65,35 +66,37 @@ class DetachedCalls:
             # A run that has perhaps ended must not count as failed: the turn goes back into the queue.
             raise CallDetached from error
         if run is None:
-            return CallRun(await self._start(call, request, engine, 1), request.notes)
+            return await self._start(call, request, engine, 1)
         if run.ended_as is None:
             if run.task:
                 raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
-            return CallRun(await self._start(call, request, engine, run.starts), request.notes, run.age_s)
+            return await self._start(call, request, engine, run.starts, run.age_s)
         # One that was overdue may have ended after all, while nobody could ask.
         if run.ended_as in ("finished", "overdue"):
             collected = await self._collect(request, limits, run)
             if collected is not None:
-                return CallRun(collected.result, collected.notes, run.age_s)
+                return CallRun(collected.result, run.run_id, collected.notes, run.age_s)
         if run.ended_as in ("overdue", "failed"):
             code = "timeout" if run.ended_as == "overdue" else "sandbox_failed"
             why = run.detail or "It exceeded its time limit."
-            return CallRun(_fail(request, limits, code, why), request.notes, run.age_s)
+            return CallRun(_fail(request, limits, code, why), run.run_id, request.notes, run.age_s)
         if run.starts >= MAX_STARTS:
             detail = run.detail if run.ended_as == "lost" else "Its result is gone."
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
-            return CallRun(_fail(request, limits, "sandbox_failed", why), request.notes, run.age_s)
+            return CallRun(_fail(request, limits, "sandbox_failed", why), run.run_id, request.notes, run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        return CallRun(await self._start(call, request, engine, run.starts + 1), request.notes, run.age_s)
+        return await self._start(call, request, engine, run.starts + 1, run.age_s)
 
-    async def _start(self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int) -> RunResult:
+    async def _start(
+        self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float | None = None
+    ) -> CallRun:
         named = replace(request, execution_id=f"{request.execution_id}_{starts}")
         row = _Row(self._runs, self._retries, call, named, engine.name, starts)
         result = await engine.begin(named, call.stop, row)
         if result is None:
             raise CallDetached
-        return result
+        return CallRun(result, named.execution_id, named.notes, age_s)
 
     async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> CollectedRun | None:
         engine = self._engines.get(run.engine)

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
@@ -158,17 +157,18 @@ class RunCodeTool:
         texts = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
         inputs = await self._inputs.load(call.context, workspace, texts)
         capability = build_capability(tools.specs, timeout_s)
-        request = _build_request(call, timeout_s, promises, inputs, capability, profile=name)
+        notes = RunNotes(
+            self._receipts.now() if self._receipts else None, inputs.describe_unknown(), inputs.describe_left_out()
+        )
+        request = _build_request(call, timeout_s, promises, inputs, capability, profile=name, notes=notes)
         calls = ProgramCalls(tools, call)
-        began_at = self._receipts.now() if self._receipts else None
         ran = await self._execute(call, request, calls, profile)
         result = ran.result
-        if began_at and ran.age_s is not None:
-            began_at -= timedelta(seconds=ran.age_s)
         receipt = None
-        if self._receipts and began_at and not is_unknown(result):
+        if self._receipts and ran.notes.began_at and not is_unknown(result):
             place = RunPlace(call.context.principal, call.context.conversation_id, call.call_id)
-            sign = partial(self._receipts.sign, request, result, place, began_at)
+            named = replace(request, execution_id=ran.run_id)
+            sign = partial(self._receipts.sign, named, result, place, ran.notes.began_at)
             files = len(result.record.inputs) + len(result.record.outputs)
             receipt = sign() if files <= MAX_SIGNED_ON_LOOP else await asyncio.to_thread(sign)
         if unmatched := calls.find_unmatched(result.record.calls):
@@ -190,7 +190,7 @@ class RunCodeTool:
         """Run the program, in this call or detached. Raises CallDetached."""
         if profile.detaches and self._detached is not None:
             return await self._detached.run(call, request, profile)
-        return CallRun(await self._sandbox.run(request, calls, stop=call.stop), request.notes)
+        return CallRun(await self._sandbox.run(request, calls, stop=call.stop), request.execution_id, request.notes)
 
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
@@ -354,6 +354,7 @@ def _build_request(
     capability: Capability,
     *,
     profile: str,
+    notes: RunNotes,
 ) -> RunRequest:
     return RunRequest(
         execution_id="exec_" + call.call_id.removeprefix("call_"),
@@ -364,7 +365,7 @@ def _build_request(
         timeout_s=timeout_s,
         profile=profile,
         capability=capability,
-        notes=RunNotes(inputs.describe_unknown(), inputs.describe_left_out()),
+        notes=notes,
     )
 
 
