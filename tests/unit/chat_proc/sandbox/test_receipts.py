@@ -220,6 +220,7 @@ def test_the_command_compares_files_by_content(folder: Path, capsys: pytest.Capt
 
     out = capsys.readouterr().out
     assert "The receipt is genuine: run exec_1 of turn turn_1 in conv_1" in out
+    assert "connections         api.example.com:443 1 opened, 10 bytes sent" in out
     assert "renamed.csv: input turn_1/attachments/sales-[redacted].csv" in out
     assert "program.py: the program" in out
     assert f"not in {folder}/files: output outputs/größe.csv" in out

@@ -30,6 +30,8 @@ BATTERY_LIMITS: Final = RunLimits(
     stdout_bytes=MIB,
     tail_chars=48_000,
 )
+MAX_LIMIT: Final = 1 << 50
+"""Of each number in `limits`: a petabyte, far below what the kernel and its interfaces can count."""
 MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
 MAX_DESTINATIONS: Final = 50
@@ -93,14 +95,14 @@ class ExecutionProfile(BaseModel):
     @field_validator("limits", mode="before")
     @classmethod
     def check_limits(cls, value: object) -> object:
-        """Reject names that are not limits, and limits that are not above zero."""
+        """Reject names that are not limits, and limits that are no such numbers."""
         if not isinstance(value, dict):
             return value
         given = cast("dict[str, object]", value)
         if unknown := sorted(set(given) - _LIMIT_NAMES):
             raise ValueError(f"{unknown[0]!r} is not a limit; there are: {', '.join(sorted(_LIMIT_NAMES))}")
-        if low := [name for name, amount in given.items() if not (isinstance(amount, int) and amount > 0)]:
-            raise ValueError(f"{low[0]} must be a whole number above 0")
+        if bad := [name for name, amount in given.items() if type(amount) is not int or not 0 < amount <= MAX_LIMIT]:
+            raise ValueError(f"{bad[0]} must be a whole number from 1 to 2^50")
         return given
 
     @field_validator("network")
@@ -128,12 +130,12 @@ def load_profiles(setting: str) -> Profiles:
     """
     text = setting.strip()
     try:
-        if text and not text.startswith("{"):
-            text = Path(text).read_text(encoding="utf-8")
-        profiles = _DOCUMENT.validate_python(json.loads(text or "{}"))
+        if text and not text.startswith(("{", "[", '"')):
+            text = Path(text).read_text(encoding="utf-8-sig")
+        profiles = _DOCUMENT.validate_python(json.loads(text or "{}", object_pairs_hook=_build_object))
     except ValidationError as error:
         raise Invalid(f"EXECUTION_PROFILES can't be used: {_describe(error)}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Invalid(f"EXECUTION_PROFILES can't be used: {error}") from error
     if len(profiles) > MAX_PROFILES:
         raise Invalid(f"EXECUTION_PROFILES contains more than {MAX_PROFILES} profiles")
@@ -154,6 +156,15 @@ def choose_profiles(profiles: Profiles, names: str) -> Profiles:
     if unknown := [name for name in chosen if name not in known]:
         raise Invalid(f"CODE_PROFILES has {unknown[0][:80]!r}; EXECUTION_PROFILES has: {', '.join(known)}")
     return {name: profiles[name] for name in chosen}
+
+
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Raises ValueError for a key that is there twice, the first of which would be ignored."""
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return built
 
 
 def _describe(error: ValidationError) -> str:

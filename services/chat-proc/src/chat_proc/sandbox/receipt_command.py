@@ -101,6 +101,10 @@ def _show(name: str) -> str:
 
 def _describe(payload: Mapping[str, Any]) -> list[str]:
     calls = ", ".join(f"{tool_id} {count} times" for tool_id, count in sorted(payload["calls"].items()))
+    connections = ", ".join(
+        f"{_show(each['host'])}:{each['port']} {each['opened']} opened, {each['sent_bytes']} bytes sent"
+        for each in payload.get("connections", [])
+    )
     sandbox = payload["executor_image"] or payload["environment"] or "of unknown content"
     return [
         f"The receipt is genuine: run {payload['run_id']} of turn {payload['turn_id']} in {payload['conversation_id']}",
@@ -112,6 +116,7 @@ def _describe(payload: Mapping[str, Any]) -> list[str]:
         f"  files               {len(payload['inputs'])} inputs, {len(payload['outputs'])} outputs",
         f"  limits hit          {', '.join(payload['limits_hit']) or 'none'}",
         f"  tool calls          {calls or 'none'}",
+        f"  connections         {connections or 'none'}",
     ]
 
 
