@@ -31,10 +31,12 @@ from turn_harness.replies import answer, call, cut_answer
 from turn_harness.signals import CANCEL, FOLLOWUP, STEER
 from turn_harness.tools import DemoTool
 
+from chat_proc.agent.dag import loop
 from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.dag.step import StepRunner, StepStop
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import TurnLimits
+from chat_proc.catalog.tool import CallDetached, ToolCall, ToolOutcome
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel, RetryTiming
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import StaleFence
@@ -151,6 +153,48 @@ async def test_a_frozen_worker_writes_nothing_more_in_any_lane() -> None:
 
         assert bench.blocks == blocks
         await check_turn(bench, ends_may_repeat=True)
+
+
+class DetachingTool(DemoTool):
+    """Its calls go on without their turn until `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__("demo.detach", strategy="exploitation")
+        self.spec = replace(self.spec, may_detach=True)
+        self.go_on.clear()
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        if not self.go_on.is_set():
+            self.calls[call.call_id] += 1
+            raise CallDetached
+        return await super().run(call)
+
+
+async def test_a_step_goes_on_when_its_detached_run_has_ended_beside_a_long_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "RUN_CHECK_EVERY_S", 0.01)
+    detached, long = DetachingTool(), DemoTool(strategy="exploration")
+    long.go_on.clear()
+
+    def of_step(step: str, text: str) -> Script:
+        if step == "p" and "echo: p" not in text:
+            return call("demo.detach", {"text": step})
+        return work_on(step, text)
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=(detached, long))
+    await bench.say("Do both.")
+
+    working = asyncio.create_task(bench.work())
+    await until(lambda: detached.calls.total() > 1 and long.started.is_set())
+    assert results(bench) == {}
+    detached.go_on.set()
+    await until(lambda: results(bench) == {"p": "ok"})
+    long.go_on.set()
+    await asyncio.wait_for(working, 10)
+
+    assert (results(bench), detached.effects.total()) == ({"p": "ok", "q": "ok"}, 1)
+    await check_turn(bench)
 
 
 async def test_a_step_sees_its_task_and_its_dependencies_and_nothing_else() -> None:

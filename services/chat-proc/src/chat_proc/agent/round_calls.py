@@ -71,6 +71,10 @@ class RoundCalls:
             calls = calls[len(group) :]
         return True
 
+    def may_wait_for_run(self, step: ExecuteCalls) -> bool:
+        """Whether one of these calls may have gone on without its turn."""
+        return any(self._tools.may_detach(call) for call in step.calls)
+
     def _find_begun(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> frozenset[CallId]:
         """The calls that another worker may have begun: the first group and, since that worker may have had other tools
         and so other groups, every irreversible call. But those about which a person was asked begin one by one, and a

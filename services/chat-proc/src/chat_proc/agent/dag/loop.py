@@ -6,6 +6,7 @@ own phases (plan, judgement, answer) are rounds of the turn itself; they never r
 
 import asyncio
 from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
@@ -41,6 +42,9 @@ MAX_STEP_RESULT_CHARS = 6_000
 USABLE_CUTS: Final[Collection[CutReason]] = ("length", "size_limit", "time_limit")
 """An answer that was cut off at a limit on its length or time says more than an account of the results. One that the
 model or its provider declined to finish does not."""
+RUN_CHECK_EVERY_S: Final = 3.0
+"""How often a step that waits for a detached run asks whether it has ended: an end wakes only a turn without a worker.
+"""
 _STEP_STATUS_WORDS: Final = {"ok": "done", "failed": "failed", "cancelled": "stopped"}
 
 
@@ -185,7 +189,8 @@ class DagLoop:
     ) -> HandedOver | Parked | None:
         """Run steps, at most PARALLEL at a time. Returns None if all have stopped and there is more to do.
 
-        A step that waits for a person tries again at each ring of the inbox, as long as another one runs.
+        As long as another one runs, a step that waits for a person tries again at each ring of the inbox, and one that
+        waits for a detached run also every RUN_CHECK_EVERY_S.
         """
         slots, writing = asyncio.Semaphore(PARALLEL), asyncio.Lock()
         lanes = _Lanes(len(steps))
@@ -201,7 +206,8 @@ class DagLoop:
                 waits = stop is StepStop.PARKED
                 # Calls that a person has approved need no slot: other steps may hold them for long.
                 while waits:
-                    if not await lanes.pause(ring):
+                    limit_s = RUN_CHECK_EVERY_S if runner.may_wait_for_run(step) else None
+                    if not await lanes.pause(ring, limit_s):
                         return stop
                     ring = turn.inbox.next_ring
                     waits = not await runner.make_calls(step)
@@ -220,7 +226,7 @@ class DagLoop:
         if did_nothing and self._boundaries.find_cap(turn, turn.progress.last_round + 1) is None:
             # The same wave would follow forever.
             raise AssertionError("no step of a wave could begin, although the turn has not reached a cap")
-        # If others ran meanwhile, a question may have been answered: those that wait for a person are tried again.
+        # If others ran meanwhile, a question may have been answered or a run ended: those that wait are tried again.
         return None
 
     async def _run_beside(self, turn: LeasedTurn, runs: Sequence[Coroutine[Any, Any, StepStop]]) -> list[StepStop]:
@@ -264,7 +270,7 @@ def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> Agent
 
 
 class _Lanes:
-    """Counts the lanes of a wave that run. Those that wait for a person wait only while others run."""
+    """Counts the lanes of a wave that run. A lane waits for a person or a detached run only while others run."""
 
     def __init__(self, running: int) -> None:
         self._running = running
@@ -276,13 +282,21 @@ class _Lanes:
         if not self._running:
             self._all_stopped.set()
 
-    async def pause(self, ring: asyncio.Event) -> bool:
-        """A lane has stopped until this rings. Returns whether it runs again; False if all have stopped."""
+    async def pause(self, ring: asyncio.Event, limit_s: float | None) -> bool:
+        """A lane has stopped until this rings, or for `limit_s`. Returns whether it runs again; False if all have
+        stopped."""
         self.stop()
-        if isinstance(await run_until(ring.wait(), self._all_stopped.wait()), Ran):
+        if isinstance(await run_until(_wait_for(ring, limit_s), self._all_stopped.wait()), Ran):
             return False
         self._running += 1
         return True
+
+
+async def _wait_for(ring: asyncio.Event, limit_s: float | None) -> None:
+    """Return when it rings, at the latest after `limit_s`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await ring.wait()
 
 
 def build_step_sections(turn: LeasedTurn, workflow: Workflow) -> dict[str, str]:

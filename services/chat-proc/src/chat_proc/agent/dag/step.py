@@ -50,7 +50,7 @@ class StepStop(Enum):
 
     ENDED = "ended"
     PARKED = "parked"
-    """It can only wait for a person now."""
+    """It can only wait for a person or a detached run now."""
     HANDED_OVER = "handed_over"
     INTERRUPTED = "interrupted"
     """A steer or a cancel is pending."""
@@ -165,13 +165,18 @@ class StepRunner:
             resumed = False
 
     async def make_calls(self, step: PlannedStep) -> bool:
-        """Make the calls of a step that has waited for a person. False if it still waits."""
+        """Make the calls of a step that has waited for a person or a detached run. False if it still waits."""
         match self._whole.progress.next_step(step.id):
             case ExecuteCalls() as calls:
                 lane = self._open(step, choose_shown(self._whole.turn_blocks, step))
                 return await self._calls.run(lane.turn, calls, resumed=False)
             case _:
                 return True
+
+    def may_wait_for_run(self, step: PlannedStep) -> bool:
+        """Whether a call that has no result yet may be a detached run."""
+        calls = self._whole.progress.next_step(step.id)
+        return isinstance(calls, ExecuteCalls) and self._calls.may_wait_for_run(calls)
 
     def _open(self, step: PlannedStep, shown: Sequence[Block]) -> _Lane:
         turn = self._whole.open_lane(step.id, shown)
