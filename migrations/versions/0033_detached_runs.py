@@ -53,5 +53,5 @@ def upgrade() -> None:
     op.execute(
         "GRANT SELECT, DELETE, UPDATE (holder, held_until, ended_as, detail) ON detached_run TO everturn_dispatch"
     )
-    save_functions(["park_turn", "erase_conversation", "find_orphan_objects", "save_knowledge"])
+    save_functions(["park_turn", "erase_conversation", "find_orphan_objects", "save_knowledge", "copy_knowledge"])
     save_functions(["hold_detached_runs", "end_detached_run", "remove_detached_run", "known_detached_runs"])

@@ -119,7 +119,11 @@ BEGIN
           FROM copied JOIN chosen ON chosen.path = copied.path JOIN knowledge_passage p ON p.document = chosen.id
     )
     SELECT count(*), COALESCE(sum(copied.passages), 0) INTO v_documents, v_passages FROM copied;
-    UPDATE knowledge_space SET documents = documents + v_documents, passages = passages + v_passages WHERE id = v_to;
+    -- A copy can take longer than the lease, and renewals wait for it.
+    UPDATE knowledge_space
+       SET documents = documents + v_documents, passages = passages + v_passages,
+           lease_until = clock_timestamp() + p_lease_s * interval '1 s'
+     WHERE id = v_to;
     RETURN v_documents;
 END
 $$;

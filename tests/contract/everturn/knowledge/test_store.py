@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import LiteralString, cast
 
 import pytest
@@ -96,16 +97,22 @@ async def test_a_large_space_is_copied_and_deleted_in_parts(
     assert "149.md" in [each.path for each in found]
 
 
-async def test_a_batch_that_takes_longer_than_the_lease_keeps_it(roles: Roles, bundle_id: str) -> None:
-    store = PostgresKnowledgeStore(roles.worker, lease_s=0.5)
+@pytest.mark.parametrize("is_copied", [False, True])
+async def test_a_batch_that_takes_longer_than_the_lease_keeps_it(roles: Roles, bundle_id: str, is_copied: bool) -> None:
+    store, added = PostgresKnowledgeStore(roles.worker, lease_s=0.5), document("a.md", "x")
     version = SpaceVersion(bundle_id, "", "one", ENCODER, untrusted=False)
+    if is_copied:
+        await build(store, replace(version, signature="earlier"), added)
     await store.want(version)
     await store.try_lease(version, "builder")
 
     async with asyncio.TaskGroup() as tasks:
         async with roles.superuser.transaction():
             await roles.superuser.execute("LOCK TABLE knowledge_document IN SHARE MODE")
-            saving = tasks.create_task(store.save_documents(version, "builder", [document("a.md", "x")]))
-            await asyncio.wait({saving}, timeout=0.7)
-        assert await saving
+            wanted = {added.document.path: added.document.digest}
+            copying, saving = store.copy_documents, store.save_documents
+            running = copying(version, "builder", wanted) if is_copied else saving(version, "builder", [added])
+            saved = tasks.create_task(running)
+            await asyncio.wait({saved}, timeout=0.7)
+        assert await saved
         assert await store.finish(version, "builder")
