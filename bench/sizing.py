@@ -37,6 +37,9 @@ FULL = 0.6
 STREAMS_OF_INGRESS = 2000
 """As the autoscaler of deploy/k8s/components/keda."""
 INGRESS_CONNECTIONS, OTHER_CONNECTIONS = 16, 10
+ROLLOUT = 2
+"""How many times as many workers and ingresses there may be during a rollout: a new one starts when an old one begins
+to drain, which takes longer than the start, so all old ones may drain at once."""
 MIN_CONNECTIONS, MAX_CONNECTIONS = 8, 100
 """Of a worker, which opens two for each slot."""
 IDLE_S = 10.0
@@ -109,8 +112,7 @@ def build_plan(costs: Costs, *, turns_a_day: int, streams: int, tokens: int, slo
         ingress_cores=used["ingress"],
         postgres_cores=used["postgres"],
         redis_cores=used["redis"],
-        # One more of both during a rollout.
-        connections=INGRESS_CONNECTIONS * (ingresses + 1) + of_worker * (workers + 1) + OTHER_CONNECTIONS,
+        connections=ROLLOUT * (INGRESS_CONNECTIONS * ingresses + of_worker * workers) + OTHER_CONNECTIONS,
         redis_mib=rate * (REDIS_KEPT_S + tokens / SPEED) * costs.redis_bytes * tokens / TOKENS / 2**20,
         ingress_mib=costs.memory_mib["ingress"] + costs.stream_kib * streams / ingresses / 1024,
         postgres_gib_a_day=gib * costs.postgres_bytes,
