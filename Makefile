@@ -52,7 +52,7 @@ load: setup ## Check that 1,000 streams and 200 sockets get the same ordered eve
 	@FOLLOWERS="$(or $(FOLLOWERS),1000/200)" $(BIN)/pytest -q -s $(ARGS) tests/integration/ingress/sockets/test_many_followers.py
 	@RETURNING="$(or $(RETURNING),1000)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_streams.py -k killed_ingress
 
-failover: setup ## Make servers fail over, be away or have a full disk while TURNS=200 turns run, at moments chosen by SEED=1; then upgrade from the last commit, or from PREVIOUS=<commit>
+failover: setup ## Make servers fail over, be away or have a full disk while TURNS=200 turns run, at moments chosen by SEED=1; then upgrade from the commit before the newest migration, or from PREVIOUS=<commit>
 	@SLOW=1 TURNS="$(or $(TURNS),200)" SEED="$(or $(SEED),1)" PREVIOUS="$(PREVIOUS)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_failover.py \
 		tests/chaos/test_outages.py tests/chaos/test_full_disks.py tests/chaos/test_upgrade.py
 

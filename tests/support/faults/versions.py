@@ -19,10 +19,12 @@ GIT_LIMIT_S = 60.0
 
 
 def find_previous() -> str | None:
-    """PREVIOUS, or the commit before the last one, or the last one where the history begins with it: that still shows
-    that processes can be replaced. None without a history."""
+    """PREVIOUS, or the commit before the one that added the newest migration, so that it runs under load. If the
+    history is too short for that, the commit before the last one or the last one: these still show that processes can
+    be replaced. None without a history."""
     wanted = os.environ.get("PREVIOUS")
-    for name in [wanted] if wanted else ["HEAD~1", "HEAD"]:
+    added = _run_git("log", "-1", "--format=%H", "--diff-filter=A", "--", f"{MIGRATIONS}/*.py").stdout.decode().strip()
+    for name in [wanted] if wanted else [*([f"{added}~1"] if added else []), "HEAD~1", "HEAD"]:
         found = _run_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         if found.returncode == 0:
             return found.stdout.decode().strip()
