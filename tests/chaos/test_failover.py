@@ -8,14 +8,14 @@ import time
 
 import pytest
 from faults.chaos import Chaos
-from faults.load import PATIENT, SLOTS, TURNS, Load
+from faults.load import DETACHING, PATIENT, SLOTS, TURNS, Load
 from faults.replicas import ReplicatedPlatform
 from helpers.forks import INGRESS_BOUNDS
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(200 + 2 * TURNS)]
 
 PLATFORM = ReplicatedPlatform
-EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}"}
+EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}", **DETACHING}
 TIMINGS = PATIENT
 """Impatient clients, and heartbeats for them, keep the process of many conversations too busy."""
 UNCONFIRMED_S = 1.0
@@ -24,7 +24,7 @@ OUTAGE_S = 4.0
 
 
 async def test_accepted_turns_survive_the_loss_of_the_primary(chaos: Chaos) -> None:
-    platform, load = chaos.platform, Load(chaos.harness)
+    platform, load = chaos.platform, Load(chaos.harness, detached=True)
     assert isinstance(platform, ReplicatedPlatform)
     await load.start()
 

@@ -1,7 +1,6 @@
 """Redis fails over, PgBouncer restarts and the object store is away, each under load.
 
-`make test` plays one of them; `make failover TURNS=200 SEED=1` plays all with so many turns. The seed chooses the
-moments.
+All are slow: `make failover TURNS=200 SEED=1` plays them with so many turns. The seed chooses the moments.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from faults.chaos import Chaos, check_refused
-from faults.load import PATIENT, SLOTS, TURNS, Load
+from faults.load import DETACHING, PATIENT, SLOTS, TURNS, Load
 from faults.outages import OutagePlatform
 from faults.proxy import FaultProxy
 from helpers.forks import INGRESS_BOUNDS
@@ -32,7 +31,7 @@ pytestmark = [
 
 
 PLATFORM = OutagePlatform
-EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}"}
+EXTRA_ENV = {"WORKER_SLOTS": str(SLOTS), "QUEUE_MAX": str(100 * TURNS), INGRESS_BOUNDS: "{}", **DETACHING}
 TIMINGS = PATIENT
 OUTAGE_S = 4.0
 """Longer than a lease, which lasts 3 s here."""
@@ -69,7 +68,7 @@ async def switch(load: Load, platform: OutagePlatform) -> None:
 async def test_turns_survive_a_failover_of_redis(
     chaos: Chaos, fault: Callable[[Load, OutagePlatform], Awaitable[None]]
 ) -> None:
-    platform, load = chaos.platform, Load(chaos.harness)
+    platform, load = chaos.platform, Load(chaos.harness, detached=True)
     assert isinstance(platform, OutagePlatform)
     await platform.join()
     await load.start()
@@ -88,7 +87,8 @@ async def test_turns_survive_a_failover_of_redis(
 
 
 async def test_turns_run_through_a_pgbouncer_that_restarts(chaos: Chaos) -> None:
-    platform, links, load = chaos.platform, chaos.links.of("postgres"), Load(chaos.harness)
+    platform, links = chaos.platform, chaos.links.of("postgres")
+    load = Load(chaos.harness, detached=True)
     urls = platform.database.ingress, platform.database.worker
     with open_pgbouncer(*urls, connections=CONNECTIONS) as bouncer:
         homes = [link.target for link in links]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from faults.links import Links, open_links
-from faults.load import SLOTS, TURNS, Load
+from faults.load import DETACHING, SLOTS, TURNS, Load
 from faults.versions import MixedSpawn, Previous, find_previous
 from helpers.homes import copy_home
 from platform_harness.harness import Harness
@@ -37,11 +37,12 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A platform of the version before."""
+    """A platform of the version before, whose programs are detached if it `detaches_runs`."""
 
     harness: Harness
     links: Links
     spawn: MixedSpawn
+    detaches_runs: bool
 
     async def replace(self, name: str) -> None:
         """As in docs/operate.md: stop the old one, wait for its end, start the new one. Others get its clients."""
@@ -66,18 +67,19 @@ async def upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     home = tmp_path / "home"
     if not previous.has_other_schema:
         copy_home(home)
+    env = ENVIRONMENT | (DETACHING if previous.detaches_runs else {})
     spawn = MixedSpawn(previous)
     async with AsyncExitStack() as stack:
         links = await stack.enter_async_context(open_links(ingresses=2, workers=2))
-        platform = Platform(home, ingresses=2, workers=2, env=ENVIRONMENT, specs=links.build_specs, spawn=spawn)
+        platform = Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs, spawn=spawn)
         harness = Harness(await stack.enter_async_context(platform), urls=links.urls)
         stack.push_async_callback(harness.quit)
-        yield Upgrade(harness, links, spawn)
+        yield Upgrade(harness, links, spawn, previous.detaches_runs)
 
 
 @pytest.mark.slow
 async def test_turns_run_on_while_every_service_is_replaced(upgrade: Upgrade) -> None:
-    platform, load = upgrade.harness.platform, Load(upgrade.harness)
+    platform, load = upgrade.harness.platform, Load(upgrade.harness, detached=upgrade.detaches_runs)
     await load.start()
     began_at = time.monotonic()
 

@@ -27,10 +27,14 @@ CONVERSATIONS = min(30, TURNS // 2)
 SLOTS = 16
 """Of each worker."""
 TEXTS = ("script:brisk please", "script:plain please")
-WRITE_TOOL = "react.write"
+DETACHED = "script:long please"
+"""Its program takes longer than DETACHING allows, so that its turn waits without a worker."""
+DETACHING = {"EXECUTION_PROFILES": '{"default": {"detach_after_s": 0.1}}'}
+"""The environment of a platform for a load with `detached`."""
+WRITE_TOOL, CODE_TOOL = "react.write", "exec_tools.execute_code_python"
 MAX_TURNS = 18
 """Of one conversation: all of them fit in a snapshot."""
-BEGIN_EVERY_S = 0.05
+BEGIN_EVERY_S, WAITING_EVERY_S = 0.05, 0.1
 READS_S = 1.0
 """How long a person reads an answer while the others' turns end, at most."""
 LIMIT_S = 60.0 + TURNS
@@ -41,10 +45,11 @@ PATIENT = Timings(max_delay_s=5.0, attempts=200, give_up_s=400.0)
 @dataclass
 class Load:
     """A third of the conversations begin with `disturb`; all go on until `check`. Each message is one of `texts` in
-    turn, with these files."""
+    turn, with these files. With `detached`, those of the first conversation are DETACHED instead."""
 
     harness: Harness
     texts: Sequence[str] = TEXTS
+    detached: bool = False
     files: Sequence[Path] = ()
     accepted: dict[str, float] = field(default_factory=lambda: {})
     """When each turn was accepted, by the monotonic clock."""
@@ -59,11 +64,20 @@ class Load:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def start(self) -> None:
-        """Returns once half of the turns that may start now can be seen running."""
+        """Returns once half of the turns that may start now can be seen running, and with `detached` one waits for its
+        program."""
         self._before = await self._load_completed()
         self._talks = [asyncio.create_task(self._talk(n)) for n in range(CONVERSATIONS)]
         async with asyncio.timeout(LIMIT_S), self._changed:
             await self._changed.wait_for(lambda: self._running >= CONVERSATIONS // 3)
+        if self.detached:
+            await self._wait_detached()
+
+    async def _wait_detached(self) -> None:
+        sql = "SELECT 1 FROM detached_run r JOIN turn t ON t.id = r.turn_id WHERE t.status = 'waiting'"
+        async with asyncio.timeout(LIMIT_S):
+            while not await self._query(sql):  # noqa: ASYNC110 - only the rows show it
+                await asyncio.sleep(WAITING_EVERY_S)
 
     def disturb(self) -> None:
         self._disturbed.set()
@@ -73,8 +87,8 @@ class Load:
             await self._disturbed.wait()
         await asyncio.sleep(n * BEGIN_EVERY_S)
         async with EverturnClient(self.harness.clients[n % 2].base_url, timings=PATIENT) as client:
-            dice = random.Random(f"{SEED} {n}")
-            sent = await self._send(client, "new", self.texts[0])
+            dice, texts = random.Random(f"{SEED} {n}"), [DETACHED] if self._is_detached(n) else self.texts
+            sent = await self._send(client, "new", texts[0])
             watcher = self.harness.watch(sent.conversation_id, ingress=n // 2 % 2)
             await watcher.wait_text(sent.turn_id, "thinking", LIMIT_S)
             async with self._changed:
@@ -82,8 +96,8 @@ class Load:
                 self._changed.notify_all()
             await self._wait_completed(watcher, sent.turn_id)
             count = 1
-            while count < MAX_TURNS and not (count >= len(self.texts) and self._is_enough()):
-                sent = await self._send(client, sent.conversation_id, self.texts[count % len(self.texts)])
+            while count < MAX_TURNS and not (count >= len(texts) and self._is_enough()):
+                sent = await self._send(client, sent.conversation_id, texts[count % len(texts)])
                 await self._wait_completed(watcher, sent.turn_id)
                 count += 1
                 if len(self.accepted) >= TURNS:
@@ -91,6 +105,9 @@ class Load:
                         await asyncio.wait_for(self._over.wait(), dice.uniform(0, READS_S))
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle", LIMIT_S)
         return watcher
+
+    def _is_detached(self, n: int) -> bool:
+        return self.detached and n == 0
 
     def _is_enough(self) -> bool:
         return self._over.is_set() and len(self.accepted) >= TURNS
@@ -110,18 +127,18 @@ class Load:
         self.disturb()
         self._over.set()
         watchers = await asyncio.gather(*self._talks)
-        for watcher in watchers:
+        for n, watcher in enumerate(watchers):
             await self.harness.check_invariants(watcher.conversation_id, watcher)
-            await self._check_files(watcher)
+            await self._check_files(watcher, CODE_TOOL if self._is_detached(n) else WRITE_TOOL)
         assert sorted(await self._load_completed() - self._before) == sorted({*self.accepted, *others})
         return watchers
 
-    async def _check_files(self, watcher: Watcher) -> None:
-        """A step that wrote a file left it, another one left none."""
+    async def _check_files(self, watcher: Watcher, tool_id: str) -> None:
+        """A step of this tool left a file, another one left none."""
         assert watcher.state is not None
         for turn in watcher.state.turns:
             assert [file.filename for file in turn.attachments] == [path.name for path in self.files]
-            written = sum(step.status == "completed" and step.tool_id == WRITE_TOOL for step in turn.steps)
+            written = sum(step.status == "completed" and step.tool_id == tool_id for step in turn.steps)
             assert len(turn.files) == written
             async with httpx2.AsyncClient(base_url=self.harness.clients[0].base_url, trust_env=False) as http:
                 for file in (*turn.attachments, *turn.files):
@@ -129,7 +146,9 @@ class Load:
                     assert (answer.status_code, len(answer.content)) == (200, file.size), file
 
     async def _load_completed(self) -> set[str]:
-        sql = "SELECT id FROM turn WHERE status = 'completed'"
+        return await self._query("SELECT id FROM turn WHERE status = 'completed'")
+
+    async def _query(self, sql: str) -> set[str]:
         return set((await asyncio.to_thread(self.harness.platform.postgres.run_sql, sql, database=DATABASE)).split())
 
     def report(self, fault: str, broken_at: float, repaired_at: float) -> None:

@@ -15,6 +15,7 @@ from everturn_local.settings import REPOSITORY
 
 FOLDERS = ("clients/python", "libs", "migrations", "services")
 MIGRATIONS = "migrations/versions"
+DETACHED_RUNS = "libs/common/src/everturn/turns/detached.py"
 GIT_LIMIT_S = 60.0
 
 
@@ -51,6 +52,11 @@ class Previous:
     @property
     def has_other_schema(self) -> bool:
         return _load_names(self.folder / MIGRATIONS) != _load_names(REPOSITORY / MIGRATIONS)
+
+    @property
+    def detaches_runs(self) -> bool:
+        """Whether it knows `detach_after_s`, which would keep its workers from starting otherwise."""
+        return (self.folder / DETACHED_RUNS).exists()
 
     def run_migrations(self, owner_url: str, *, env: Mapping[str, str]) -> None:
         argv = [str(self.python), "-m", "alembic", "-c", "migrations/alembic.ini", "upgrade", "head"]
