@@ -51,11 +51,10 @@ def fork_proxy(channel: Channel | None) -> None:
 
 
 async def serve(listener: socket.socket, network: str = NETWORK_SOCKET) -> None:
-    """Serve clients until cancelled. Twice as many as can have a stream are served at once, so that those without one
-    learn why; the others wait."""
+    """Serve clients until cancelled. As many as can have a stream are served at once; the others wait."""
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
-    free = asyncio.Semaphore(2 * MAX_STREAMS)
+    free = asyncio.Semaphore(MAX_STREAMS)
     async with asyncio.TaskGroup() as clients:
         while True:
             await free.acquire()

@@ -159,16 +159,6 @@ async def test_the_address_that_was_checked_is_the_one_that_is_connected(tmp_pat
         assert "public internet" in await connect(path, HOST, port)
 
 
-async def test_one_connection_too_many_is_refused_while_the_others_are_silent(tmp_path):
-    async with open_network(tmp_path, echo, NetworkLimits()) as (path, port, _, _):
-        held = [await connect(path, HOST, port) for _ in range(MAX_STREAMS)]
-
-        assert await connect(path, HOST, port) == f"This program has {MAX_STREAMS} open connections, the limit."
-
-        for _, writer in held:
-            writer.close()
-
-
 async def test_a_flood_has_bounds_at_once_and_in_all(tmp_path):
     async with open_network(tmp_path, echo, NetworkLimits(connections=40)) as (path, port, network, _):
         first = await asyncio.gather(*(connect(path, HOST, port) for _ in range(MAX_STREAMS)))

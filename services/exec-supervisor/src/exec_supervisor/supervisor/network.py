@@ -42,10 +42,9 @@ class ProgramNetwork:
         self._relays: dict[int, Relay] = {}
 
     async def run(self, listener: socket.socket) -> None:
-        """Accept connections until the run has had its number; open ones continue. Twice as many as the worker allows
-        are served at once, so that its refusal reaches the others."""
+        """Accept connections until the run has had its number; open ones continue."""
         loop = asyncio.get_running_loop()
-        free = asyncio.Semaphore(2 * MAX_STREAMS)
+        free = asyncio.Semaphore(MAX_STREAMS)
         async with asyncio.TaskGroup() as connections:
             with listener:
                 for stream in range(1, MAX_OPENED_STREAMS + 1):
