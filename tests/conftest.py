@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,11 +46,17 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip slow tests unless they are asked for."""
-    if not os.environ.get(SLOW):
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow: make test SLOW=1"))
+    """Skip slow tests, and two of three sampled ones of each file, unless they are asked for."""
+    if os.environ.get(SLOW):
+        return
+    sampled: Counter[Path] = Counter()
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: make test SLOW=1"))
+        elif item.get_closest_marker("sampled"):
+            if sampled[item.path] % 3:
+                item.add_marker(pytest.mark.skip(reason="sampled: make test SLOW=1"))
+            sampled[item.path] += 1
 
 
 @pytest.fixture(scope="session")

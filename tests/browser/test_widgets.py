@@ -9,7 +9,7 @@ from browsing.forbidden_server import ForbiddenServer, visit
 from browsing.person import Person
 from playwright.async_api import FrameLocator, expect
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.sampled, pytest.mark.asyncio(loop_scope="session")]
 
 TYPED = "The widget must not read this."
 

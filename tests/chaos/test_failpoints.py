@@ -89,6 +89,7 @@ async def test_workers_killed_at_two_borders_are_taken_over_and_nothing_doubles(
         assert [file.filename for file in turn.files] == ["note.md"]
 
 
+@pytest.mark.slow
 async def test_workers_killed_while_a_program_calls_a_tool_run_the_program_again(harness: Harness) -> None:
     await arm(harness, "turn.in_program_call:1", "turn.in_program_call:1")
 
@@ -117,6 +118,7 @@ async def test_all_turns_end_once_when_a_worker_dies(harness: Harness) -> None:
     await harness.platform.restart(WORKERS[0])
 
 
+@pytest.mark.slow
 async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(harness: Harness, tmp_path: Path) -> None:
     """Both turns need the summary before their first round: the conversation is longer than a request may be."""
     env = save_summaries(tmp_path)

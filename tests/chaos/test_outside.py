@@ -190,7 +190,7 @@ async def test_without_antivirus_files_are_refused_and_text_is_accepted(
     await check_files(outside, answers)
 
 
-@pytest.mark.parametrize("fault", [no_store, silent_store, cut_store])
+@pytest.mark.parametrize("fault", [no_store, pytest.param(silent_store, marks=pytest.mark.slow), cut_store])
 async def test_no_row_is_kept_of_a_file_that_the_store_did_not_take(
     outside: Outside, fault: Callable[[Outside], Awaitable[None]]
 ) -> None:
@@ -273,6 +273,7 @@ async def test_a_provider_with_a_long_retry_after_is_replaced_at_once(outside: O
     assert await ask(outside) == ("A plain answer.", 1)
 
 
+@pytest.mark.slow
 async def test_an_unreachable_provider_is_replaced(outside: Outside) -> None:
     outside.to_model.refuse()
 

@@ -117,7 +117,7 @@ async def begin_message(chaos: Chaos, conversation_id: str) -> Callable[[], Awai
     return finish
 
 
-@pytest.mark.parametrize("sockets", [False, True], ids=["streams", "sockets"])
+@pytest.mark.parametrize("sockets", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["streams", "sockets"])
 async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos, sockets: bool) -> None:
     sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
     steady = chaos.harness.watch(sent.conversation_id, ingress=1)

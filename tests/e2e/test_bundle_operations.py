@@ -130,6 +130,7 @@ async def test_a_turn_runs_on_beside_operations_that_fail(desk: Any) -> None:
     await desk.close()
 
 
+@pytest.mark.slow
 async def test_the_death_of_a_worker_is_an_unknown_outcome_and_the_next_one_serves(desk: Any) -> None:
     call = asyncio.create_task(fail(desk, "wait"))
     await asyncio.sleep(2)

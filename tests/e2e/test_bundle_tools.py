@@ -184,6 +184,7 @@ async def test_pages_of_other_hosts_than_the_bundle_names_are_not_read(desk: Any
     assert "This agent can't request 'other.example', only docs.desk.example." in step.result_preview
 
 
+@pytest.mark.slow
 async def test_new_turns_use_new_code_and_broken_code_changes_nothing(desk: Any, bundle: Path) -> None:
     tools = bundle / "tools" / "desk.py"
     tools.write_text(TOOLS.replace("paid {amount}", "paid at once {amount}"))

@@ -172,6 +172,7 @@ async def test_a_killed_worker_leaves_no_program_and_one_end(harness: Any) -> No
     await harness.check_invariants(sent.conversation_id, watcher)
 
 
+@pytest.mark.slow
 async def test_a_broker_killed_in_the_middle_fails_the_run_and_serves_the_next(harness: Any) -> None:
     sent, watcher = await start_program(harness, "script:nap please", NAP_S)
 

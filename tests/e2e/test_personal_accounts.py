@@ -24,7 +24,7 @@ from everturn.mcp_connections.connections import hash_state
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.e2e, pytest.mark.sampled, pytest.mark.asyncio(loop_scope="module")]
 
 CALL = json.dumps(
     {

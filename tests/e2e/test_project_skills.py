@@ -25,6 +25,7 @@ def build_skill(version: str) -> bytes:
     return pack_skill({"SKILL.md": front + f"Rule {version}.".encode(), "scripts/rule.py": f"# {version}".encode()})
 
 
+@pytest.mark.slow
 async def test_turns_use_the_skills_with_which_they_began(tmp_path: Path) -> None:
     env = {"EVERTURN_MODEL": f"scripted:{SCRIPT}", WORKER_BOUNDS: '{"lease_s": 2}'}
     home = copy_home(tmp_path / "home")

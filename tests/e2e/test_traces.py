@@ -25,7 +25,7 @@ from everturn.core.tracing import TraceContext, build_turn_context
 from everturn_local.ports import load_free_port
 from everturn_local.supervision.platform import Platform
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.sampled, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 CALLER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
 QUESTION = "script:traced the-persons-words"

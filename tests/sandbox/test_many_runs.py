@@ -64,6 +64,7 @@ def check_answer(result: RunResult, number: int) -> None:
     assert [artifact.body for artifact in result.artifacts] == [str(number * number).encode()]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + RUN_LIMIT_S * IN_A_ROW)
 async def test_runs_in_a_row_are_right(warm_sandbox):
     for number in range(IN_A_ROW):

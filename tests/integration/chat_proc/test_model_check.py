@@ -19,6 +19,8 @@ from everturn.models.port import CodecName
 from everturn_local.ports import load_free_port
 from everturn_testing.models.scripted_model import Call, Script
 
+pytestmark = pytest.mark.sampled
+
 KEY = "sk-of-the-test-server"
 CONFIG = """
 [models.endpoints.local]

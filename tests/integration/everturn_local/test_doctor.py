@@ -41,6 +41,7 @@ def test_walls_that_did_not_hold_are_a_problem_and_absent_ones_are_none():
     assert "NOT DENIED network" in render_findings([held, missed, absent])
 
 
+@pytest.mark.slow
 def test_without_a_running_engine_containers_are_not_tried_and_no_problem(tmp_path: Path):
     settings = {"EXECUTION_MODE": "containers", "DOCKER_HOST": f"unix://{tmp_path}/no-engine.sock"}
 

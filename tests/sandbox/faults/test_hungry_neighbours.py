@@ -78,6 +78,7 @@ raise SystemExit("the kernel ended one of them")
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", HUNGRY)
 async def test_it_ends_with_a_typed_result_in_time_and_its_neighbour_is_right(run, sandbox, kind):
     hungry = HUNGRY[kind]

@@ -40,6 +40,8 @@ from everturn.models.port import (
 )
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
+pytestmark = pytest.mark.sampled
+
 TRAITS = ModelTraits("m", 100_000, images=False, documents=False)
 JSON = st.recursive(
     st.none()

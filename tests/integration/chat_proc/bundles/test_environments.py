@@ -23,6 +23,8 @@ from everturn.core.errors import Invalid
 from everturn.core.logging import Redactor
 from everturn.core.subprocesses import run_command
 
+pytestmark = pytest.mark.sampled
+
 UIDS = range(23_000, 24_000)
 CODE = 'import greeting\n\n@tool(effect="pure")\ndef greet() -> str:\n    """Greets."""\n    return greeting.TEXT\n'
 IDLE = 'from everturn_sdk import tool\n\n@tool(effect="pure")\ndef greet() -> str:\n    """Greets."""\n'

@@ -31,7 +31,7 @@ from everturn.execution import users
 from everturn.execution.messages import UidRange
 from everturn_sdk.protocol import MAX_CONTENT_BYTES
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.sampled]
 
 TOOLS = '''
 import mmap, signal, subprocess

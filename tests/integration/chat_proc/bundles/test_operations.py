@@ -28,7 +28,7 @@ from everturn.core.identity import Principal, Role
 from everturn.core.loops import LOOPS
 from everturn.timeline.blocks import CompletionBody
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.sampled]
 
 ANN = Principal("acme", "one", "ann", frozenset({Role.REGISTERED}))
 WORKFLOW = '''

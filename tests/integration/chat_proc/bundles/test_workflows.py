@@ -20,7 +20,7 @@ from everturn.core.errors import Invalid
 from everturn.timeline.blocks import CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.sampled]
 
 SEEDS = """
 from everturn_sdk import *

@@ -20,6 +20,8 @@ from helpers.mcp_servers import Agent, Asked, RawServer, open_agent, send
 from chat_proc.catalog.mcp_servers import McpServer
 from chat_proc.mcp import oauth
 
+pytestmark = pytest.mark.sampled
+
 SECRETS = {"b:crm_secret": CLIENT_SECRET}
 
 

@@ -17,6 +17,8 @@ from helpers.waiting import wait_until
 from chat_proc.catalog.mcp_servers import McpServer
 from everturn.core.errors import Unavailable
 
+pytestmark = pytest.mark.sampled
+
 MIB = 1024 * 1024
 
 

@@ -23,6 +23,8 @@ from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.logging import Redactor
 from everturn.turns.model import Effect
 
+pytestmark = pytest.mark.sampled
+
 
 def effects(agent: Agent) -> dict[str, Effect]:
     return {tool.spec.tool_id: tool.spec.effect for tool in agent.servers.tools}

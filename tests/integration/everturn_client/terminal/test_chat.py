@@ -17,6 +17,8 @@ from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import Scenario, make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
 
+pytestmark = pytest.mark.sampled
+
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
     from tests.integration.everturn_client.terminal.conftest import Everturn
