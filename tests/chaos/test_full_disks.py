@@ -38,7 +38,8 @@ NAMED = {"postgres": "postgres_disk", WAL: "postgres", "redis": "redis", "object
 """By disk: what `/readyz` says has failed. Turns don't need the others."""
 COUNTED = {"postgres_disk", "objects"}
 """What `everturn_disk_full_total` counts."""
-TEXTS = {"tmp": ("script:program please", "script:brisk please")}
+TEXTS = {"tmp": ("script:program please", *["script:brisk please"] * 3)}
+"""Few programs at once: more of them than a machine has cores keep the workers from renewing their leases."""
 WRITES = ("script:write please", "script:brisk please")
 
 

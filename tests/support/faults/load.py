@@ -88,7 +88,7 @@ class Load:
         await asyncio.sleep(n * BEGIN_EVERY_S)
         async with EverturnClient(self.harness.clients[n % 2].base_url, timings=PATIENT) as client:
             dice, texts = random.Random(f"{SEED} {n}"), [DETACHED] if self._is_detached(n) else self.texts
-            sent = await self._send(client, "new", texts[0])
+            sent = await self._send(client, "new", texts[n % len(texts)])
             watcher = self.harness.watch(sent.conversation_id, ingress=n // 2 % 2)
             await watcher.wait_text(sent.turn_id, "thinking", LIMIT_S)
             async with self._changed:
@@ -97,7 +97,7 @@ class Load:
             await self._wait_completed(watcher, sent.turn_id)
             count = 1
             while count < MAX_TURNS and not (count >= len(texts) and self._is_enough()):
-                sent = await self._send(client, sent.conversation_id, texts[count % len(texts)])
+                sent = await self._send(client, sent.conversation_id, texts[(n + count) % len(texts)])
                 await self._wait_completed(watcher, sent.turn_id)
                 count += 1
                 if len(self.accepted) >= TURNS:
