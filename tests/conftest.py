@@ -40,23 +40,34 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 SLOW = "SLOW"
 """Runs the tests that are marked as slow, and all cases of those that try some."""
+SAMPLED = "SAMPLED"
+"""Set when all tests run together, which must end in time: of files whose tests start processes, not all run then."""
+HALVED = ("tests/browser/", "tests/chaos/", "tests/e2e/", "tests/integration/", "tests/sandbox/")
 
 TEMPLATE = "everturn_template"
 _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip slow tests, and two of three sampled ones of each file, unless they are asked for."""
+    """Skip slow tests unless they are asked for; when all tests run, also every second test of a file in the folders
+    HALVED, and two of three that are marked as sampled."""
     if os.environ.get(SLOW):
         return
-    sampled: Counter[Path] = Counter()
+    seen: Counter[Path] = Counter()
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="slow: make test SLOW=1"))
-        elif item.get_closest_marker("sampled"):
-            if sampled[item.path] % 3:
+        elif os.environ.get(SAMPLED) and (step := _find_step(item)) > 1:
+            if seen[item.path] % step:
                 item.add_marker(pytest.mark.skip(reason="sampled: make test SLOW=1"))
-            sampled[item.path] += 1
+            seen[item.path] += 1
+
+
+def _find_step(item: pytest.Item) -> int:
+    """Each how many tests of its file one runs."""
+    if item.get_closest_marker("sampled"):
+        return 3
+    return 2 if item.nodeid.startswith(HALVED) else 1
 
 
 @pytest.fixture(scope="session")

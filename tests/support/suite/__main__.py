@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         lanes=chosen.lanes,
         limit_s=chosen.limit_s,
         # pytest finds tests/support by itself; the services that tests start must not.
-        env={name: value for name, value in load_environment().items() if name != "PYTHONPATH"},
+        env={name: value for name, value in load_environment().items() if name != "PYTHONPATH"} | {"SAMPLED": "1"},
         max_flaky=chosen.max_flaky,
         on_request=chosen.all,
     )

@@ -34,6 +34,7 @@ from everturn_testing.models.model_contract import (
     collect_pieces,
 )
 
+pytestmark = pytest.mark.sampled
 TRAITS = ModelTraits("m", 100_000, images=True, documents=True, abilities=frozenset({"reasoning"}))
 _MEDIA = tuple(MediaPart(mime, encode_media(b"content"), "a file") for mime in sorted(IMAGE_MIMES | {PDF_MIME}))
 REQUESTS = {
