@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ ENTRYPOINTS = {"supervisor": ["exec_supervisor", "pair"], "executor": ["executor
 WORK_FOLDERS = {"supervisor": "/run/everturn", "executor": "/workspace/work"}
 SHARED = "sockets"
 LOG_BYTES = 2048
+PULL_S = 0.2
 
 Json = dict[str, Any]
 
@@ -52,7 +54,9 @@ class RunningPod:
 
 class Node:
     """`report` is called with the status of a Pod whenever it has changed. `unschedulable` is what a scheduler without
-    room says, and `writable_root` a fault of the container runtime."""
+    room says, and `writable_root` a fault of the container runtime. `pulls` are the problems with MISSING_IMAGE, each
+    as reason and message for `PULL_S`. The last one stays, unless its reason is empty: then the image is there.
+    `beside` is the state of the other container meanwhile."""
 
     def __init__(self, report: Any) -> None:
         self._report = report
@@ -61,6 +65,8 @@ class Node:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.unschedulable = ""
         self.writable_root = False
+        self.beside: Json = {"waiting": {"reason": "ContainerCreating"}}
+        self.pulls: Sequence[tuple[str, str]] = (("ErrImageNeverPull", "it is not present"),)
         self._code = Path(tempfile.mkdtemp(prefix="everturn-code-"))
         for source in SOURCES:
             shutil.copytree(ROOT / source, self._code / Path(source).name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -93,9 +99,8 @@ class Node:
             self._report(name, "Pending", [], [condition | {"message": self.unschedulable}])
             await asyncio.Event().wait()
         containers = pod["spec"]["containers"]
-        if waiting := [build_waiting(entry) for entry in containers if entry["image"] == MISSING_IMAGE]:
-            self._report(name, "Pending", waiting, [])
-            await asyncio.Event().wait()
+        if any(entry["image"] == MISSING_IMAGE for entry in containers):
+            await self._pull(name, containers)
         folder = Path(tempfile.mkdtemp(prefix="everturn-pod-"))
         running = self.running[name] = RunningPod(folder)
         try:
@@ -126,6 +131,18 @@ class Node:
                 await process.wait()
             shutil.rmtree(folder)
             del self.running[name]
+
+    async def _pull(self, name: str, containers: list[Json]) -> None:
+        """Fail as `pulls` says."""
+        for reason, message in self.pulls:
+            if not reason:
+                return
+            waiting = {"waiting": {"reason": reason, "message": message}}
+            states = [waiting if entry["image"] == MISSING_IMAGE else self.beside for entry in containers]
+            statuses = [build_status(*each) | {"imageID": ""} for each in zip(containers, states, strict=True)]
+            self._report(name, "Pending", statuses, [])
+            await asyncio.sleep(PULL_S)
+        await asyncio.Event().wait()
 
     def _mount(self, mount: Json, pod: Json, folder: Path) -> list[str]:
         """The volume that the containers share is a folder of this machine; the others are memory with a limit."""
@@ -225,11 +242,6 @@ async def read_log(process: asyncio.subprocess.Process) -> str:
 def build_status(container: Json, state: Json) -> Json:
     image = {"name": container["name"], "image": container["image"], "imageID": f"sha256:{container['name']}"}
     return {**image, "state": state, "ready": False, "restartCount": 0}
-
-
-def build_waiting(container: Json) -> Json:
-    state = {"waiting": {"reason": "ErrImagePull", "message": f"{container['image']}: not found"}}
-    return build_status(container, state) | {"imageID": ""}
 
 
 def build_end(code: int, log: str, reason: str | None) -> Json:

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 from helpers.broker import OwnBroker
+from helpers.memory_pairs import MISSING_IMAGE
 from helpers.pair_engine_contract import (
     PLAN,
     PairEngineContract,
@@ -37,16 +38,18 @@ from everturn.execution.messages import (
     Dial,
     GatewayCall,
     Launch,
+    Ready,
     ToolGrant,
     ToolReply,
 )
 from everturn.execution.records import build_message
 from exec_supervisor.broker import kubernetes_pairs
 from exec_supervisor.broker.dial_port import DialPort, open_dial_port
-from exec_supervisor.broker.engine import EngineDown, EngineRefused, NoCapacity, PairEvent, StartFailed
+from exec_supervisor.broker.engine import EngineDown, EngineRefused, NoCapacity, PairEvent, StartFailed, StartTimedOut
 from exec_supervisor.broker.kubernetes_api import TRIES, KubernetesApi
 from exec_supervisor.broker.kubernetes_bodies import PodOptions
 from exec_supervisor.broker.kubernetes_pairs import KubernetesPairs
+from exec_supervisor.broker.pairs import build_refusal
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +239,41 @@ async def test_a_run_without_room_fails_with_what_the_scheduler_says(
         problems = [await remove(subject.engine, name) for name in (PLAN.name, "fedcba9876543210")]
 
     assert (waits, problems) == (True, [[], []])
+
+
+PULL_FAILS = ("ErrImagePull", "registry.example answered 503")
+WITHOUT_EXECUTOR = replace(PLAN, profile=PLAN.profile.model_copy(update={"executor_image": MISSING_IMAGE}))
+
+
+async def test_an_image_that_is_pulled_later_starts_late(
+    cluster: Cluster, subject: Subject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cluster.node, "pulls", (PULL_FAILS, ("ImagePullBackOff", "Back-off"), ("", "")))
+
+    async with started(replace(subject, plan=WITHOUT_EXECUTOR)) as line:
+        assert isinstance(await read_first(line), Ready)
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "beside"),
+    [(1.0, {"waiting": {"reason": "ContainerCreating"}}), (110.0, {"terminated": {"exitCode": 0}})],
+    ids=["for the whole time", "while its supervisor waits"],
+)
+async def test_an_image_that_is_not_pulled_may_be_there_later(
+    cluster: Cluster, subject: Subject, monkeypatch: pytest.MonkeyPatch, limit_s: float, beside: dict[str, object]
+):
+    monkeypatch.setattr(kubernetes_pairs, "ROOM_WAIT_S", 0.5)
+    monkeypatch.setattr(kubernetes_pairs, "DIAL_LIMIT_S", limit_s)
+    monkeypatch.setattr(cluster.node, "pulls", (PULL_FAILS, ("ImagePullBackOff", "Back-off")))
+    monkeypatch.setattr(cluster.node, "beside", beside)
+    reason = f"the image {MISSING_IMAGE} can't be pulled: ErrImagePull: registry.example answered 503"
+
+    async with asyncio.timeout(20):
+        with pytest.raises(StartTimedOut, match=reason) as raised:
+            await subject.engine.start(WITHOUT_EXECUTOR)
+
+    assert await remove(subject.engine, PLAN.name) == []
+    assert build_refusal(raised.value).code == "start_timeout"
 
 
 async def test_a_profile_with_a_network_gets_no_pod(subject: Subject):

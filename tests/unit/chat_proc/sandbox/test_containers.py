@@ -155,10 +155,12 @@ async def test_opening_without_images_names_the_command_that_makes_them(tmp_path
 
 
 def test_another_refusal_is_reported_unchanged():
-    other = explain_refusal("start_failed", "the image's entry point ended at once")
+    other = explain_refusal("start_failed", "the image's entry point ended at once", is_local=True)
+    elsewhere = explain_refusal("image_missing", "the image x can't be pulled: ErrImageNeverPull", is_local=False)
 
     assert "ended at once" in str(other)
-    assert other.remedy != "make images"
+    assert "ErrImageNeverPull" in str(elsewhere)
+    assert (other.remedy, elsewhere.remedy) == ("", "")
 
 
 async def test_a_broker_whose_engine_is_down_counts_as_silent(tmp_path):

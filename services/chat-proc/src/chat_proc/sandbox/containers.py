@@ -191,7 +191,7 @@ async def open_container_sandbox(address: BrokerAddress, *, busy_wait_s: float =
         if is_temporary(failure):
             raise BrokerUnreachable(str(failure)) from failure
         code = failure.code if isinstance(failure, BrokerRefused) else "start_failed"
-        raise explain_refusal(code, str(failure)) from failure
+        raise explain_refusal(code, str(failure), is_local=bool(address.path)) from failure
 
 
 def is_temporary(failure: Exception) -> bool:
@@ -207,10 +207,11 @@ def build_unseen_sandbox(address: BrokerAddress) -> SupervisedSandbox:
     return SupervisedSandbox(ContainersLauncher(address), posture, RunLimits())
 
 
-def explain_refusal(code: RefusalCode, detail: str) -> SandboxUnavailable:
-    """Explain why a trial pair was not started."""
+def explain_refusal(code: RefusalCode, detail: str, *, is_local: bool) -> SandboxUnavailable:
+    """Explain why a trial pair was not started. `make images` gives images to the engine of this machine only."""
     if code == "image_missing":
-        return SandboxUnavailable(f"The images of container runs are missing ({_shorten(detail)}).", "make images")
+        remedy = "make images" if is_local else ""
+        return SandboxUnavailable(f"The images of container runs are missing ({_shorten(detail)}).", remedy)
     return SandboxUnavailable(f"A trial pair of containers did not start: {_shorten(detail)}.")
 
 

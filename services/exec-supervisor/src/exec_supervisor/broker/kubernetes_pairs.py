@@ -32,7 +32,7 @@ from exec_supervisor.broker.kubernetes_bodies import (
     build_pod,
     name_pod,
 )
-from exec_supervisor.broker.kubernetes_pods import ContainerState, Pod, Terminated, Waiting
+from exec_supervisor.broker.kubernetes_pods import ContainerStatus, Pod, Terminated
 
 _log = structlog.stdlib.get_logger()
 
@@ -42,11 +42,15 @@ ROOM_WAIT_S: Final = 10.0
 get another node."""
 
 DIAL_LIMIT_S: Final = 110.0
-"""How long a supervisor has to connect: less than a boot, so that the reason is not lost."""
+"""How long both halves have to start, and a supervisor to connect: less than a boot, so that the reason is not lost."""
 
 FOLLOW_PAUSE_S: Final = 0.5
 
-_NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_NO_IMAGE: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_BACK_OFF: Final = "ImagePullBackOff"
+_NO_PULL: Final = frozenset({"ErrImagePull", "RegistryUnavailable", _BACK_OFF})
+"""Problems after which the kubelet tries again, with growing pauses."""
+
 _NO_START: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
@@ -182,30 +186,36 @@ class KubernetesPairs:
         return Leftover(pod.name, "pod", pod.get_label(LABEL_PAIR), is_own, int(expires) if expires.isdecimal() else 0)
 
     async def _wait_for_line(self, plan: PairPlan, pod: Pod, ticket: Ticket) -> DialedLine:
-        """Wait until the supervisor has connected. Raises ImageMissing, NoCapacity, StartFailed."""
-        waiting = _Placement()
-        failing = asyncio.create_task(self._fail_with_pod(plan.name, pod, waiting))
+        """Wait until the supervisor has connected and the executor has started. Raises ImageMissing, NoCapacity,
+        StartFailed."""
+        start = _Start()
+        failing = asyncio.create_task(self._fail_with_pod(plan.name, pod, start))
+        starting = asyncio.create_task(_wait_for_both(ticket, start))
         room_s = ROOM_WAIT_S if plan.run_id else DIAL_LIMIT_S
         try:
             for limit_s in (room_s, DIAL_LIMIT_S - room_s):
-                await asyncio.wait((failing, ticket.line), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-                if ticket.line.done():
+                await asyncio.wait((failing, starting), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+                # A supervisor that has connected explains its end itself, unless it waited for a missing image.
+                if starting.done() or (failing.done() and ticket.line.done() and not start.pull_problem):
                     return ticket.line.result()
                 if failing.done():
                     failing.result()
-                if waiting.reason:
-                    raise NoCapacity(waiting.reason)
-            raise StartTimedOut("its supervisor did not connect")
+                if start.unschedulable:
+                    raise NoCapacity(start.unschedulable)
+            late = "the executor did not start" if ticket.line.done() else "its supervisor did not connect"
+            raise StartTimedOut(start.pull_problem or late)
         finally:
-            await end_tasks(failing)
+            await end_tasks(failing, starting)
 
-    async def _fail_with_pod(self, name: str, pod: Pod, waiting: "_Placement") -> NoReturn:
+    async def _fail_with_pod(self, name: str, pod: Pod, start: "_Start") -> NoReturn:
         """Raise what keeps the Pod from starting, as soon as that is known."""
         async with contextlib.aclosing(self._follow(name, pod)) as states:
             async for state in states:
+                start.note(state)
                 if problem := find_problem(state):
-                    raise problem
-                waiting.reason = state.find_unschedulable()
+                    # A supervisor ends before the kubelet has stopped trying to pull the image of its executor.
+                    is_consequence = start.pull_problem and isinstance(problem, StartFailed)
+                    raise StartTimedOut(start.pull_problem) if is_consequence else problem
         raise StartFailed("its Pod is not watched any more")
 
     async def _follow(self, name: str, pod: Pod) -> AsyncGenerator[Pod]:
@@ -231,20 +241,39 @@ class KubernetesPairs:
                     raise StartFailed("its Pod was deleted") from error
 
 
-class _Placement:
-    """`reason` is the scheduler's, while it finds no node."""
+class _Start:
+    """How far a Pod has come. `unschedulable` is the scheduler's reason while it finds no node, and `pull_problem` says
+    which image can't be pulled; both can pass."""
 
     def __init__(self) -> None:
-        self.reason = ""
+        self.unschedulable = ""
+        self.pull_problem = ""
+        self.executor_started = asyncio.Event()
+
+    def note(self, pod: Pod) -> None:
+        self.unschedulable = pod.find_unschedulable()
+        unpulled = next((status for status in pod.statuses if status.waiting.reason in _NO_PULL), None)
+        if unpulled is None:
+            self.pull_problem = ""
+        elif not self.pull_problem or unpulled.waiting.reason != _BACK_OFF:
+            # The status before a back-off has the cause.
+            self.pull_problem = _describe_image(unpulled)
+        if pod.has_started("executor"):
+            self.executor_started.set()
+
+
+async def _wait_for_both(ticket: Ticket, start: _Start) -> None:
+    await asyncio.wait((ticket.line,))
+    await start.executor_started.wait()
 
 
 def find_problem(pod: Pod, *, ended: bool = False) -> ImageMissing | StartFailed | None:
-    """What keeps a Pod from running; with `ended`, also the end of its executor, which a supervisor explains better."""
+    """What keeps a Pod from running for good. With `ended`, also the end of its executor, which a supervisor explains
+    better."""
     for status in pod.statuses:
-        state = status.state or ContainerState()
-        waiting, end = state.waiting or Waiting(), state.terminated
+        waiting, end = status.waiting, status.state.terminated if status.state else None
         if waiting.reason in _NO_IMAGE:
-            return ImageMissing(waiting.message or status.image)
+            return ImageMissing(_describe_image(status))
         if waiting.reason in _NO_START:
             return StartFailed(f"the {status.name} can't be started: {waiting.reason}: {waiting.message}")
         if end is not None and (ended or status.name == "supervisor"):
@@ -252,6 +281,10 @@ def find_problem(pod: Pod, *, ended: bool = False) -> ImageMissing | StartFailed
     if pod.has_ended:
         return StartFailed(f"its Pod ended: {pod.status.reason or pod.status.phase} {pod.status.message}".strip())
     return None
+
+
+def _describe_image(status: ContainerStatus) -> str:
+    return f"the image {status.image} can't be pulled: {status.waiting.reason}: {status.waiting.message}"
 
 
 def _describe_end(half: str, end: Terminated) -> str:

@@ -62,6 +62,10 @@ class ContainerStatus(_Part):
     image_id: Annotated[Text, Field(alias="imageID")] = ""
     state: ContainerState | None = None
 
+    @property
+    def waiting(self) -> Waiting:
+        return (self.state and self.state.waiting) or Waiting()
+
 
 class Condition(_Part):
     """A condition of a Pod, such as that it has no node."""
@@ -130,6 +134,11 @@ class Pod(_Part):
         """How a half ended; None while it has not."""
         ends = (status.state.terminated for status in self.statuses if status.name == half and status.state)
         return next(ends, None)
+
+    def has_started(self, half: Half) -> bool:
+        """Whether a half runs, or has run."""
+        states = (status.state for status in self.statuses if status.name == half)
+        return any(state is not None and state.waiting is None for state in states)
 
     def find_image(self, half: Half) -> str:
         """The digest of a half's image, from the node or from its name; empty while it is not known."""
