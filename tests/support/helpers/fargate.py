@@ -40,13 +40,15 @@ StartProcess = Callable[[Sequence[str], Mapping[str, str]], "subprocess.Popen[by
 @dataclass
 class Fault:
     """An error instead of the answers to the next `times` requests of an action, such as `RunTask`. With `after`, the
-    action has happened and only its answer is lost."""
+    action has happened and only its answer is lost. With `reason`, the answer is no error, but a task that failed."""
 
     action: str
     code: str = "ThrottlingException"
     status: int = 400
     times: int = 1
     after: bool = False
+    message: str = "a fault of the stand-in"
+    reason: str = ""
 
 
 @dataclass
@@ -98,7 +100,10 @@ class Fargate:
         if fault.after:
             for _ in self._serve(action, environ, lambda *_: None):
                 pass
-        return refuse(start_response, fault.code, "a fault of the stand-in", fault.status)
+        if fault.reason:
+            failed = {"tasks": [], "failures": [{"reason": fault.reason}]}
+            return answer_json(start_response, json.dumps(failed).encode())
+        return refuse(start_response, fault.code, fault.message, fault.status)
 
     def _serve(self, action: str, environ: Json, start_response: Any) -> Iterable[bytes]:
         if action not in ("RunTask", "StopTask", "DescribeTasks"):

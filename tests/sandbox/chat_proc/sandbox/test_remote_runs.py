@@ -37,6 +37,7 @@ from chat_proc.sandbox.port import ContractItem, RunResult
 from chat_proc.sandbox.remote.ecs import EcsEngine, EngineNotReady, open_ecs_engine
 from chat_proc.sandbox.remote.port import EngineUnavailable, RunRefused, TaskState
 from chat_proc.sandbox.supervised import SupervisorFailed
+from everturn.core.errors import Invalid
 from everturn.execution.messages import MIB, Capability, ToolGrant
 from everturn.execution.task_orders import TaskExit, limit_result_bytes
 from exec_supervisor.local.process import load_descendants
@@ -177,6 +178,18 @@ async def test_a_start_whose_answer_is_lost_starts_one_task_even_with_new_settin
         (Fault("RunTask", "ExpiredTokenException"), EngineUnavailable, "ExpiredToken"),
         (Fault("RunTask", "AccessDeniedException"), RunRefused, "AccessDenied"),
         (Fault("CreateSecret", "AccessDeniedException"), RunRefused, "AccessDenied"),
+        (Fault("RunTask", "InvalidParameterException"), RunRefused, "InvalidParameter"),
+        (
+            Fault("RunTask", "InvalidParameterException", message="EC2 answered: RequestLimitExceeded"),
+            EngineUnavailable,
+            "InvalidParameter",
+        ),
+        (
+            Fault("RunTask", reason="You've reached the limit on the number of vCPUs you can run concurrently"),
+            EngineUnavailable,
+            "no room for the task: You've reached the limit on the number of vCPUs",
+        ),
+        (Fault("RunTask", reason="Role is not valid"), RunRefused, "did not start the task: Role is not valid"),
     ],
 )
 async def test_a_start_that_fails_says_whether_it_can_be_repeated(
@@ -187,7 +200,7 @@ async def test_a_start_that_fails_says_whether_it_can_be_repeated(
 
     with pytest.raises(error, match=words) as raised:
         await engine.start(prepared)
-    assert "a fault of the stand-in" not in str(raised.value)
+    assert fault.message not in str(raised.value)
 
 
 async def test_a_throttled_check_is_repeated_by_the_driver(engine: EcsEngine, fargate: Fargate):
@@ -355,6 +368,17 @@ async def test_a_cluster_that_does_not_exist_is_found_at_startup(fargate: Fargat
     async with open_ecs_engine(replace(fargate.place(PREFIX), cluster="nowhere")) as engine:
         with pytest.raises(EngineNotReady, match="ECS_CLUSTER"):
             await engine.check_ready(LIMITS)
+
+
+async def test_a_missing_region_is_reported_with_its_variable(fargate: Fargate, monkeypatch: pytest.MonkeyPatch):
+    """The SDK does not read AWS_REGION."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+
+    with pytest.raises(Invalid, match="Set AWS_DEFAULT_REGION"):
+        async with open_ecs_engine(fargate.place(PREFIX)):
+            pass
 
 
 async def run(engine: EcsEngine, program: str, **changes: object) -> RunResult:

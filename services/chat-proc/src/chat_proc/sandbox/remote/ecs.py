@@ -20,7 +20,7 @@ import boto3
 import structlog
 import urllib3.exceptions
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
 from chat_proc.sandbox.remote.port import (
     RUN_ID,
@@ -88,8 +88,8 @@ _BUSY: Final = frozenset(
 _NO_TASK: Final = ("not found", "length should be")
 """Parts of what ECS says of tasks that it doesn't have."""
 
-_NO_ROOM: Final = ("capacity", "resource:")
-"""Parts of the reasons of ECS for a task that it could not place now."""
+_NO_ROOM: Final = ("capacity", "resource:", "reached the limit")
+"""Parts of the reasons of ECS for a task that it could not place now. The last one is of a quota of the account."""
 
 _PENDING: Final = frozenset({"PROVISIONING", "PENDING", "ACTIVATING"})
 _ENDED: Final = frozenset({"DEPROVISIONING", "STOPPED", "DELETED"})
@@ -164,6 +164,8 @@ class EcsEngine:
             # The default style signs URLs for the global host of S3, which redirects, and not every region accepts it.
             signing: Any = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})
             self._s3 = open_any("s3", config=config.merge(signing))
+        except NoRegionError as error:
+            raise Invalid("AWS can't be used: no region is set. Set AWS_DEFAULT_REGION.") from error
         except (BotoCoreError, ValueError) as error:
             raise Invalid(f"AWS can't be used: {error}") from error
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ecs")
@@ -416,9 +418,11 @@ def find_resources(error: ClientError) -> Sequence[str]:
 
 
 def is_transient(error: ClientError) -> bool:
-    """Whether another attempt can succeed."""
+    """Whether another attempt can succeed. ECS has no code of its own for a limit that it reached at EC2."""
     status = cast("Mapping[str, Any]", error.response).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or code_of(error) in _BUSY
+    if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or code_of(error) in _BUSY:
+        return True
+    return code_of(error) == "InvalidParameterException" and "RequestLimitExceeded" in str(error)
 
 
 def read_state(task: Mapping[str, Any], container: str) -> TaskState:
