@@ -31,7 +31,7 @@ def load(*files: Path) -> list[Document]:
 
 
 def load_env_file(file: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in file.read_text().splitlines())
+    return dict(line.split("=", 1) for line in file.read_text().splitlines() if line and not line.startswith("#"))
 
 
 def name_of(document: Document) -> tuple[str, str]:
