@@ -38,7 +38,7 @@ TEXTS: Final = """\
 data:
   {{- range $name, $value := .Values.VALUE }}
   {{- if not (kindIs "string" $value) }}
-  {{- fail (printf "VALUE.%s must be a text: put its value in quotes." $name) }}
+  {{- fail (printf "VALUE.%s must be a string: quote its value." $name) }}
   {{- end }}
   {{ $name }}: {{ $value | quote }}
   {{- end }}"""

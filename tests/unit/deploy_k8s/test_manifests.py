@@ -683,7 +683,7 @@ def test_helm_rejects_a_setting_that_it_would_write_in_another_way(value: str):
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     assert run.returncode != 0
-    assert f"{value} must be a text: put its value in quotes." in run.stderr
+    assert f"{value} must be a string: quote its value." in run.stderr
 
 
 def list_policy_sides(built: str) -> Iterator[tuple[Document, str, Document]]:

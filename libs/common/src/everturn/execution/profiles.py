@@ -159,11 +159,11 @@ def choose_profiles(profiles: Profiles, names: str) -> Profiles:
 
 
 def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Raises ValueError for a key that is there twice, the first of which would be ignored."""
+    """Raises ValueError for a key that is defined twice, the first of which would be ignored."""
     built = dict(pairs)
     if len(built) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is defined twice")
     return built
 
 

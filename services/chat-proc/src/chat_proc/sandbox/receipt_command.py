@@ -19,7 +19,7 @@ MAX_FILES: Final = 10_000
 _PROGRAM: Final = "the program"
 
 FAILED: Final = 3
-"""The exit status if a file is none of the run; 1 and 2 are those of errors."""
+"""The exit status if a file does not belong to the run; 1 and 2 are those of errors."""
 
 
 def parse_receipt_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -44,7 +44,8 @@ def parse_receipt_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run_verification(given: argparse.Namespace) -> int:
-    """Print what the receipt says; FAILED if a file is none of the run. Raises Invalid if the receipt can't be used."""
+    """Print what the receipt says; FAILED if a file does not belong to the run. Raises Invalid if the receipt can't be
+    used."""
     keys = read_public_keys((str(path), _load(path, MAX_KEY_BYTES).decode(errors="replace")) for path in given.keys)
     data = _load(given.receipt, MAX_RECEIPT_BYTES)
     try:
@@ -63,9 +64,9 @@ def run_verification(given: argparse.Namespace) -> int:
 
 
 def compare_files(folder: Path, payload: Mapping[str, Any]) -> dict[str, str | None]:
-    """What each file under the folder was to the run, by its path there; None for a file that is none of the run's.
+    """What each file under the folder was to the run, by its path there; None for one that does not belong to the run.
 
-    Links to folders, pipes and the like are none of the run's. Raises Invalid, also if a folder can't be read.
+    Links to folders, pipes and the like do not belong to it. Raises Invalid, also if a folder can't be read.
     """
     roles = _list_roles(payload)
     try:
