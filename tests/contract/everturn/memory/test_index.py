@@ -1,5 +1,7 @@
 """The index of snippets in Postgres: the contract, takeovers, erasures, and which texts it reads."""
 
+from pathlib import Path
+
 import pytest
 
 from chat_proc.memory.indexer import STEP_TIMEOUT_S
@@ -62,6 +64,22 @@ async def test_an_erasure_takes_the_snippets_with_it(desk: MemoryDesk, roles: Ro
 
     assert erasure.rows["snippet"] == 2
     assert await roles.superuser.fetchval("SELECT count(*) FROM snippet WHERE turn_id = $1", job.turn_id) == 0
+
+
+async def test_the_documented_statement_indexes_turns_again(desk: MemoryDesk, roles: Roles, repository: Path) -> None:
+    job = await desk.remember((said("one"), point(1.0)))
+    page = (repository / "docs" / "operate.md").read_text()
+    _, _, statements = page.partition("## Change the embedder")[2].partition("```sql\n")
+
+    await roles.superuser.execute("SET SESSION AUTHORIZATION everturn_owner")
+    try:
+        await roles.superuser.execute(statements.partition("```")[0].replace("'2026-07-01'", "'infinity'"))
+    finally:
+        await roles.superuser.execute("RESET SESSION AUTHORIZATION")
+
+    assert job.turn_id in [again.turn_id for again in await desk.index.claim_turns(100)]
+    may = "has_column_privilege('everturn_dispatch', 'turn', 'indexed_at', 'UPDATE')"
+    assert not await roles.superuser.fetchval(f"SELECT {may}")
 
 
 async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk) -> None:
