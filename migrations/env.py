@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import await_only
 
+from everturn.postgres.migrating import find_version_problem
+
 MIGRATOR_LOCK = 7_310_422_001
 """An arbitrary number that all migrators of one database agree on."""
 TURN_POLL_S = 0.2
@@ -46,12 +48,21 @@ def _url() -> str:
 def _migrate(connection: Connection) -> None:
     _wait_for_turn(connection)
     connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
+    _check_server(connection)
     _check_version(connection)
     connection.commit()
     context.configure(connection=connection, transaction_per_migration=True)
     with context.begin_transaction():
         context.run_migrations()
     _save_retention(connection)
+
+
+def _check_server(connection: Connection) -> None:
+    """Raises CommandError for a Postgres or a pgvector that is too old."""
+    vector = "SELECT coalesce(installed_version, default_version) FROM pg_available_extensions WHERE name = 'vector'"
+    server = connection.scalar(text("SHOW server_version_num"))
+    if problem := find_version_problem(int(server), connection.scalar(text(vector))):
+        raise CommandError(problem)
 
 
 def _check_version(connection: Connection) -> None:

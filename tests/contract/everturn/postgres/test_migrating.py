@@ -12,6 +12,7 @@ from helpers.databases import remove_database
 from structlog.testing import capture_logs
 
 from everturn.core.errors import DatabaseFault, Invalid
+from everturn.postgres import migrating
 from everturn.postgres.migrating import (
     MigrationFailed,
     build_database_statements,
@@ -59,6 +60,24 @@ def test_preparing_a_database_twice_keeps_it(
     assert postgres_server.run_sql("SELECT 1 FROM pg_extension WHERE extname = 'vector'", database=name) == "1"
     strangers = f"SELECT has_database_privilege('public', '{name}', 'CONNECT')"
     assert postgres_server.run_sql(strangers) == "f"
+
+
+def test_a_server_that_is_too_old_is_rejected_before_anything_changes(
+    postgres_server: EmbeddedPostgres, urls: DatabaseUrls, repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    name = urls.owner.rpartition("/")[2]
+    with monkeypatch.context() as patched:
+        patched.setattr(migrating, "POSTGRES_NEEDED", 99)
+        with pytest.raises(MigrationFailed, match="needs Postgres 99 or later"):
+            prepare(postgres_server, urls)
+    assert not postgres_server.run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{name}'")
+
+    prepare(postgres_server, urls)
+    monkeypatch.setenv("DATABASE_OWNER_URL", urls.owner)
+    monkeypatch.setattr(migrating, "VECTOR_NEEDED", (9, 1))
+    with pytest.raises(MigrationFailed, match=r"vector \(pgvector\) .* needs 9\.1 or later"):
+        migrate_schema(repository / "migrations")
+    assert postgres_server.run_sql("SELECT to_regclass('turn') IS NULL", database=name) == "t"
 
 
 def test_addresses_of_other_roles_change_nothing(postgres_server: EmbeddedPostgres, urls: DatabaseUrls):

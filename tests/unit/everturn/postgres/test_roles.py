@@ -8,6 +8,7 @@ from everturn.postgres.migrating import (
     build_database_statement,
     build_database_statements,
     build_role_statements,
+    find_version_problem,
 )
 
 
@@ -33,3 +34,20 @@ def test_a_name_that_would_need_quotes_is_refused(name: str):
         build_database_statement(name)
     with pytest.raises(ValueError, match="not a valid database name"):
         build_database_statements(name)
+
+
+@pytest.mark.parametrize(
+    ("server", "vector", "problem"),
+    [
+        (160_000, "0.8.0", ""),
+        (180_001, "1.0", ""),
+        (160_004, None, ""),
+        (150_008, "0.8.1", "This server is Postgres 15. Everturn needs Postgres 16 or later."),
+        (160_004, "0.7.4", "has version 0.7.4 here. Everturn needs 0.8 or later. Update pgvector"),
+    ],
+)
+def test_servers_that_are_too_old_are_rejected(server: int, vector: str | None, problem: str):
+    found = find_version_problem(server, vector)
+
+    assert problem in found
+    assert bool(found) is bool(problem)

@@ -42,6 +42,11 @@ LARGE_OBJECTS: Final = tuple(
 )
 """Functions that create and open large objects; the others need an open one, or a superuser."""
 CREATE_VECTOR: Final = "CREATE EXTENSION IF NOT EXISTS vector;"
+POSTGRES_NEEDED: Final = 16
+"""The first version with GRANT ... WITH INHERIT FALSE, SET TRUE."""
+VECTOR_NEEDED: Final = (0, 8)
+"""The first version of pgvector with hnsw.iterative_scan."""
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 CALL_LIMIT_S: Final = 60.0
@@ -117,6 +122,21 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def find_version_problem(server: int, vector: str | None) -> str:
+    """Why a server is too old; empty if it is not. `server` is its server_version_num, and `vector` the version of the
+    extension that is used or would be created: None if there is none."""
+    if server // 10_000 < POSTGRES_NEEDED:
+        return f"This server is Postgres {server // 10_000}. Everturn needs Postgres {POSTGRES_NEEDED} or later."
+    found = _VERSION.match(vector or "")
+    if found and (int(found[1]), int(found[2])) < VECTOR_NEEDED:
+        return (
+            f"The extension vector (pgvector) has version {vector} here. Everturn needs "
+            f"{'.'.join(map(str, VECTOR_NEEDED))} or later. Update pgvector on the server and, if the database has the "
+            "extension already, run ALTER EXTENSION vector UPDATE there."
+        )
+    return ""
+
+
 class MigrationFailed(EverturnError):
     """The database could not be brought up to date."""
 
@@ -143,6 +163,7 @@ async def save_server(admin_url: str, owner_url: str, ingress_url: str, worker_u
     name = urlsplit(owner_url).path.removeprefix("/")
     try:
         async with _connected(admin_url) as server:
+            await _check_versions(server)
             # Held until the connection ends.
             await server.execute("SELECT pg_advisory_lock($1)", LOCK)
             superuser = await server.fetchval("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
@@ -159,6 +180,13 @@ async def save_server(admin_url: str, owner_url: str, ingress_url: str, worker_u
                 await _revoke_large_objects(database)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         raise MigrationFailed(str(error)) from error
+
+
+async def _check_versions(server: Any) -> None:
+    """Raises MigrationFailed if the server is too old. The database itself may have an older extension, or none yet."""
+    vector = await server.fetchval("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+    if problem := find_version_problem(int(await server.fetchval("SHOW server_version_num")), vector):
+        raise MigrationFailed(problem)
 
 
 async def _remove_powers(server: Any) -> None:
