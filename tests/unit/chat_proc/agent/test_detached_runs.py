@@ -27,14 +27,13 @@ from chat_proc.sandbox.results import hash_bytes
 from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.run_code import RunCodeTool
-from chat_proc.worker import run_watch
-from chat_proc.worker.run_watch import BUDGET_S, RunWatch
+from chat_proc.worker.run_watch import RunWatch
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.clock import iso
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ApprovalId
 from everturn.core.logging import Redactor
-from everturn.core.metrics import DETACHED_RUNS, DETACHED_RUNS_FAILED
+from everturn.core.metrics import DETACHED_RUNS, DETACHED_RUNS_ENDED, DETACHED_RUNS_FAILED
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus
 from everturn.execution.messages import RunLimits
@@ -102,7 +101,7 @@ class Site:
         *,
         after_s: float = SHORT_S,
         max_held: int = 16,
-        hold_s: float = 0.0,
+        grace_s: float = 0.0,
         requires_approval: bool = False,
         more: tuple[DemoTool, ...] = (),
         receipts: ReceiptSigner | None = None,
@@ -114,7 +113,7 @@ class Site:
         self.held = LocalRuns(self.sandbox, bench.objects, {PROFILE: after_s}, max_held=max_held)
         self.engine = self.held
         engines = {self.held.name: self.held}
-        self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, hold_s=hold_s)
+        self.watch = RunWatch(self.runs, engines, bench.doorbells, bench.clock, grace_s=grace_s)
         calls = DetachedCalls(self.runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
@@ -159,6 +158,16 @@ def read_payload(bench: Bench) -> dict[str, Any]:
     (result,) = results(bench)
     receipt = (result.data or {})["run"]["receipt"]
     return verify_receipt(json.dumps(receipt).encode(), {find_key_id(KEY.public_key()): KEY.public_key()})
+
+
+async def fail(*_: object, **__: object) -> None:
+    raise Unavailable("The server is down.")
+
+
+async def wake(bench: Bench) -> None:
+    """Put a turn that waits back into the queue, with nothing to do."""
+    await bench.signal(SignalKind.STEER, "Wait.")
+    await bench.retract(bench.waiting_signals()[0])
 
 
 async def check_end(bench: Bench, outcome: Outcome = Outcome.COMPLETED) -> None:
@@ -545,7 +554,7 @@ class RemoteSite:
         )
         self.engine = remote
         engines = {remote.name: remote}
-        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, hold_s=0.0)
+        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, grace_s=0.0)
         calls = DetachedCalls(runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         tool = RunCodeTool(
@@ -970,7 +979,7 @@ async def test_a_run_whose_engine_is_not_configured_any_more_ends_when_it_is_ove
 
 
 async def test_a_worker_that_has_just_started_leaves_runs_to_their_workers(bench: Bench) -> None:
-    site, heir = Site(bench), Site(bench, hold_s=HOLD_S)
+    site, heir = Site(bench), Site(bench, grace_s=HOLD_S)
     await site.work()
     bench.clock.advance(HOLD_S + 1)
 
@@ -993,7 +1002,7 @@ async def test_a_poll_of_one_engine_leaves_the_runs_of_others(asleep: Bench) -> 
     site = RemoteSite(asleep, engine)
     runs, local = MemoryDetachedRuns(asleep.platform), LocalRuns(HeldSandbox(), asleep.objects, {})
     engines = {local.name: local, site.engine.name: site.engine}
-    watch = RunWatch(runs, engines, asleep.doorbells, asleep.clock, hold_s=0.0)
+    watch = RunWatch(runs, engines, asleep.doorbells, asleep.clock, grace_s=0.0)
     await site.worker.work()
     asleep.keep_snapshot()
     (run_id,) = engine.runs
@@ -1030,9 +1039,12 @@ async def test_an_unwanted_run_is_stopped_before_its_engine_is_asked_again(aslee
 
 
 class WatchedEngine:
-    """Runs that have all ended; `discard` never returns, and a check takes `check_s`."""
+    """Runs that have all ended; `discard` never returns, a check takes `check_s`, and recording an end a second less
+    than a poll may take."""
 
-    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, check_s: float = 0.0) -> None:
+    def __init__(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, check_s: float = 0.0, hold_s: float = HOLD_S
+    ) -> None:
         self.bench, self.check_s, self.ended = bench, check_s, list[str]()
         self.engine = RemoteRuns("fargate", MemoryEngine(), {})
         runs = MemoryDetachedRuns(bench.platform)
@@ -1045,7 +1057,7 @@ class WatchedEngine:
 
         async def end(run_id: str, *_: object) -> None:
             self.ended.append(run_id)
-            self.bench.clock.advance(BUDGET_S - 1)
+            self.bench.clock.advance(max(0.0, hold_s / 3 - 1))
 
         async def check(asked: Sequence[WatchedRun]) -> dict[str, RunEnd]:
             bench.clock.advance(self.check_s)
@@ -1056,12 +1068,13 @@ class WatchedEngine:
 
         for place, method in ((runs, hold), (runs, end), (self.engine, check), (self.engine, discard)):
             monkeypatch.setattr(place, method.__name__, method)
-        self.watch = RunWatch(runs, {"fargate": self.engine}, bench.doorbells, bench.clock, hold_s=0.0)
+        engines = {"fargate": self.engine}
+        self.watch = RunWatch(runs, engines, bench.doorbells, bench.clock, hold_s=hold_s, grace_s=0.0)
 
 
 async def test_a_store_that_hangs_delays_no_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_watch, "BUDGET_S", 0.05)
-    watched = WatchedEngine(bench, monkeypatch)
+    """A poll is over before another worker takes the runs, however short a hold is."""
+    watched = WatchedEngine(bench, monkeypatch, hold_s=0.4)
 
     await asyncio.wait_for(watched.watch.poll(watched.engine), 5)
 
@@ -1090,12 +1103,26 @@ async def test_a_worker_that_stops_takes_over_no_runs(bench: Bench) -> None:
     assert row.holder == "worker-1"
 
 
+async def test_a_worker_that_stops_loses_only_runs_that_go_on(bench: Bench) -> None:
+    site = Site(bench)
+    lost = DETACHED_RUNS_ENDED.labels(site.held.name, "lost")
+    before = lost._value.get()
+    await site.work()
+    await site.end()
+
+    await site.watch.close()
+
+    (row,) = bench.platform.detached.values()
+    assert (row.run.ended_as, site.held.list_kept()) == ("finished", ())
+    assert lost._value.get() == before
+    bench.clock.advance(HOLD_S + 1)
+    await site.work()
+    assert [result.status for result in results(bench)] == ["ok"]
+
+
 async def test_an_outage_of_the_database_is_no_failure_of_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(bench)
     before = DETACHED_RUNS_FAILED._value.get()
-
-    async def fail(*_: object, **__: object) -> None:
-        raise Unavailable("The database is down.")
 
     monkeypatch.setattr(MemoryDetachedRuns, "hold", fail)
     await site.look()

@@ -18,10 +18,7 @@ from everturn.turns.detached import HOLD_S, DetachedRuns, WatchedRun
 _log = structlog.get_logger(__name__)
 
 POLL_EVERY_S: Final = 1.0
-"""Between two reads of the rows; engines decide how often they are asked."""
-BUDGET_S: Final = HOLD_S / 2 - 5.0
-"""Time of one poll, also if a step hangs. A hold that was just read has at least half of its time left, and 5 s are for
-the pause and for the next read: so no other worker takes the runs."""
+"""Between two reads of the rows, or a twelfth of a hold if that is shorter; engines decide how often they are asked."""
 SWEEP_LIMIT_S: Final = 60.0
 AGAIN_S: Final = 30.0
 """When the removal of a run is tried again, so that a few that always fail leave time for the others."""
@@ -35,7 +32,8 @@ class RunWatch:
     """Watches the runs of this worker, and those of workers that are gone. The rows decide; it only remembers when a
     run is due. Each engine has a task of its own, so that a slow one delays no others.
 
-    After its start and after an outage of the database, it takes over no runs for `hold_s`: their workers come back.
+    After its start and after an outage of the database, it takes over no runs for `grace_s`, which is `hold_s` unless
+    given: their workers come back.
     """
 
     def __init__(
@@ -46,8 +44,13 @@ class RunWatch:
         clock: Clock,
         *,
         hold_s: float = HOLD_S,
+        grace_s: float | None = None,
     ) -> None:
-        self._hold_s = hold_s
+        self._grace_s = hold_s if grace_s is None else grace_s
+        self._pause_s = min(POLL_EVERY_S, hold_s / 12)
+        # Of one poll, also if a step hangs. A hold that was just read has at least half of its time left, and a sixth
+        # of it is for the pause and for the next read: so no other worker takes the runs.
+        self._budget_s = hold_s / 3
         self._linked_since_s: dict[str, float] = {}
         self._runs = runs
         self._engines = engines
@@ -66,7 +69,7 @@ class RunWatch:
     async def _poll_often(self, engine: DetachedEngine) -> None:
         while True:
             await self.poll(engine)
-            await asyncio.sleep(POLL_EVERY_S)
+            await asyncio.sleep(self._pause_s)
 
     async def _sweep_often(self, engine: DetachedEngine) -> None:
         while True:
@@ -78,7 +81,7 @@ class RunWatch:
 
         The engine is asked first: a store that hangs delays removals, and no turn that waits.
         """
-        until_s = self._clock.monotonic() + BUDGET_S
+        until_s = self._clock.monotonic() + self._budget_s
         held = await self._hold_runs(engine, until_s)
         if held is None:
             return
@@ -106,9 +109,12 @@ class RunWatch:
                 for engine in self._engines.values():
                     if engine.list_kept():
                         held = await self._hold_runs(engine, until_s, takes_over=False)
-                        await self._ask(engine, held or (), until_s)
+                        over = await self._ask(engine, held or (), until_s)
+                        over |= {run.run_id for run in held or () if run.settled or run.ended_as is not None}
                         kept = engine.list_kept()
-                        await asyncio.gather(*(self._give_up(engine, run_id, until_s) for run_id in kept))
+                        await asyncio.gather(
+                            *(self._give_up(engine, run_id, until_s, is_over=run_id in over) for run_id in kept)
+                        )
 
     async def _hold_runs(
         self, engine: DetachedEngine, until_s: float, *, takes_over: bool = True
@@ -117,7 +123,7 @@ class RunWatch:
         can't be reached."""
         now_s = self._clock.monotonic()
         linked_s = now_s - self._linked_since_s.setdefault(engine.name, now_s)
-        holding = self._runs.hold([engine.name], takes_over=takes_over and linked_s >= self._hold_s)
+        holding = self._runs.hold([engine.name], takes_over=takes_over and linked_s >= self._grace_s)
         # Not counted as a failure of runs: there may be none, and outages of the database have their own alerts.
         held = await self._try("hold the runs", engine.name, holding, until_s, is_counted=False)
         if held is None:
@@ -129,9 +135,11 @@ class RunWatch:
         self._due_at_s[engine.name] = {key: at_s for key, at_s in due_at_s.items() if key[1] in known}
         return [*ours, *(run for run in held if run.engine not in self._engines)]
 
-    async def _give_up(self, engine: DetachedEngine, run_id: str, until_s: float) -> None:
-        lost = RunEnd("lost", "The worker that ran it was stopped.")
-        await self._try("end", run_id, self._end(engine.name, run_id, lost), until_s)
+    async def _give_up(self, engine: DetachedEngine, run_id: str, until_s: float, *, is_over: bool) -> None:
+        """Stop a run. It is lost unless its end is recorded, or no turn waits for it."""
+        if not is_over:
+            lost = RunEnd("lost", "The worker that ran it was stopped.")
+            await self._try("end", run_id, self._end(engine.name, run_id, lost), until_s)
         await self._try("stop", run_id, engine.stop(run_id, run_id), until_s)
 
     def _try_postpone(self, step: _Step, run: WatchedRun, pause_s: float) -> bool:
@@ -149,20 +157,24 @@ class RunWatch:
             for run_id in (run_id for run_id in kept if run_id not in known):
                 await engine.stop(run_id, run_id)
 
-    async def _ask(self, engine: DetachedEngine, held: Sequence[WatchedRun], until_s: float) -> None:
-        """Ask the engine which of these runs have ended. Those that should have are ended now."""
+    async def _ask(self, engine: DetachedEngine, held: Sequence[WatchedRun], until_s: float) -> set[str]:
+        """Ask the engine which of these runs have ended. Those that should have are ended now. Returns the ids of those
+        whose end was recorded."""
         going = [run for run in held if run.engine == engine.name and _goes_on(run)]
         due = [run for run in going if self._try_postpone("ask", run, engine.poll_interval_s(run.age_s))]
         if not due:
-            return
+            return set()
         checking = engine.check([run for run in due if run.task])
         ends = await self._try("check", engine.name, checking, until_s) or {}
         late = {run.run_id: RunEnd("overdue") for run in due if run.overdue}
+        recorded: set[str] = set()
         for run_id, end in {**late, **ends}.items():
             if self._clock.monotonic() < until_s:
-                await self._try("end", run_id, self._end(engine.name, run_id, end), until_s)
+                if await self._try("end", run_id, self._end(engine.name, run_id, end), until_s):
+                    recorded.add(run_id)
             else:
                 self._due_at_s[engine.name].pop(("ask", run_id), None)
+        return recorded
 
     async def _give_up_unreachable(self, run: WatchedRun) -> None:
         """End a run whose engine no worker has any more, and forget it once its turn has."""
@@ -178,13 +190,15 @@ class RunWatch:
         await engine.discard(run)
         await self._runs.remove(run.run_id)
 
-    async def _end(self, engine: str, run_id: str, end: RunEnd) -> None:
+    async def _end(self, engine: str, run_id: str, end: RunEnd) -> bool:
+        """Record an end, and return True."""
         ring = await self._runs.end(run_id, end.ended_as, end.detail)
         DETACHED_RUNS_ENDED.labels(engine, end.ended_as).inc()
         _log.info("Detached run has ended", run_id=run_id, ended_as=end.ended_as)
         if ring is not None:
             # A lost doorbell is rung again by the sweeper.
             await self._doorbells.ring(ring.lane, ring.conversation_id)
+        return True
 
     async def _try(
         self, step: str, of: str, work: Awaitable[T], until_s: float, *, is_counted: bool = True
