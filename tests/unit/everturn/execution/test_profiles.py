@@ -6,7 +6,13 @@ import pytest
 
 from everturn.core.errors import Invalid
 from everturn.execution.messages import RunLimits
-from everturn.execution.profiles import BATTERY_LIMITS, ExecutionProfile, choose_profiles, load_profiles
+from everturn.execution.profiles import (
+    BATTERY_LIMITS,
+    MAX_DETACHED_OUTPUT_BYTES,
+    ExecutionProfile,
+    choose_profiles,
+    load_profiles,
+)
 
 
 def test_the_default_and_battery_profiles_always_exist():
@@ -110,3 +116,11 @@ def test_a_profile_denies_single_tools_and_all_of_an_alias():
     assert not profile.may_call("lab_tools.mix")
     with pytest.raises(Invalid, match="denied_tools"):
         load_profiles('{"x": {"denied_tools": ["everything"]}}')
+
+
+def test_a_detached_run_has_no_more_outputs_than_its_worker_can_keep():
+    limits = {"limits": {"output_bytes": MAX_DETACHED_OUTPUT_BYTES + 1}}
+
+    assert load_profiles(json.dumps({"x": limits, "y": {"detach_after_s": 1, "engine": "fargate", **limits}}))
+    with pytest.raises(Invalid, match=r"x: .*limits.output_bytes must be at most 1006632960 with detach_after_s"):
+        load_profiles(json.dumps({"x": {"detach_after_s": 1, **limits}}))

@@ -32,6 +32,8 @@ BATTERY_LIMITS: Final = RunLimits(
 )
 MAX_LIMIT: Final = 1 << 50
 """Of each number in `limits`: a petabyte, far below what the kernel and its interfaces can count."""
+MAX_DETACHED_OUTPUT_BYTES: Final = 960 * MIB
+"""Of a run that workers detach: its result is stored as one object, which is read into memory as a whole."""
 MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
 MAX_DESTINATIONS: Final = 50
@@ -113,9 +115,12 @@ class ExecutionProfile(BaseModel):
 
     @model_validator(mode="after")
     def check_detaching(self) -> Self:
-        """Reject a network of programs that may be started again."""
+        """Reject a network of programs that may be started again, and outputs that can't be kept."""
         if self.detaches and self.network:
             raise ValueError("a profile whose runs are detached can't have a network: a lost run is started again")
+        is_kept = self.engine == LOCAL_ENGINE and self.detach_after_s is not None
+        if is_kept and self.limits.output_bytes > MAX_DETACHED_OUTPUT_BYTES:
+            raise ValueError(f"limits.output_bytes must be at most {MAX_DETACHED_OUTPUT_BYTES} with detach_after_s")
         return self
 
 

@@ -15,8 +15,8 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.loops import guarded
-from everturn.execution.messages import GatewayCall, ToolReply
-from everturn.execution.profiles import LOCAL_ENGINE
+from everturn.execution.messages import MIB, GatewayCall, ToolReply
+from everturn.execution.profiles import LOCAL_ENGINE, MAX_DETACHED_OUTPUT_BYTES
 from everturn.files.model import object_key
 from everturn.files.objects import Objects
 from everturn.turns.detached import DetachedRun, WatchedRun
@@ -27,8 +27,8 @@ MAX_HELD: Final = 16
 """Detached runs of one worker. Beyond that, a run stays with its turn, which keeps its slot."""
 ALLOWANCE_S: Final = 300.0
 """For boot, inputs and outputs, as for a run that is not detached, and for storing the result."""
-MAX_RESULT_BYTES: Final = 1 << 30
-"""The outputs of a run and its texts. The limits of its profile are lower."""
+MAX_RESULT_BYTES: Final = MAX_DETACHED_OUTPUT_BYTES + 64 * MIB
+"""The outputs of a run, and its texts: a supervisor reports them in a few frames of 8 MiB at most."""
 SAVE_AGAIN_S: Final = 2.0
 SAVE_TIMEOUT_S: Final = 30.0
 
