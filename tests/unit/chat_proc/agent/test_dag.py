@@ -197,6 +197,27 @@ async def test_a_step_goes_on_when_its_detached_run_has_ended_beside_a_long_one(
     await check_turn(bench)
 
 
+async def test_a_steer_ends_the_detached_run_of_a_step_beside_a_long_one() -> None:
+    detached, long = DetachingTool(), DemoTool(strategy="exploration")
+    long.go_on.clear()
+
+    def of_step(step: str, text: str) -> Script:
+        return call("demo.detach", {"text": step}) if step == "p" else work_on(step, text)
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=(detached, long))
+    await bench.say("Do both.")
+    working = asyncio.create_task(bench.work())
+    await until(lambda: detached.calls.total() > 0 and long.started.is_set())
+
+    await bench.signal(STEER, "Only say what you know.")
+    await asyncio.wait_for(working, 10)
+
+    texts = [block.body.text for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert any(text.startswith("The call was ended, or not started") for text in texts)
+    assert results(bench) == {"p": "cancelled", "q": "cancelled"}
+    await check_turn(bench)
+
+
 async def test_a_step_sees_its_task_and_its_dependencies_and_nothing_else() -> None:
     bench = build()
     await bench.say("What did I ask before?")

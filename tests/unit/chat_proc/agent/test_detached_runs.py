@@ -15,6 +15,8 @@ from turn_harness.programs import build_program_tools
 from turn_harness.replies import answer, call
 from turn_harness.tools import DemoTool
 
+from chat_proc.agent.approving import NOT_STARTED
+from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import Strategy, ToolRegistry
 from chat_proc.sandbox.detached import local
 from chat_proc.sandbox.detached.local import LocalRuns
@@ -105,6 +107,7 @@ class Site:
         requires_approval: bool = False,
         more: tuple[DemoTool, ...] = (),
         receipts: ReceiptSigner | None = None,
+        networked: ExecutionProfile | None = None,
     ) -> None:
         self.bench = bench
         owner = f"worker-{len(bench.workers) + 1}"
@@ -117,6 +120,8 @@ class Site:
         calls = DetachedCalls(self.runs, engines, retries=RetryPolicy((0.0,)), collecting=RetryPolicy((0.0, 0.0)))
         history = WorkspaceHistory(MemoryArtifacts(bench.platform))
         profiles = {PROFILE: ExecutionProfile(detach_after_s=SHORT_S)}
+        if networked is not None:
+            profiles["net"] = networked
         tool = RunCodeTool(self.sandbox, bench.objects, history, build_program_tools(), profiles, receipts, calls)
         if requires_approval:
             tool.spec = replace(tool.spec, requires_approval=True)
@@ -1036,6 +1041,50 @@ async def test_an_unwanted_run_is_stopped_before_its_engine_is_asked_again(aslee
 
     assert [task for task, _ in engine.stopped] == [f"task/{run_id}"]
     await check_end(asleep, Outcome.CANCELLED)
+
+
+NETWORKED = ExecutionProfile(network=("api.example.com",))
+REACHING = call(TOOL, {"profile": "net"}, code="print(1)")
+
+
+@pytest.mark.parametrize("requires_approval", [False, True])
+async def test_a_program_with_a_network_may_have_run_although_others_detach(requires_approval: bool) -> None:
+    bench = Bench(REACHING, answer("Done."))
+    await bench.say("Fetch it.")
+    lost, heir = (Site(bench, networked=NETWORKED, requires_approval=requires_approval) for _ in range(2))
+    if requires_approval:
+        await lost.work()
+        await approve(bench)
+    working = asyncio.create_task(lost.work())
+    await until(lambda: bool(lost.sandbox.begun))
+    lost.worker.gate.dead.set()
+    await working
+    bench.expire_lease()
+
+    await bench.signal(SignalKind.STEER, "Answer now.")
+    await heir.work()
+
+    assert [result.status for result in results(bench)] == ["ambiguous"]
+    assert heir.sandbox.begun == []
+    await check_end(bench)
+
+
+async def test_a_run_that_has_not_begun_is_reported_as_such() -> None:
+    bench = Bench(call("demo.send", {"text": "x"}) + RUN, answer("Done."), fanout=True)
+    await bench.say("Send it and compute it.")
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="exploitation")
+    send.go_on.clear()
+    site = Site(bench, more=(send,))
+    working = asyncio.create_task(site.work())
+    await asyncio.wait_for(send.started.wait(), 5)
+
+    await bench.signal(SignalKind.STEER, "Answer now.")
+    send.go_on.set()
+    await working
+
+    assert [result.status for result in results(bench)][1:] == ["cancelled"]
+    assert results(bench)[1].text == NOT_STARTED
+    assert site.sandbox.begun == []
 
 
 class WatchedEngine:

@@ -39,15 +39,15 @@ class RoundCalls:
         self._failpoints = parts.failpoints
         self._writing = writing or asyncio.Lock()
 
-    async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
+    async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool, waited: bool = False) -> bool:
         """Run the calls in order, those that wait for a person last. Consecutive ones that neither write files nor
         change what the model sees run side by side. A steer or a cancel skips those that have not begun. With `resumed`
-        some may have been begun by another worker.
+        some may have been begun by another worker; with `waited` the first one by this worker, if it can be detached.
 
         Returns False if the next one has to wait for a person, or has not ended and goes on without the turn.
         """
         calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
-        begun = self._find_begun(turn, calls) if resumed else frozenset[CallId]()
+        begun = self._find_begun(turn, calls) if resumed else self._find_detached(calls[:1] if waited else ())
         if resumed:
             # Another worker decided on these calls, perhaps by other rules. If it requested no approval for a call that
             # has begun, the tool needed none then, and it is not asked about now.
@@ -73,20 +73,24 @@ class RoundCalls:
 
     def may_wait_for_run(self, step: ExecuteCalls) -> bool:
         """Whether one of these calls may have gone on without its turn."""
-        return any(self._tools.may_detach(call) for call in step.calls)
+        return any(self._tools.can_detach(call) for call in step.calls)
 
     def _find_begun(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> frozenset[CallId]:
         """The calls that another worker may have begun: the first group and, since that worker may have had other tools
         and so other groups, every irreversible call. But those about which a person was asked begin one by one, and a
         call that may be detached runs alone on every worker: no other one begins before it has a result."""
         first = self._next_group(turn, calls)
-        runs_alone = bool(first) and self._tools.may_detach(first[0])
+        runs_alone = bool(first) and self._tools.has_detaching_tool(first[0])
         others = [
             call
             for call in (() if runs_alone else calls[len(first) :])
             if self._tools.may_be_irreversible(call) and not self._gate.is_asked(turn, call)
         ]
         return frozenset(call.block.call_id for call in (*first, *others) if call.block.call_id)
+
+    def _find_detached(self, calls: Sequence[PendingCall]) -> frozenset[CallId]:
+        """Those of these calls that may go on without the turn."""
+        return frozenset(call.block.call_id for call in calls if call.block.call_id and self._tools.can_detach(call))
 
     def _next_group(self, turn: LeasedTurn, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The first of these calls, with those after it that may run at the same time."""
@@ -151,11 +155,11 @@ class RoundCalls:
     def _find_reason(self, pending: PendingCall, *, resumed: bool) -> str:
         """Why a call is not made after a steer or a cancel. Empty for one that may have begun and is irreversible: it
         is reported as such, and not repeated."""
-        if self._tools.may_detach(pending):
-            return _ENDED
         if not resumed:
             return NOT_STARTED
-        return "" if self._tools.may_be_irreversible(pending) else _NOT_REPEATED
+        if self._tools.may_be_irreversible(pending):
+            return ""
+        return _ENDED if self._tools.can_detach(pending) else _NOT_REPEATED
 
     async def _run_with_approval(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId]

@@ -263,8 +263,13 @@ class ToolRunner:
         """Whether a call must not be repeated. A call of a tool that this worker lacks counts as irreversible."""
         return self._find_effect(pending.body, resumed=True) is Effect.IRREVERSIBLE
 
-    def may_detach(self, pending: PendingCall) -> bool:
+    def can_detach(self, pending: PendingCall) -> bool:
         """Whether a call may have gone on without its turn."""
+        spec = self._catalog.try_spec(pending.body.tool_id)
+        return spec is not None and spec.can_detach(pending.body.params)
+
+    def has_detaching_tool(self, pending: PendingCall) -> bool:
+        """Whether some calls of its tool may go on without their turn. Then all of them run alone on every worker."""
         spec = self._catalog.try_spec(pending.body.tool_id)
         return spec is not None and spec.may_detach
 
@@ -286,6 +291,7 @@ class ToolRunner:
     ) -> _Outcome | _Detached:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
+            params = self._catalog.check_params(spec.tool_id, pending.body.params)
             try:
                 verdict = await self._policy.review(spec, pending.body.params, turn.call_context)
             except Unavailable as error:
@@ -298,7 +304,7 @@ class ToolRunner:
                 why = verdict.why if isinstance(verdict, Rejected) else missing
                 report_refusal(spec, turn.call_context, why)
                 return ToolOutcome("error", why)
-            return await self._call(turn, spec, pending)
+            return await self._call(turn, spec, pending, params)
         except Invalid as gone:
             # The call was possible when it was decided, but not here: workers can have different tools and profiles.
             lost = "The worker stopped during this call, and this worker"
@@ -308,8 +314,9 @@ class ToolRunner:
                 return _NoOutcome(f"{lost} lacks its tool.")
             return _NoOutcome(f"{lost} can't repeat it. {gone.detail}"[:MAX_ERROR_CHARS])
 
-    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome | _Detached:
-        params = self._catalog.check_params(spec.tool_id, pending.body.params)
+    async def _call(
+        self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall, params: BaseModel
+    ) -> _Outcome | _Detached:
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
         stop, work = _wait_for_stop(turn, spec, call.stop), self._bounded(turn, spec, call)

@@ -78,7 +78,8 @@ class ToolSpec:
 
     `effect_of` says the effect of a call by its parameters, where it depends on them.
 
-    Calls of a tool that `may_detach` can go on while their turn waits without a worker: see CallDetached.
+    Calls of a tool that `may_detach` can go on while their turn waits without a worker: see CallDetached. `detaches`
+    says which, by their parameters, if not all of them can.
 
     A tool with a `connector` uses an account of the person. Its calls wait until the person has connected one.
 
@@ -111,6 +112,7 @@ class ToolSpec:
     connector: Connector | None = None
     recorded_defaults: tuple[str, ...] = ()
     may_detach: bool = False
+    detaches: Callable[[Mapping[str, Any]], bool] | None = None
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None
 
     def __post_init__(self) -> None:
@@ -121,6 +123,10 @@ class ToolSpec:
     def find_effect(self, params: Mapping[str, Any]) -> Effect:
         """The effect of repeating a call with these parameters."""
         return self.effect_of(params) if self.effect_of else self.effect
+
+    def can_detach(self, params: Mapping[str, Any]) -> bool:
+        """Whether a call with these parameters can go on without its turn."""
+        return self.may_detach and (self.detaches is None or self.detaches(params))
 
 
 class SourcePool(Protocol):

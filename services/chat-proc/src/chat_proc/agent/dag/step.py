@@ -141,12 +141,13 @@ class StepRunner:
         turn = lane.turn
         if takeovers and turn.progress.started_round > turn.progress.sealed_round:
             await self._rounds.record_lost_calls(turn, lane.prompts, takeovers)
+        waited = True
         while True:
             match self._whole.progress.next_step(step.id):
                 case ExecuteCalls() as calls:
                     if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
                         return StepStop.HANDED_OVER
-                    if not await self._calls.run(turn, calls, resumed=resumed):
+                    if not await self._calls.run(turn, calls, resumed=resumed, waited=waited):
                         return StepStop.PARKED
                 case FinishTurn() as pending:
                     await self._end(lane, end_with_attempt(turn, pending))
@@ -162,14 +163,14 @@ class StepRunner:
                     return StepStop.ENDED
                 case BeginTurn():
                     raise Conflict("A lane can't begin a turn.")
-            resumed = False
+            resumed = waited = False
 
     async def make_calls(self, step: PlannedStep) -> bool:
         """Make the calls of a step that has waited for a person or a detached run. False if it still waits."""
         match self._whole.progress.next_step(step.id):
             case ExecuteCalls() as calls:
                 lane = self._open(step, choose_shown(self._whole.turn_blocks, step))
-                return await self._calls.run(lane.turn, calls, resumed=False)
+                return await self._calls.run(lane.turn, calls, resumed=False, waited=True)
             case _:
                 return True
 

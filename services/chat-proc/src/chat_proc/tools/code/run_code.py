@@ -110,6 +110,7 @@ def build_code_spec(called: Sequence[ToolSpec] = (), profiles: Profiles = _ONE_P
         takes_code=True,
         returns_partial_work=True,
         may_detach=any(profile.detaches for profile in profiles.values()),
+        detaches=partial(_can_detach, profiles),
         result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
         timeout_s=_find_longest(profiles) + _STARTING_AND_STORING_S,
     )
@@ -292,9 +293,19 @@ def _check_name(names: Sequence[str], value: object) -> object:
 
 
 def _find_effect(profiles: Profiles, params: Mapping[str, Any]) -> Effect:
-    """Nobody knows what a program has done to the hosts of its network."""
-    profile = profiles.get(params.get("profile") or next(iter(profiles)))
-    return Effect.IRREVERSIBLE if profile is not None and profile.network else Effect.IDEMPOTENT
+    """Nobody knows what a program has done to the hosts of its network. A profile of other workers may have one."""
+    profile = _try_profile(profiles, params)
+    return Effect.IRREVERSIBLE if profile is None or profile.network else Effect.IDEMPOTENT
+
+
+def _can_detach(profiles: Profiles, params: Mapping[str, Any]) -> bool:
+    profile = _try_profile(profiles, params)
+    return profile is None or profile.detaches
+
+
+def _try_profile(profiles: Profiles, params: Mapping[str, Any]) -> ExecutionProfile | None:
+    """The profile of a call; None for one that this worker lacks."""
+    return profiles.get(params.get("profile") or next(iter(profiles)))
 
 
 def _find_longest(profiles: Profiles) -> float:
