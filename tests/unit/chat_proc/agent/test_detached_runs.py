@@ -26,7 +26,8 @@ from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receip
 from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
 from chat_proc.sandbox.results import hash_bytes
-from chat_proc.tools.code.detached_calls import MAX_STARTS, DetachedCalls
+from chat_proc.tools.code import run_code
+from chat_proc.tools.code.detached_calls import MAX_STARTS, WAIT_FOR_RESULT_S, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.worker.run_watch import RunWatch
@@ -144,6 +145,7 @@ class Site:
         await self.look()
 
 
+RUN_TIMEOUT_S = run_code.USUAL_TIMEOUT_S
 RUN = call(TOOL, {"contract": [{"filepath": "outputs/a.txt"}]}, code="print(1)")
 
 
@@ -379,6 +381,7 @@ async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Be
         bench.objects.stored[key] = b"{}"
     else:
         bench.objects.down = True
+        bench.clock.advance(RUN_TIMEOUT_S + WAIT_FOR_RESULT_S)
 
     await site.work()
     bench.objects.down = False
@@ -390,6 +393,96 @@ async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Be
     else:
         assert [result.status for result in results(bench)] == ["error"]
         assert "result can't be read" in results(bench)[0].text
+    await check_end(bench)
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_only_a_start_loads_the_inputs(bench: Bench, monkeypatch: pytest.MonkeyPatch, has_ended: bool) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    monkeypatch.setattr(InputLoader, "load", fail)
+    if has_ended:
+        await site.end()
+    else:
+        await wake(bench)
+    await site.work()
+    if not has_ended:
+        assert (bench.turn_rows[0].status, site.sandbox.cancelled) == (TurnStatus.WAITING, [])
+        await site.end()
+        await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok"]
+    await check_end(bench)
+
+
+@pytest.mark.parametrize("what", ["collect", "workspace", "file"])
+async def test_an_outage_only_delays_the_result_of_a_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+
+    with monkeypatch.context() as outage:
+        place, method = {
+            "collect": (site.held, "collect"),
+            "workspace": (run_code, "load_local"),
+            "file": (bench.objects, "save"),
+        }[what]
+        outage.setattr(place, method, fail)
+        await site.worker.run_one()
+        assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    await site.work()
+    await site.look()
+
+    (result,) = results(bench)
+    assert (result.status, [artifact.filename for artifact in result.artifacts]) == ("ok", ["a.txt"])
+    assert len(site.sandbox.begun) == 1
+    await check_end(bench)
+
+
+async def test_a_lost_run_is_started_again_after_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, heir = Site(bench), Site(bench)
+    await lost.work()
+    bench.keep_snapshot()
+    await lost.watch.close()
+
+    with monkeypatch.context() as outage:
+        outage.setattr(InputLoader, "load", fail)
+        await heir.worker.run_one()
+        assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    heir.sandbox.end.set()
+    await heir.work()
+
+    assert [result.status for result in results(bench)] == ["ok"]
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_review_that_fails_ends_no_run(bench: Bench, monkeypatch: pytest.MonkeyPatch, has_ended: bool) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    if has_ended:
+        await site.end()
+    else:
+        await wake(bench)
+
+    with monkeypatch.context() as outage:
+        outage.setattr(CallPolicy, "review", fail)
+        site.worker.change(retries=RetryPolicy((0.0,)))
+        await site.worker.run_one()
+    assert (results(bench), site.sandbox.cancelled) == ([], [])
+    await site.work()
+    if not has_ended:
+        await site.end()
+        await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok"]
     await check_end(bench)
 
 

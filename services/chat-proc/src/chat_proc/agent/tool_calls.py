@@ -292,9 +292,14 @@ class ToolRunner:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             params = self._catalog.check_params(spec.tool_id, pending.body.params)
+            can_detach = spec.can_detach(pending.body.params)
+            review = partial(self._policy.review, spec, pending.body.params, turn.call_context)
             try:
-                verdict = await self._policy.review(spec, pending.body.params, turn.call_context)
+                verdict = await (turn.retry(review) if can_detach else review())
             except Unavailable as error:
+                if can_detach:
+                    # It may have been made already, and go on. It is reviewed again when the turn is claimed again.
+                    return _Detached()
                 return ToolOutcome("error", f"The call was not made: {error}")
             unasked = isinstance(verdict, NeedsApproval) and not approved
             if resumed and (unasked or spec.find_effect(pending.body.params) is Effect.IRREVERSIBLE):

@@ -1,8 +1,8 @@
 """The run of a call that may be detached: starts it, finds it again, and collects its result."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -15,6 +15,7 @@ from everturn.core.ids import ConversationId
 from everturn.core.retry import RetryPolicy
 from everturn.execution.messages import RunLimits
 from everturn.execution.profiles import ExecutionProfile
+from everturn.files.objects import AlteredObject
 from everturn.turns.detached import DetachedRun, DetachedRuns, RunStart
 from everturn.turns.model import Lease
 
@@ -23,18 +24,24 @@ _log = structlog.get_logger(__name__)
 MAX_STARTS: Final = 3
 """Starts of one call's run. Runs are lost with a worker or a machine, and a program can be the reason."""
 COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""The turn keeps its worker while it tries to read a result that is stored."""
+"""The turn keeps its worker while it tries to read a result that is stored. Then it goes back into the queue."""
+WAIT_FOR_RESULT_S: Final = 900.0
+"""Beyond the time limits of its starts: a result that can't be read or stored until then fails its call. Sandboxes take
+a third of it to start and to store."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class CallRun:
     """A result, the id of its run, and the notes of that start. `age_s` counts from the call's first start; None if the
-    run was not detached."""
+    run was not detached. With `may_wait` the result is stored, and a call that raises CallDetached gets it again."""
 
     result: RunResult
     run_id: str
     notes: RunNotes
     age_s: float | None = None
+    may_wait: bool = False
 
 
 class DetachedCalls:
@@ -53,30 +60,34 @@ class DetachedCalls:
         self._retries = retries
         self._collecting = collecting or RetryPolicy(COLLECT_PAUSES_S)
 
-    async def run(self, call: ToolCall, request: RunRequest, profile: ExecutionProfile) -> CallRun:
-        """Start the run of a call, or return the result of the one that was started.
+    async def run(
+        self,
+        call: ToolCall,
+        request: RunRequest,
+        profile: ExecutionProfile,
+        prepare: Callable[[], Awaitable[RunRequest]],
+    ) -> CallRun:
+        """Start the run of a call, or return the result of the one that was started. `request` has no inputs and no
+        notes: a start gets them from `prepare`.
 
         Raises CallDetached while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
         """
         lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
-        try:
-            run = await self._retries.call(lambda: self._runs.load(lease.principal, *ids))
-        except Unavailable as error:
-            # A run that has perhaps ended must not count as failed: the turn goes back into the queue.
-            raise CallDetached from error
+        run = await self.retry(lambda: self._runs.load(lease.principal, *ids))
         if run is None:
-            return await self._start(call, request, engine, 1)
+            return await self._start(call, await prepare(), engine, 1)
         if run.ended_as is None:
             if run.task:
                 raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
-            return await self._start(call, request, engine, run.starts, run.age_s)
+            return await self._start(call, await self.retry(prepare), engine, run.starts, run.age_s)
+        may_wait = run.age_s < run.starts * request.timeout_s + WAIT_FOR_RESULT_S
         # One that was overdue may have ended after all, while nobody could ask.
         if run.ended_as in ("finished", "overdue"):
-            collected = await self._collect(request, limits, run)
+            collected = await self._collect(request, limits, run, may_wait=may_wait)
             if collected is not None:
-                return CallRun(collected.result, run.run_id, collected.notes, run.age_s)
+                return CallRun(collected.result, run.run_id, collected.notes, run.age_s, may_wait)
         if run.ended_as in ("overdue", "failed"):
             code = "timeout" if run.ended_as == "overdue" else "sandbox_failed"
             why = run.detail or "It exceeded its time limit."
@@ -86,7 +97,15 @@ class DetachedCalls:
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
             return CallRun(_fail(request, limits, "sandbox_failed", why), run.run_id, request.notes, run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        return await self._start(call, request, engine, run.starts + 1, run.age_s)
+        return await self._start(call, await self.retry(prepare), engine, run.starts + 1, run.age_s)
+
+    async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
+        """What `make` returns. Raises CallDetached if it is still Unavailable after the last retry: a run that has
+        perhaps ended must not count as failed, so the turn goes back into the queue."""
+        try:
+            return await self._retries.call(make)
+        except Unavailable as error:
+            raise CallDetached from error
 
     async def _start(
         self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float | None = None
@@ -98,7 +117,9 @@ class DetachedCalls:
             raise CallDetached
         return CallRun(result, named.execution_id, named.notes, age_s)
 
-    async def _collect(self, request: RunRequest, limits: RunLimits, run: DetachedRun) -> CollectedRun | None:
+    async def _collect(
+        self, request: RunRequest, limits: RunLimits, run: DetachedRun, *, may_wait: bool
+    ) -> CollectedRun | None:
         engine = self._engines.get(run.engine)
         if engine is None:
             why = f"This worker has no access to the engine {run.engine!r}."
@@ -107,6 +128,8 @@ class DetachedCalls:
         try:
             return await self._collecting.call(lambda: engine.collect(named, run))
         except Unavailable as error:
+            if may_wait and not isinstance(error, AlteredObject):
+                raise CallDetached from error
             why = f"Its result can't be read: {error}"
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 

@@ -1,7 +1,7 @@
 """`exec_tools.execute_code_python`: runs the program of the code channel and stores the declared files."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -16,7 +16,7 @@ from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunNotes, RunRequest, RunResult, Sandbox
 from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace, is_unknown
 from chat_proc.tools.code.detached_calls import CallRun, DetachedCalls
-from chat_proc.tools.code.inputs import InputLoader, Inputs
+from chat_proc.tools.code.inputs import InputLoader
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
 from chat_proc.tools.stored_files import (
     Destination,
@@ -154,16 +154,10 @@ class RunCodeTool:
             promises = _read_contract(params.contract, call.context)
         except Invalid as invalid:
             return ToolOutcome("error", f"The program was not run: {invalid.detail}")
-        workspace = await load_local(self._history, call.context)
         texts = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
-        inputs = await self._inputs.load(call.context, workspace, texts)
-        capability = build_capability(tools.specs, timeout_s)
-        notes = RunNotes(
-            self._receipts.now() if self._receipts else None, inputs.describe_unknown(), inputs.describe_left_out()
-        )
-        request = _build_request(call, timeout_s, promises, inputs, capability, profile=name, notes=notes)
+        request = _build_request(call, timeout_s, promises, build_capability(tools.specs, timeout_s), profile=name)
         calls = ProgramCalls(tools, call)
-        ran = await self._execute(call, request, calls, profile)
+        ran, workspace = await self._execute(call, request, texts, calls, profile)
         result = ran.result
         receipt = None
         if self._receipts and ran.notes.began_at and not is_unknown(result):
@@ -174,7 +168,7 @@ class RunCodeTool:
             receipt = sign() if files <= MAX_SIGNED_ON_LOOP else await asyncio.to_thread(sign)
         if unmatched := calls.find_unmatched(result.record.calls):
             _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
-        artifacts, refused = await self._store(call, promises, result, workspace)
+        artifacts, refused = await self._store(call, promises, result, workspace, may_wait=ran.may_wait)
         return ToolOutcome(
             "ok" if result.ok else "error",
             _build_text(result, ran.notes, [*refused, calls.describe()]),
@@ -186,19 +180,47 @@ class RunCodeTool:
         )
 
     async def _execute(
-        self, call: ToolCall, request: RunRequest, calls: ProgramCalls, profile: ExecutionProfile
-    ) -> CallRun:
-        """Run the program, in this call or detached. Raises CallDetached."""
-        if profile.detaches and self._detached is not None:
-            return await self._detached.run(call, request, profile)
-        return CallRun(await self._sandbox.run(request, calls, stop=call.stop), request.execution_id, request.notes)
+        self,
+        call: ToolCall,
+        request: RunRequest,
+        texts: Sequence[str],
+        calls: ProgramCalls,
+        profile: ExecutionProfile,
+    ) -> tuple[CallRun, Workspace]:
+        """Run the program, in this call or detached. Only a start loads the inputs, which `texts` name. Returns the
+        workspace of before the run, too. Raises CallDetached."""
+        loaded: list[Workspace] = []
+
+        async def prepare() -> RunRequest:
+            workspace = await load_local(self._history, call.context)
+            inputs = await self._inputs.load(call.context, workspace, texts)
+            began_at = self._receipts.now() if self._receipts else None
+            notes = RunNotes(began_at, inputs.describe_unknown(), inputs.describe_left_out())
+            loaded.append(workspace)
+            return replace(request, inputs=dict(inputs.files), notes=notes)
+
+        if profile.detaches and (detached := self._detached) is not None:
+            ran = await detached.run(call, request, profile, prepare)
+            if not loaded:
+                loaded.append(await detached.retry(lambda: load_local(self._history, call.context)))
+            return ran, loaded[-1]
+        ready = await prepare()
+        result = await self._sandbox.run(ready, calls, stop=call.stop)
+        return CallRun(result, ready.execution_id, ready.notes), loaded[-1]
 
     async def _store(
-        self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
+        self,
+        call: ToolCall,
+        promises: Sequence[_Promise],
+        result: RunResult,
+        workspace: Workspace,
+        *,
+        may_wait: bool,
     ) -> tuple[tuple[Artifact, ...], list[str]]:
         """The stored files with the log, and a line for each that is not stored and for the log.
 
-        No error of the store may lose the outcome: the program has run, and its calls have taken effect.
+        No error of the store may lose the outcome: the program has run, and its calls have taken effect. If the result
+        `may_wait`, a store that is Unavailable raises CallDetached instead.
         """
         deadline_s = asyncio.get_running_loop().time() + STORING_S
         destinations = {promise.item.filepath: promise.destination for promise in promises}
@@ -214,7 +236,8 @@ class RunCodeTool:
             produced = ProducedFile(
                 destination, file.body, file.visibility, "exec", file.description, sha256=file.sha256
             )
-            artifact = await _try_save(save_file(self._objects, call, produced), call, deadline_s)
+            saving = partial(save_file, self._objects, call, produced)
+            artifact = await self._try_save(saving, call, deadline_s, may_wait=may_wait)
             if artifact is None:
                 refused.append(f"Not saved: {escape_line(file.filepath)}. {_NOT_AVAILABLE}")
                 continue
@@ -222,7 +245,8 @@ class RunCodeTool:
             workspace = workspace.with_written(own_file(artifact))
         if (log := _build_log(result)) is not None:
             text = self._tools.parts.redactor.redact(log)
-            kept = await _try_save(save_log(self._objects, call, text), call, deadline_s)
+            saving = partial(save_log, self._objects, call, text)
+            kept = await self._try_save(saving, call, deadline_s, may_wait=may_wait)
             if kept is None:
                 refused.append(f"Not saved: longer output of the program. {_NOT_AVAILABLE}")
             else:
@@ -230,14 +254,16 @@ class RunCodeTool:
                 refused.append(f"Longer output of the program: {kept.ref}")
         return tuple(stored), refused
 
-
-async def _try_save(saving: Coroutine[Any, Any, Artifact], call: ToolCall, deadline_s: float) -> Artifact | None:
-    try:
-        async with asyncio.timeout_at(deadline_s):
-            return await saving
-    except (EverturnError, TimeoutError) as error:
-        _log.warning("Could not store a file of a run", call_id=call.call_id, error=str(error) or type(error).__name__)
-        return None
+    async def _try_save(
+        self, save: Callable[[], Awaitable[Artifact]], call: ToolCall, deadline_s: float, *, may_wait: bool
+    ) -> Artifact | None:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await (self._detached.retry(save) if may_wait and self._detached else save())
+        except (EverturnError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            _log.warning("Could not store a file of a run", call_id=call.call_id, error=why)
+            return None
 
 
 def _read_contract(contract: Sequence[ContractFile], context: ToolContext) -> tuple[_Promise, ...]:
@@ -361,22 +387,19 @@ def _build_request(
     call: ToolCall,
     timeout_s: float,
     promises: Sequence[_Promise],
-    inputs: Inputs,
     capability: Capability,
     *,
     profile: str,
-    notes: RunNotes,
 ) -> RunRequest:
+    """Without inputs and notes."""
     return RunRequest(
         execution_id="exec_" + call.call_id.removeprefix("call_"),
         turn_id=call.context.turn_id,
         program=call.code or "",
         contract=tuple(promise.item for promise in promises),
-        inputs=dict(inputs.files),
         timeout_s=timeout_s,
         profile=profile,
         capability=capability,
-        notes=notes,
     )
 
 
