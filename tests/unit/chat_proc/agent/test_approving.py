@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Never, cast
 
 import pytest
 from turn_harness.checks import check_conversation
@@ -15,8 +15,10 @@ from turn_harness.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES, ApprovalGate
 from chat_proc.agent.kit import TurnLimits
+from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.tool import ConnectLink, ToolRegistry
 from chat_proc.worker import runner
+from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, CallId
 from everturn.events.model import ChatApproval, ChatRewind, ConvStatus
@@ -279,6 +281,28 @@ async def test_a_call_begun_before_approval_was_required_is_not_repeated(effect:
     assert result.status == ("ambiguous" if effect is Effect.IRREVERSIBLE else "error")
     assert "The worker stopped during this call." in str(bench.model.requests[1])
     assert bench.exits[0].outcome is Outcome.COMPLETED
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+async def test_a_call_that_was_begun_is_not_reported_as_never_made_when_its_review_fails(
+    effect: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = DemoTool("demo.send", effect=effect)
+    bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
+    await bench.say("Send it.")
+    await bench.hire(failpoint="turn.in_tool:1:raise").work()
+    bench.expire_lease()
+
+    async def fail(*_: object) -> Never:
+        raise Unavailable("The rules can't be read.")
+
+    monkeypatch.setattr(CallPolicy, "review", fail)
+    await bench.work()
+
+    (result,) = results(bench)
+    assert result.status == ("ambiguous" if effect is Effect.IRREVERSIBLE else "error")
+    assert result.text.startswith("The worker stopped during this call")
     await check_conversation(bench)
 
 

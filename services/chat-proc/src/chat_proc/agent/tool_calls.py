@@ -292,6 +292,8 @@ class ToolRunner:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             params = self._catalog.check_params(spec.tool_id, pending.body.params)
+            if resumed and spec.find_effect(pending.body.params) is Effect.IRREVERSIBLE:
+                return _NoOutcome("The worker stopped during this call.")
             can_detach = spec.can_detach(pending.body.params)
             review = partial(self._policy.review, spec, pending.body.params, turn.call_context)
             try:
@@ -300,9 +302,12 @@ class ToolRunner:
                 if can_detach:
                     # It may have been made already, and go on. It is reviewed again when the turn is claimed again.
                     return _Detached()
+                if resumed:
+                    why = f"The worker stopped during this call, which can't be repeated now: {error}"
+                    return _NoOutcome(why[:MAX_ERROR_CHARS])
                 return ToolOutcome("error", f"The call was not made: {error}")
             unasked = isinstance(verdict, NeedsApproval) and not approved
-            if resumed and (unasked or spec.find_effect(pending.body.params) is Effect.IRREVERSIBLE):
+            if resumed and unasked:
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Rejected) or unasked:
                 missing = _ONLY_CONNECTED if _was_for_an_account(turn, pending) else _APPROVAL_MISSING
