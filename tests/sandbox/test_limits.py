@@ -43,12 +43,13 @@ time.sleep(60)
 async def test_a_daemon_does_not_outlive_its_program(run):
     program = """
 import os, time
+open(OUTPUT_DIR + "/beat", "w").close()
 if os.fork() == 0:
     os.setsid()
     while True:
         with open(OUTPUT_DIR + "/beat", "a") as f: f.write("x")
         time.sleep(0.001)
-while not os.path.exists(OUTPUT_DIR + "/beat"): time.sleep(0.001)
+while not os.path.getsize(OUTPUT_DIR + "/beat"): time.sleep(0.001)
 """
 
     result = await run(program, outputs=("beat",), timeout_s=10)
