@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from everturn.execution.framing import RAW_CHUNK_BYTES, Frame, FrameDecoder, encode_frame, encode_raw
-from everturn.execution.messages import EXECUTOR_FRAME_BYTES, PIPE_FRAME_BYTES
+from everturn.execution.messages import EXECUTOR_FRAME_BYTES, LINE_WAIT_S, PIPE_FRAME_BYTES
 from everturn.execution.records import MessageClass, build_message, parse_message
 
 MessageT = TypeVar("MessageT", bound=MessageClass)
@@ -15,8 +15,6 @@ MessageT = TypeVar("MessageT", bound=MessageClass)
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 _ERRORS: Final = 2
-_CONNECT_TIMEOUT_S: Final = 90.0
-"""In a Pod, the supervisor listens after its image is pulled and it has connected to the broker within 30 s."""
 _TRY_EVERY_S: Final = 0.01
 
 
@@ -42,7 +40,7 @@ class Channel:
 
     @classmethod
     def connect(
-        cls, path: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, sleep: Callable[[float], None] = time.sleep
+        cls, path: str, *, timeout_s: float = LINE_WAIT_S, sleep: Callable[[float], None] = time.sleep
     ) -> "Channel":
         """Connect to the socket `path`, which exists once the supervisor listens. Raises LineCut.
 

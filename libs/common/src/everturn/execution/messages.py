@@ -44,6 +44,10 @@ MAX_OPENED_STREAMS: Final = 512
 DIAL_HOST: Final = "everturn-broker"
 """The name in the certificate of a broker to which supervisors connect."""
 
+LINE_WAIT_S: Final = 120.0
+"""How long an executor waits until its supervisor listens at `LINE_SOCKET`. In a Pod, the supervisor does so after its
+image was pulled and it has connected to its broker, which waits less long for it."""
+
 PROGRAM_NAME: Final = "program.py"
 PIPE_FRAME_BYTES: Final = 8 * MIB
 EXECUTOR_FRAME_BYTES: Final = 2 * MIB

@@ -7,7 +7,8 @@ from typing import Final, NoReturn
 
 import structlog
 
-from everturn.core.cancellation import end_tasks
+from everturn.core.cancellation import discard_errors, end_tasks
+from everturn.execution.messages import LINE_WAIT_S
 from exec_supervisor.broker.dial_port import DialedLine, DialPort, Ticket
 from exec_supervisor.broker.engine import (
     EngineDown,
@@ -41,8 +42,9 @@ ROOM_WAIT_S: Final = 10.0
 """How long a run waits for a node with room. A warm pair waits until its boot takes too long: meanwhile, a cluster may
 get another node."""
 
-DIAL_LIMIT_S: Final = 110.0
-"""How long both halves have to start, and a supervisor to connect: less than a boot, so that the reason is not lost."""
+DIAL_LIMIT_S: Final = LINE_WAIT_S - 10.0
+"""How long both halves have to start, and a supervisor to connect: less than an executor waits for its supervisor and
+less than a boot, so that the reason is not lost."""
 
 FOLLOW_PAUSE_S: Final = 0.5
 
@@ -57,7 +59,7 @@ _NO_START: Final = frozenset({"CreateContainerConfigError", "CreateContainerErro
 class KubernetesPairs:
     """A `PairEngine`. A Pod that has ended stays until it is removed, so its end can also be seen later."""
 
-    times = EngineTimes(boot_s=120.0, end_s=5.0)
+    times = EngineTimes(boot_s=DIAL_LIMIT_S + 10.0, end_s=5.0)
 
     def __init__(self, api: KubernetesApi, port: DialPort, broker_id: str, options: PodOptions) -> None:
         self._api = api
@@ -196,24 +198,26 @@ class KubernetesPairs:
             for limit_s in (room_s, DIAL_LIMIT_S - room_s):
                 await asyncio.wait((failing, starting), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
                 # A supervisor that has connected explains its end itself, unless it waited for a missing image.
-                if starting.done() or (failing.done() and ticket.line.done() and not start.pull_problem):
-                    return ticket.line.result()
-                if failing.done():
+                if failing.done() and (start.pull_problem or not ticket.line.done()):
                     failing.result()
+                if starting.done() or failing.done():
+                    return ticket.line.result()
                 if start.unschedulable:
                     raise NoCapacity(start.unschedulable)
             late = "the executor did not start" if ticket.line.done() else "its supervisor did not connect"
             raise StartTimedOut(start.pull_problem or late)
         finally:
             await end_tasks(failing, starting)
+            discard_errors(failing)
 
     async def _fail_with_pod(self, name: str, pod: Pod, start: "_Start") -> NoReturn:
         """Raise what keeps the Pod from starting, as soon as that is known."""
         async with contextlib.aclosing(self._follow(name, pod)) as states:
             async for state in states:
                 start.note(state)
-                if problem := find_problem(state):
-                    # A supervisor ends before the kubelet has stopped trying to pull the image of its executor.
+                # A half ends before the kubelet has stopped trying to pull the image of the other one.
+                problem = find_problem(state, ended=bool(start.pull_problem))
+                if problem:
                     is_consequence = start.pull_problem and isinstance(problem, StartFailed)
                     raise StartTimedOut(start.pull_problem) if is_consequence else problem
         raise StartFailed("its Pod is not watched any more")
@@ -243,7 +247,8 @@ class KubernetesPairs:
 
 class _Start:
     """How far a Pod has come. `unschedulable` is the scheduler's reason while it finds no node, and `pull_problem` says
-    which image can't be pulled; both can pass."""
+    which image can't be pulled; both can pass. A supervisor that has ended meanwhile did so because of that problem: the
+    kubelet can report its end together with the late start of the executor."""
 
     def __init__(self) -> None:
         self.unschedulable = ""
@@ -254,11 +259,11 @@ class _Start:
         self.unschedulable = pod.find_unschedulable()
         unpulled = next((status for status in pod.statuses if status.waiting.reason in _NO_PULL), None)
         if unpulled is None:
-            self.pull_problem = ""
+            self.pull_problem = self.pull_problem if pod.find_end("supervisor") else ""
         elif not self.pull_problem or unpulled.waiting.reason != _BACK_OFF:
             # The status before a back-off has the cause.
             self.pull_problem = _describe_image(unpulled)
-        if pod.has_started("executor"):
+        if pod.has_started("executor") and not self.pull_problem:
             self.executor_started.set()
 
 
