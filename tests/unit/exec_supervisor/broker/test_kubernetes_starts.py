@@ -106,9 +106,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-GAVE_UP = encode_frame(
-    build_message(Finished("not_started", "the executor did not connect", 0, None)), PIPE_FRAME_BYTES
-)
+FINISHED = Finished("not_started", "the executor did not connect", 0, None)
+GAVE_UP = encode_frame(build_message(FINISHED), PIPE_FRAME_BYTES)
 
 
 async def test_an_executor_that_gave_up_waiting_hides_no_image_that_is_missing(pod: ScriptedPod):

@@ -247,8 +247,8 @@ class KubernetesPairs:
 
 class _Start:
     """How far a Pod has come. `unschedulable` is the scheduler's reason while it finds no node, and `pull_problem` says
-    which image can't be pulled; both can pass. A supervisor that has ended meanwhile did so because of that problem: the
-    kubelet can report its end together with the late start of the executor."""
+    which image can't be pulled; both can pass. A supervisor that has ended meanwhile did so because of that problem:
+    the kubelet can report its end together with the late start of the executor."""
 
     def __init__(self) -> None:
         self.unschedulable = ""
