@@ -381,7 +381,7 @@ async def test_a_result_that_can_not_be_read_is_reported_or_made_again(bench: Be
         bench.objects.stored[key] = b"{}"
     else:
         bench.objects.down = True
-        bench.clock.advance(RUN_TIMEOUT_S + WAIT_FOR_RESULT_S)
+        bench.clock.advance(RUN_TIMEOUT_S + site.engine.allowance_s + WAIT_FOR_RESULT_S)
 
     await site.work()
     bench.objects.down = False
@@ -459,6 +459,56 @@ async def test_a_lost_run_is_started_again_after_an_outage(bench: Bench, monkeyp
     await heir.work()
 
     assert [result.status for result in results(bench)] == ["ok"]
+
+
+async def test_a_store_that_hangs_only_delays_the_files_of_a_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+    await site.end()
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as outage:
+        outage.setattr(run_code, "STORING_S", 0.05)
+        outage.setattr(bench.objects, "save", hang)
+        await site.worker.run_one()
+        assert (bench.turn_rows[0].status, results(bench)) == (TurnStatus.QUEUED, [])
+    await site.work()
+
+    assert [artifact.filename for artifact in results(bench)[0].artifacts] == ["a.txt"]
+
+
+async def test_a_lost_run_is_not_started_again_without_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(RUN, RUN, answer("Done."))
+    await bench.say("Compute it twice.")
+    first, lost, heir = Site(bench), Site(bench), Site(bench)
+    first.sandbox.end.set()
+    given: list[dict[str, bytes]] = []
+    run = HeldSandbox.run
+
+    async def note(self: HeldSandbox, request: RunRequest, call_tool: ToolCaller, **stop: Any) -> RunResult:
+        given.append({**request.inputs})
+        if len(given) == 2:
+            first.sandbox.end.clear()
+        return await run(self, request, call_tool, **stop)
+
+    monkeypatch.setattr(HeldSandbox, "run", note)
+    await first.work()
+    await first.watch.close()
+
+    bench.objects.down = True
+    await heir.worker.run_one()
+    assert (bench.turn_rows[0].status, heir.sandbox.begun) == (TurnStatus.QUEUED, [])
+    bench.objects.down = False
+    heir.sandbox.end.set()
+    await lost.watch.close()
+    await heir.work()
+
+    assert given[0] == {}
+    assert len(given) == 3
+    assert given[1] == given[2] != {}
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
@@ -590,6 +640,36 @@ async def test_an_answer_to_another_call_does_not_keep_the_turn_from_waiting() -
     await check_end(bench)
 
 
+@pytest.mark.parametrize("what", ["row", "review"])
+async def test_an_unanswered_question_keeps_no_program_from_its_start(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """An outage hides whether the program runs, so the turn does not wait for the person alone."""
+    bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)
+    await bench.say("Compute it and send it.")
+    send = DemoTool("demo.send", effect=Effect.IRREVERSIBLE, strategy="exploitation", requires_approval=True)
+    site = Site(bench, more=(send,))
+
+    with monkeypatch.context() as outage:
+        if what == "row":
+            outage.setattr(site.runs, "load", fail)
+        else:
+            review, failing = CallPolicy.review, []
+
+            async def fail_once_asked(self: CallPolicy, *args: Any) -> Any:
+                failing.append(args)
+                return await (review(self, *args) if len(failing) <= 2 else fail())
+
+            outage.setattr(CallPolicy, "review", fail_once_asked)
+            site.worker.change(retries=RetryPolicy((0.0,)))
+        await site.worker.run_one()
+    assert (bench.turn_rows[0].status, site.sandbox.begun) == (TurnStatus.QUEUED, [])
+    await asyncio.wait_for(site.work(), 5)
+
+    assert (bench.turn_rows[0].status, len(site.sandbox.begun)) == (TurnStatus.WAITING, 1)
+    assert bench.state().turns[0].status == "waiting"
+
+
 @pytest.mark.parametrize("strategy", ["exploitation", "exploration"])
 async def test_a_call_after_a_detached_one_has_not_begun(strategy: Strategy) -> None:
     bench = Bench(RUN + call("demo.send", {"text": "x"}), answer("Done."), fanout=True)
@@ -697,6 +777,26 @@ async def test_a_run_elsewhere_survives_the_worker_that_started_it(asleep: Bench
     await check_end(asleep)
 
 
+async def test_an_overdue_run_elsewhere_waits_for_a_result_that_can_not_be_read(
+    asleep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MemoryEngine()
+    site = RemoteSite(asleep, engine)
+    await site.worker.work()
+    asleep.keep_snapshot()
+    (run_id,) = engine.runs
+
+    await site.look(RUN_TIMEOUT_S + site.engine.allowance_s + 1)
+    with monkeypatch.context() as outage:
+        outage.setattr(site.engine, "collect", fail)
+        await site.worker.run_one()
+        assert (asleep.turn_rows[0].status, results(asleep)) == (TurnStatus.QUEUED, [])
+    engine.end(run_id, build_recorded(stdout="42"))
+    await site.worker.work()
+
+    assert [result.status for result in results(asleep)] == ["ok"]
+
+
 @pytest.mark.parametrize("image", ["", f"sha256:{'1a' * 32}"])
 async def test_a_receipt_names_the_image_of_the_task_and_no_environment_of_a_worker(asleep: Bench, image: str) -> None:
     engine = MemoryEngine()
@@ -718,7 +818,7 @@ def give_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call gets a file and lacks another one; later calls would get something else."""
     given = [Inputs({"turn_1/in.csv": b"sent"}, (("turn_1/big.bin", "too large"),), ("There is no in.txt.",))]
 
-    async def load(*_: object) -> Inputs:
+    async def load(*_: object, **__: object) -> Inputs:
         return given.pop() if given else Inputs({"turn_1/in.csv": b"changed"}, ())
 
     monkeypatch.setattr(InputLoader, "load", load)

@@ -20,6 +20,7 @@ from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
+from chat_proc.agent.tool_calls import Wait
 from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict, problem
 from everturn.models.port import ContextLimitExceeded
@@ -30,7 +31,8 @@ from everturn.timeline.turns import Outcome
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The turn stopped before a model call, or before calls that another worker left; the next worker resumes it."""
+    """The turn stopped before a model call, before calls that another worker left, or in a call that was postponed; the
+    next worker resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,10 @@ class AgentLoop:
                     if resumed and await self._leaves(turn):
                         return HandedOver()
                     before = len(turn.turn_blocks)
-                    if not await self._calls.run(turn, step, resumed=resumed):
+                    wait = await self._calls.run(turn, step, resumed=resumed)
+                    if wait is Wait.POSTPONED:
+                        return HandedOver()
+                    if wait is Wait.PARKED:
                         turn.emit_waiting()
                         return Parked()
                     if hooks is not None:

@@ -9,7 +9,7 @@ from chat_proc.agent.approving import NOT_STARTED, ApprovalGate, MayNot, MayRun,
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.signal_folding import MAX_INBOX_TRIES
-from chat_proc.agent.tool_calls import ToolRunner
+from chat_proc.agent.tool_calls import ToolRunner, Wait
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import discard_errors
 from everturn.core.errors import Conflict
@@ -39,12 +39,12 @@ class RoundCalls:
         self._failpoints = parts.failpoints
         self._writing = writing or asyncio.Lock()
 
-    async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool, waited: bool = False) -> bool:
+    async def run(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool, waited: bool = False) -> Wait | None:
         """Run the calls in order, those that wait for a person last. Consecutive ones that neither write files nor
         change what the model sees run side by side. A steer or a cancel skips those that have not begun. With `resumed`
         some may have been begun by another worker; with `waited` the first one by this worker, if it can be detached.
 
-        Returns False if the next one has to wait for a person, or has not ended and goes on without the turn.
+        Returns what the turn does if the next one has to wait for a person, or has no result yet; None if all have one.
         """
         calls = sorted(step.calls, key=lambda call: self._gate.is_asked(turn, call))
         begun = self._find_begun(turn, calls) if resumed else self._find_detached(calls[:1] if waited else ())
@@ -58,18 +58,19 @@ class RoundCalls:
             stopped = stopped or await turn.inbox.has_control()
             if self._gate.is_asked(turn, group[0]):
                 async with self._writing:
-                    if not await self._run_with_approval(turn, calls, step.round, begun=begun):
-                        return False
+                    if (wait := await self._run_with_approval(turn, calls, step.round, begun=begun)) is not None:
+                        return wait
             elif self._tools.runs_beside(group[0]):
                 stopped = await self._run_beside(turn, group, step.round, begun=begun, stopped=stopped)
             else:
-                stopped, has_ended = await self._run_alone(turn, group[0], step.round, begun=begun, stopped=stopped)
-                if not has_ended:
+                stopped, wait = await self._run_alone(turn, group[0], step.round, begun=begun, stopped=stopped)
+                if wait is Wait.PARKED:
                     # An answer that nobody has read would keep the turn from waiting.
                     await self._gate.settle(turn, calls, _context(turn, step.round))
-                    return False
+                if wait is not None:
+                    return wait
             calls = calls[len(group) :]
-        return True
+        return None
 
     def may_wait_for_run(self, step: ExecuteCalls) -> bool:
         """Whether one of these calls may have gone on without its turn."""
@@ -103,15 +104,16 @@ class RoundCalls:
 
     async def _run_alone(
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
-    ) -> tuple[bool, bool]:
-        """Run a call while no other one writes. Returns whether a signal has stopped the round's calls, and whether the
-        call has ended."""
+    ) -> tuple[bool, Wait | None]:
+        """Run a call while no other one writes. Returns whether a signal has stopped the round's calls, and what the
+        turn does if the call has no result yet."""
         async with self._writing:
             stopped = stopped or await turn.inbox.has_control()
             content = await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
-            if content is not None:
-                await self._commit(turn, content)
-        return stopped, content is not None
+            if isinstance(content, Wait):
+                return stopped, content
+            await self._commit(turn, content)
+        return stopped, None
 
     async def _run_beside(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId], stopped: bool
@@ -125,7 +127,7 @@ class RoundCalls:
             async with slots:
                 stopped = stopped or (n >= MAX_BESIDE and await turn.inbox.has_control())
                 content = await self._run_or_skip(turn, pending, number, begun=begun, stopped=stopped)
-                if content is None:
+                if isinstance(content, Wait):
                     raise TypeError("a tool whose calls run side by side can't detach them")
                 return content
 
@@ -146,7 +148,7 @@ class RoundCalls:
 
     async def _run_or_skip(
         self, turn: LeasedTurn, pending: PendingCall, number: int, *, begun: Collection[CallId], stopped: bool
-    ) -> CommitContent | None:
+    ) -> CommitContent | Wait:
         resumed = pending.block.call_id in begun
         if stopped and (why := self._find_reason(pending, resumed=resumed)):
             return self._tools.skip(turn, pending, _context(turn, number), why)
@@ -163,9 +165,9 @@ class RoundCalls:
 
     async def _run_with_approval(
         self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, begun: Collection[CallId]
-    ) -> bool:
-        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered or
-        goes on without the turn."""
+    ) -> Wait | None:
+        """Run the first of these calls, which needs approval, to its result; returns what the turn does while it is
+        unanswered or has no result."""
         pending, fresh = calls[0], False
         for _ in range(MAX_INBOX_TRIES):
             context = _context(turn, number)
@@ -176,23 +178,23 @@ class RoundCalls:
             verdict = self._gate.judge(turn, pending, context, stopped=stopped, why=why)
             match verdict:
                 case MustWait():
-                    return False
+                    return Wait.PARKED
                 case MayRun():
                     self._failpoints.hit("turn.approved")
                     # Not retried: if this commit fails, the error leaves the loop, because another pass would make the
                     # call again.
                     approved = self._gate.is_approved(turn, pending)
                     content = await self._tools.run(turn, pending, context, resumed=again, approved=approved)
-                    if content is None:
-                        return False
+                    if isinstance(content, Wait):
+                        return content
                     await self._commit(turn, content)
-                    return True
+                    return None
                 case MayNot(settling=settling, why=why):
                     content = settling.plus(self._tools.skip(turn, pending, context, why))
                     # An answer can arrive between the check and the commit that withdraws the question.
                     with suppress(InboxMoved):
                         await self._commit(turn, content)
-                        return True
+                        return None
         raise Conflict(f"An approval changed {MAX_INBOX_TRIES} times while it was being read.")
 
     async def _commit(self, turn: LeasedTurn, content: CommitContent) -> None:

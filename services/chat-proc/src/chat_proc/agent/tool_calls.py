@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum
 from functools import partial
 from typing import Literal
 
@@ -21,6 +22,7 @@ from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusa
 from chat_proc.catalog.tool import (
     PREVIEW_CHARS,
     CallDetached,
+    CallPostponed,
     Record,
     ToolCall,
     ToolContext,
@@ -182,9 +184,13 @@ class _CutShort:
     outcome: ToolOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Detached:
-    """The call has not ended, and its turn can wait for it."""
+class Wait(Enum):
+    """What a turn does whose next call has no result yet."""
+
+    PARKED = "parked"
+    """It waits without a worker, for a person or for a call that goes on without it."""
+    POSTPONED = "postponed"
+    """It goes back into the queue: an outage hides what the call does."""
 
 
 _Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
@@ -227,17 +233,17 @@ class ToolRunner:
 
     async def run(
         self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, *, resumed: bool, approved: bool = False
-    ) -> CommitContent | None:
+    ) -> CommitContent | Wait:
         """Run a pending call that was `approved` by a person or needs no approval. A `resumed` one may have begun
         before: it is repeated only if that is safe, and not if its tool needs approval now but was not approved
-        then. None means that the call goes on, and the turn can wait for it without a worker."""
+        then."""
         started = self._monotonic()
         label = self._label(pending.body)
         with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
             outcome = await self._find_outcome(turn, pending, resumed=resumed, approved=approved)
-            if isinstance(outcome, _Detached):
-                span.note({"everturn.tool.status": "detached"})
-                return None
+            if isinstance(outcome, Wait):
+                span.note({"everturn.tool.status": "detached" if outcome is Wait.PARKED else "postponed"})
+                return outcome
             duration_s = self._monotonic() - started
             if isinstance(outcome, ToolOutcome) and outcome.duration_ms is not None:
                 duration_s = outcome.duration_ms / 1000
@@ -288,7 +294,7 @@ class ToolRunner:
 
     async def _find_outcome(
         self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool
-    ) -> _Outcome | _Detached:
+    ) -> _Outcome | Wait:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             params = self._catalog.check_params(spec.tool_id, pending.body.params)
@@ -301,7 +307,7 @@ class ToolRunner:
             except Unavailable as error:
                 if can_detach:
                     # It may have been made already, and go on. It is reviewed again when the turn is claimed again.
-                    return _Detached()
+                    return Wait.POSTPONED
                 if resumed:
                     why = f"The worker stopped during this call, which can't be repeated now: {error}"
                     return _NoOutcome(why[:MAX_ERROR_CHARS])
@@ -324,9 +330,7 @@ class ToolRunner:
                 return _NoOutcome(f"{lost} lacks its tool.")
             return _NoOutcome(f"{lost} can't repeat it. {gone.detail}"[:MAX_ERROR_CHARS])
 
-    async def _call(
-        self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall, params: BaseModel
-    ) -> _Outcome | _Detached:
+    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall, params: BaseModel) -> _Outcome | Wait:
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
         stop, work = _wait_for_stop(turn, spec, call.stop), self._bounded(turn, spec, call)
@@ -353,13 +357,16 @@ class ToolRunner:
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
-    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | _Detached:
+    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome | Wait:
         self._failpoints.hit("turn.in_tool")
         try:
             with turn.activity.open_call(spec.tool_id):
                 return await self._catalog.run(spec.tool_id, call)
         except CallDetached:
-            return _Detached()
+            return Wait.PARKED
+        except CallPostponed as postponed:
+            _log.warning("Postponed a call", tool_id=spec.tool_id, call_id=call.call_id, why=str(postponed.__cause__))
+            return Wait.POSTPONED
         except ToolRaised as error:
             _log.error("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id, error=str(error))
             return _NoOutcome(f"{spec.tool_id} failed: {error}"[:MAX_ERROR_CHARS])

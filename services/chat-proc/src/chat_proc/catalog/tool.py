@@ -269,6 +269,11 @@ class CallDetached(Exception):
     have ended, and then returns its outcome or raises this again."""
 
 
+class CallPostponed(Exception):
+    """An outage hides whether the call goes on, or what it has returned. Its turn goes back into the queue, whatever
+    else it could wait for, and the call is made again."""
+
+
 class ToolRaised(Exception):
     """The code of a tool raised an exception, which the text describes."""
 
@@ -281,7 +286,7 @@ class Tool(Protocol):
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         """Run the call. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome, except
-        CallDetached, which only a tool that `may_detach` raises."""
+        CallDetached and CallPostponed, which only a tool that `may_detach` raises."""
         ...
 
 

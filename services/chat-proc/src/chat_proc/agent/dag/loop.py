@@ -203,21 +203,21 @@ class DagLoop:
                 async with slots:
                     stop = await runner.run(step, takeovers=lost, resumed=again)
                 lost, again = 0, False
-                waits = stop is StepStop.PARKED
+                waits = stop if stop in _WAITING else None
                 # Calls that a person has approved need no slot: other steps may hold them for long.
-                while waits:
+                while waits is not None:
                     limit_s = RUN_CHECK_EVERY_S if runner.may_wait_for_run(step) else None
                     if not await lanes.pause(ring, limit_s):
-                        return stop
+                        return waits
                     ring = turn.inbox.next_ring
-                    waits = not await runner.make_calls(step)
-                if stop is not StepStop.PARKED:
+                    waits = await runner.make_calls(step)
+                if stop not in _WAITING:
                     lanes.stop()
                     return stop
 
         committed = len(turn.blocks)
         stops = await self._run_beside(turn, [run(step) for step in steps])
-        if StepStop.HANDED_OVER in stops:
+        if StepStop.HANDED_OVER in stops or {StepStop.POSTPONED} <= {*stops} <= _WAITING:
             return HandedOver()
         if StepStop.PARKED in stops and not {StepStop.ENDED, StepStop.INTERRUPTED}.intersection(stops):
             turn.emit_waiting()
@@ -267,6 +267,9 @@ def build_loop(kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn) -> Agent
         kit = replace(kit, limits=replace(kit.limits, rounds=first.limit))
     runs_steps = workflow.is_planned or kit.workflow == "dag"
     return DagLoop(kit, parts) if runs_steps and workflow.find_phase() is not Phase.LOOP else AgentLoop(kit, parts)
+
+
+_WAITING: Final = frozenset({StepStop.PARKED, StepStop.POSTPONED})
 
 
 class _Lanes:

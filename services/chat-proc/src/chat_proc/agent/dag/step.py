@@ -19,6 +19,7 @@ from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.round_calls import RoundCalls
 from chat_proc.agent.signal_folding import through_last_end
 from chat_proc.agent.step_results import commit_result, report_plan
+from chat_proc.agent.tool_calls import Wait
 from chat_proc.agent.tool_selection import LOOP_TOOLS
 from chat_proc.turn.leased import NOTHING, CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
@@ -51,9 +52,14 @@ class StepStop(Enum):
     ENDED = "ended"
     PARKED = "parked"
     """It can only wait for a person or a detached run now."""
+    POSTPONED = "postponed"
+    """An outage hides what its next call does."""
     HANDED_OVER = "handed_over"
     INTERRUPTED = "interrupted"
     """A steer or a cancel is pending."""
+
+
+_STOPS: Final = {Wait.PARKED: StepStop.PARKED, Wait.POSTPONED: StepStop.POSTPONED}
 
 
 def build_step_kit(kit: TurnKit, model_hint: str | None, tools: tuple[str, ...]) -> TurnKit:
@@ -147,8 +153,9 @@ class StepRunner:
                 case ExecuteCalls() as calls:
                     if resumed and turn.handover and not through_last_end(await turn.inbox.load_unseen()):
                         return StepStop.HANDED_OVER
-                    if not await self._calls.run(turn, calls, resumed=resumed, waited=waited):
-                        return StepStop.PARKED
+                    wait = await self._calls.run(turn, calls, resumed=resumed, waited=waited)
+                    if wait is not None:
+                        return _STOPS[wait]
                 case FinishTurn() as pending:
                     await self._end(lane, end_with_attempt(turn, pending))
                 case GenerateRound(round=number):
@@ -165,14 +172,16 @@ class StepRunner:
                     raise Conflict("A lane can't begin a turn.")
             resumed = waited = False
 
-    async def make_calls(self, step: PlannedStep) -> bool:
-        """Make the calls of a step that has waited for a person or a detached run. False if it still waits."""
+    async def make_calls(self, step: PlannedStep) -> StepStop | None:
+        """Make the calls of a step that has waited for a person or a detached run. PARKED or POSTPONED if it still
+        waits."""
         match self._whole.progress.next_step(step.id):
             case ExecuteCalls() as calls:
                 lane = self._open(step, choose_shown(self._whole.turn_blocks, step))
-                return await self._calls.run(lane.turn, calls, resumed=False, waited=True)
+                wait = await self._calls.run(lane.turn, calls, resumed=False, waited=True)
+                return None if wait is None else _STOPS[wait]
             case _:
-                return True
+                return None
 
     def may_wait_for_run(self, step: PlannedStep) -> bool:
         """Whether a call that has no result yet may be a detached run."""

@@ -58,6 +58,7 @@ class LocalRuns:
     """Implements DetachedEngine in this process. `after_s` is how long a run stays with its turn, by profile."""
 
     name = LOCAL_ENGINE
+    allowance_s = ALLOWANCE_S
 
     def __init__(
         self,

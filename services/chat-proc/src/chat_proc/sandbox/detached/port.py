@@ -55,6 +55,11 @@ class DetachedEngine(Protocol):
         """Its name in the rows of runs."""
         ...
 
+    @property
+    def allowance_s(self) -> float:
+        """How long a run may take in addition to its program's time limit."""
+        ...
+
     def poll_interval_s(self, age_s: float) -> float:
         """How often the state of a run of this age is worth a question."""
         ...

@@ -21,6 +21,9 @@ RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 TASKS_AT_ONCE: Final = 100
 """Maximum tasks of one `check`, the limit of `describe_tasks` of ECS."""
 
+ALLOWANCE_S: Final = 900.0
+"""Of a task, in addition to its program's time limit: mostly for its own start."""
+
 Phase = Literal["pending", "running", "ended", "unknown"]
 
 
@@ -49,14 +52,13 @@ class RemoteRun:
     """One run to start. `launch.execution_id` is its id, as `RUN_ID` describes; its capability is empty.
 
     `inputs` are the pieces of the input tar, at most 64 KiB each, and `start` describes them. `allowance_s` is how long
-    a task may take in addition to the program's time limit, from the call of `start` until it has stored its result:
-    mostly for its own start.
+    a task may take in addition to the program's time limit, from the call of `start` until it has stored its result.
     """
 
     launch: Launch
     inputs: Sequence[bytes]
     start: StartRecord = field(default_factory=StartRecord)
-    allowance_s: float = 900.0
+    allowance_s: float = ALLOWANCE_S
 
     @property
     def run_id(self) -> str:

@@ -13,7 +13,7 @@ import structlog
 from chat_proc.sandbox.detached.port import CollectedRun, FindKnown, RunEnd, RunRow
 from chat_proc.sandbox.launching import build_run_result
 from chat_proc.sandbox.port import RunError, RunRequest, RunResult
-from chat_proc.sandbox.remote.port import TASKS_AT_ONCE, RemoteEngine, RunRefused, TaskState
+from chat_proc.sandbox.remote.port import ALLOWANCE_S, TASKS_AT_ONCE, RemoteEngine, RunRefused, TaskState
 from chat_proc.sandbox.remote.recording import prepare_run
 from chat_proc.sandbox.results import build_broken, build_refused
 from chat_proc.sandbox.supervised import SupervisorFailed
@@ -54,6 +54,7 @@ class RemoteRuns:
         unknown_s: float = UNKNOWN_S,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.allowance_s = ALLOWANCE_S
         self._unknown_s = unknown_s
         self._now_s = now_s
         self._unknown: dict[str, tuple[float, float]] = {}

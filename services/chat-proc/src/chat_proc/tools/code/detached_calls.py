@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from chat_proc.catalog.tool import CallDetached, ToolCall
+from chat_proc.catalog.tool import CallDetached, CallPostponed, ToolCall
 from chat_proc.sandbox.detached.port import CollectedRun, DetachedEngine
 from chat_proc.sandbox.port import RunError, RunNotes, RunRequest, RunResult
 from chat_proc.sandbox.results import build_broken
@@ -26,8 +26,7 @@ MAX_STARTS: Final = 3
 COLLECT_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """The turn keeps its worker while it tries to read a result that is stored. Then it goes back into the queue."""
 WAIT_FOR_RESULT_S: Final = 900.0
-"""Beyond the time limits of its starts: a result that can't be read or stored until then fails its call. Sandboxes take
-a third of it to start and to store."""
+"""Beyond the time that its starts may take: a result that can't be read or stored until then fails its call."""
 
 _T = TypeVar("_T")
 
@@ -35,7 +34,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class CallRun:
     """A result, the id of its run, and the notes of that start. `age_s` counts from the call's first start; None if the
-    run was not detached. With `may_wait` the result is stored, and a call that raises CallDetached gets it again."""
+    run was not detached. With `may_wait` the result is stored, and a call that raises CallPostponed gets it again."""
 
     result: RunResult
     run_id: str
@@ -66,11 +65,13 @@ class DetachedCalls:
         request: RunRequest,
         profile: ExecutionProfile,
         prepare: Callable[[], Awaitable[RunRequest]],
+        prepare_again: Callable[[], Awaitable[RunRequest]],
     ) -> CallRun:
         """Start the run of a call, or return the result of the one that was started. `request` has no inputs and no
-        notes: a start gets them from `prepare`.
+        notes: the first start gets them from `prepare`, and each later one from `prepare_again`.
 
-        Raises CallDetached while it runs, StaleFence, and Unavailable. A run without a result is a failed one.
+        Raises CallDetached while it runs, CallPostponed during an outage, StaleFence, and Unavailable. A run without a
+        result is a failed one.
         """
         lease, limits, engine = call.context.live.lease, profile.limits, self._engines[profile.engine]
         ids = call.context.turn_id, call.call_id
@@ -81,8 +82,9 @@ class DetachedCalls:
             if run.task:
                 raise CallDetached
             # Its worker was cut off between the row and the engine's answer.
-            return await self._start(call, await self.retry(prepare), engine, run.starts, run.age_s)
-        may_wait = run.age_s < run.starts * request.timeout_s + WAIT_FOR_RESULT_S
+            return await self._start(call, await self.retry(prepare_again), engine, run.starts, run.age_s)
+        allowance_s = self._engines[run.engine].allowance_s if run.engine in self._engines else 0.0
+        may_wait = run.age_s < run.starts * (request.timeout_s + allowance_s) + WAIT_FOR_RESULT_S
         # One that was overdue may have ended after all, while nobody could ask.
         if run.ended_as in ("finished", "overdue"):
             collected = await self._collect(request, limits, run, may_wait=may_wait)
@@ -97,15 +99,15 @@ class DetachedCalls:
             why = f"It was started {run.starts} times and was lost each time. {detail}".strip()
             return CallRun(_fail(request, limits, "sandbox_failed", why), run.run_id, request.notes, run.age_s)
         _log.warning("Starting a lost run again", run_id=run.run_id, starts=run.starts, why=run.detail)
-        return await self._start(call, await self.retry(prepare), engine, run.starts + 1, run.age_s)
+        return await self._start(call, await self.retry(prepare_again), engine, run.starts + 1, run.age_s)
 
     async def retry(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """What `make` returns. Raises CallDetached if it is still Unavailable after the last retry: a run that has
+        """What `make` returns. Raises CallPostponed if it is still Unavailable after the last retry: a run that has
         perhaps ended must not count as failed, so the turn goes back into the queue."""
         try:
             return await self._retries.call(make)
         except Unavailable as error:
-            raise CallDetached from error
+            raise CallPostponed from error
 
     async def _start(
         self, call: ToolCall, request: RunRequest, engine: DetachedEngine, starts: int, age_s: float | None = None
@@ -129,7 +131,7 @@ class DetachedCalls:
             return await self._collecting.call(lambda: engine.collect(named, run))
         except Unavailable as error:
             if may_wait and not isinstance(error, AlteredObject):
-                raise CallDetached from error
+                raise CallPostponed from error
             why = f"Its result can't be read: {error}"
             return CollectedRun(_fail(request, limits, "sandbox_failed", why), request.notes)
 

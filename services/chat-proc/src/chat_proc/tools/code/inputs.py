@@ -9,9 +9,9 @@ from chat_proc.catalog.tool import ToolContext
 from chat_proc.workspace.loading import WorkspaceHistory, pulled_file
 from chat_proc.workspace.local import LocalFile, Workspace, turn_target
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
-from everturn.core.errors import EverturnError, Invalid
+from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.execution.messages import check_relative_path
-from everturn.files.objects import Objects
+from everturn.files.objects import AlteredObject, Objects
 from everturn.skills.model import SkillFile
 from everturn.timeline.inert import escape_line
 
@@ -53,15 +53,20 @@ class InputLoader:
         self._history = history
         self._objects = objects
 
-    async def load(self, context: ToolContext, workspace: Workspace, texts: Sequence[str]) -> Inputs:
-        """`texts` are the program and its contract. Named files come first, then the newest."""
+    async def load(
+        self, context: ToolContext, workspace: Workspace, texts: Sequence[str], *, needs_all: bool = False
+    ) -> Inputs:
+        """`texts` are the program and its contract. Named files come first, then the newest.
+
+        A file that can't be loaded is left out. With `needs_all`, a store that is down raises Unavailable instead.
+        """
         names = await asyncio.to_thread(find_names, texts)
         elsewhere = await self._load_elsewhere(context, names)
         local = list(workspace.files.values())
         matched = await asyncio.to_thread(match_names, names, [*elsewhere, *local])
         wanted = dict.fromkeys([*matched.files, *reversed(local)])
         unknown = await asyncio.to_thread(_describe_unknown, matched, context.turn_id, elsewhere)
-        files, left_out = await self._load_files(list(wanted))
+        files, left_out = await self._load_files(list(wanted), needs_all=needs_all)
         return Inputs(files, left_out, unknown)
 
     async def _load_elsewhere(self, context: ToolContext, names: Names) -> list[LocalFile]:
@@ -80,7 +85,9 @@ class InputLoader:
             found += [pulled_file(target, artifact) for artifact in artifacts]
         return found
 
-    async def _load_files(self, wanted: Sequence[LocalFile]) -> tuple[dict[str, bytes], tuple[tuple[str, str], ...]]:
+    async def _load_files(
+        self, wanted: Sequence[LocalFile], *, needs_all: bool
+    ) -> tuple[dict[str, bytes], tuple[tuple[str, str], ...]]:
         files: dict[str, bytes] = {}
         left_out: list[tuple[str, str]] = []
         bytes_left = MAX_INPUT_BYTES
@@ -93,6 +100,8 @@ class InputLoader:
                     files[file.path] = await self._load_one(file)
                     bytes_left -= file.artifact.size
                 except EverturnError as error:
+                    if needs_all and isinstance(error, Unavailable) and not isinstance(error, AlteredObject):
+                        raise
                     reason = str(error)
             if reason:
                 left_out.append((file.path, reason))

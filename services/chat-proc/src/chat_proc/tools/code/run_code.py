@@ -12,7 +12,7 @@ import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import CallPostponed, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.port import ContractItem, RunNotes, RunRequest, RunResult, Sandbox
 from chat_proc.sandbox.receipts import ReceiptSigner, RunPlace, is_unknown
 from chat_proc.tools.code.detached_calls import CallRun, DetachedCalls
@@ -188,19 +188,19 @@ class RunCodeTool:
         profile: ExecutionProfile,
     ) -> tuple[CallRun, Workspace]:
         """Run the program, in this call or detached. Only a start loads the inputs, which `texts` name. Returns the
-        workspace of before the run, too. Raises CallDetached."""
+        workspace of before the run, too. Raises CallDetached, CallPostponed."""
         loaded: list[Workspace] = []
 
-        async def prepare() -> RunRequest:
+        async def prepare(*, needs_all: bool = False) -> RunRequest:
             workspace = await load_local(self._history, call.context)
-            inputs = await self._inputs.load(call.context, workspace, texts)
+            inputs = await self._inputs.load(call.context, workspace, texts, needs_all=needs_all)
             began_at = self._receipts.now() if self._receipts else None
             notes = RunNotes(began_at, inputs.describe_unknown(), inputs.describe_left_out())
             loaded.append(workspace)
             return replace(request, inputs=dict(inputs.files), notes=notes)
 
         if profile.detaches and (detached := self._detached) is not None:
-            ran = await detached.run(call, request, profile, prepare)
+            ran = await detached.run(call, request, profile, prepare, partial(prepare, needs_all=True))
             if not loaded:
                 loaded.append(await detached.retry(lambda: load_local(self._history, call.context)))
             return ran, loaded[-1]
@@ -220,7 +220,7 @@ class RunCodeTool:
         """The stored files with the log, and a line for each that is not stored and for the log.
 
         No error of the store may lose the outcome: the program has run, and its calls have taken effect. If the result
-        `may_wait`, a store that is Unavailable raises CallDetached instead.
+        `may_wait`, a store that is Unavailable or does not answer raises CallPostponed instead.
         """
         deadline_s = asyncio.get_running_loop().time() + STORING_S
         destinations = {promise.item.filepath: promise.destination for promise in promises}
@@ -261,6 +261,8 @@ class RunCodeTool:
             async with asyncio.timeout_at(deadline_s):
                 return await (self._detached.retry(save) if may_wait and self._detached else save())
         except (EverturnError, TimeoutError) as error:
+            if may_wait and isinstance(error, TimeoutError):
+                raise CallPostponed from error
             why = str(error) or type(error).__name__
             _log.warning("Could not store a file of a run", call_id=call.call_id, error=why)
             return None
