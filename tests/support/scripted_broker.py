@@ -26,7 +26,8 @@ PAIR = PairStarted("pair-secret", True, LIMITS, POSTURE, "sha256:e", "sha256:s")
 REPORT = Report(0, None, None, "hello\n", "", 6, 0)
 
 Script = Callable[[MessageClass], MessageClass | None]
-"""None closes the connection."""
+"""None closes the connection, and HANGS is no answer."""
+HANGS = BrokerRefusal("busy", "")
 
 
 class ScriptedBroker:
@@ -64,6 +65,8 @@ class ScriptedBroker:
             answer = self._script(request)
             if answer is None:
                 return
+            if answer is HANGS:
+                await asyncio.Event().wait()
             writer.write(encode_frame(build_message(answer)))
             await writer.drain()
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from scripted_broker import POSTURE, REPORT, follow, open_broker
+from scripted_broker import HANGS, POSTURE, REPORT, follow, open_broker
 
+from chat_proc.sandbox import opening
 from chat_proc.sandbox.containers import BrokerAddress
 from chat_proc.sandbox.opening import LAUNCHERS, ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import RunRequest, SandboxUnavailable
@@ -134,6 +135,26 @@ async def test_a_profile_that_can_not_boot_now_is_offered(tmp_path, code):
     async with open_broker(tmp_path, answer), open_sandbox(choice) as opened:
         assert isinstance(opened, OpenedSandbox)
         assert list(opened.profiles) == ["large", "default"]
+
+
+async def test_profiles_that_wait_for_their_images_share_one_time_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "TRIALS_S", 1.0)
+    works, asked = follow(), []
+
+    def answer(request: MessageClass) -> MessageClass | None:
+        if isinstance(request, StartPair) and request.profile.startswith("late"):
+            asked.append(request.profile)
+            return HANGS
+        return works(request)
+
+    profiles = choose_profiles(load_profiles('{"late1": {}, "late2": {}, "late3": {}, "small": {"timeout_s": 9}}'), "")
+    choice = replace(choose("containers", tmp_path), offered=profiles)
+    async with asyncio.timeout(2.5), open_broker(tmp_path, answer), open_sandbox(choice) as opened:
+        assert isinstance(opened, OpenedSandbox)
+
+    assert (list(opened.profiles), sorted(asked)) == (list(profiles), ["late1", "late2", "late3"])
+    assert opened.profiles["small"].limits.output_files == 7
+    assert opened.profiles["late1"] == profiles["late1"]
 
 
 @pytest.mark.parametrize(("folder", "message"), [("none", "can't be reached"), (None, "BROKER_URL is not set")])

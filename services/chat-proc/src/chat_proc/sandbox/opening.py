@@ -41,6 +41,13 @@ _log = structlog.get_logger(__name__)
 BROKER_START_TIMEOUT_S: Final = 10.0
 """How long a broker that starts together with the worker has for its first reply."""
 
+TRIALS_S: Final = 120.0
+"""For the first boots of all profiles of a worker, which is not ready before. An image that can't be pulled delays one
+by as long as a broker waits for it. With the trial of the launcher, which can take as long, it stays below the startup
+probe of workers on Kubernetes."""
+TRIALS_AT_ONCE: Final = 8
+"""Each takes a processor for a moment, unless it waits."""
+
 _PAUSE_S: Final = 0.25
 
 
@@ -218,35 +225,47 @@ LAUNCHERS: Final[Mapping[LauncherName, Callable[[ExecutionChoice], Awaitable[Ope
 
 
 async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandbox:
-    """Boot each offered profile once. One that does not boot is not offered; the first one must boot. One that may boot
-    later is offered.
+    """Boot each offered profile once, together within TRIALS_S. One that does not boot is not offered; the first one
+    must boot. One that may boot later is offered.
 
     Raises SandboxUnavailable.
     """
     if opened.silence:
         return replace(opened, profiles=offered)
+    deadline_s, slots = asyncio.get_running_loop().time() + TRIALS_S, asyncio.Semaphore(TRIALS_AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        trials = {
+            name: group.create_task(_try_profile(opened.sandbox, name, profile, slots, deadline_s))
+            for name, profile in offered.items()
+        }
+    found = {name: trial.result() for name, trial in trials.items()}
     first = next(iter(offered))
-    working: dict[str, ExecutionProfile] = {}
-    for name, profile in offered.items():
-        limits, posture = opened.sandbox.limits, opened.sandbox.posture
-        try:
+    if isinstance(error := found[first], Exception):
+        reason = f"The execution profile {first!r}, first of CODE_PROFILES, does not boot: {error}."
+        raise SandboxUnavailable(reason) from error
+    return replace(opened, profiles={name: each for name, each in found.items() if isinstance(each, ExecutionProfile)})
+
+
+async def _try_profile(
+    sandbox: SupervisedSandbox, name: str, profile: ExecutionProfile, slots: asyncio.Semaphore, deadline_s: float
+) -> ExecutionProfile | OSError | SupervisorFailed:
+    """The profile with the limits that it has here, or unchanged if it may boot later; otherwise why it does not."""
+    limits, posture, trial = sandbox.limits, sandbox.posture, asyncio.timeout_at(deadline_s)
+    try:
+        async with trial, slots:
             if name != DEFAULT_PROFILE:
-                async with opened.sandbox.launcher.take(name, TRIAL) as supervisor:
+                async with sandbox.launcher.take(name, TRIAL) as supervisor:
                     limits, posture = supervisor.limits, supervisor.posture
-            if fault := find_network_fault(posture, expected=bool(profile.network)):
-                raise SupervisorFailed(fault)
-        except (OSError, SupervisorFailed) as error:
-            if is_temporary(error):
-                _log.warning("Execution profile does not boot now", profile=name, error=str(error))
-                working[name] = profile
-                continue
-            _log.error("Execution profile does not boot", profile=name, error=str(error))
-            if name == first:
-                reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."
-                raise SandboxUnavailable(reason) from error
-            continue
-        working[name] = profile.model_copy(update={"limits": limits})
-    return replace(opened, profiles=working)
+        if fault := find_network_fault(posture, expected=bool(profile.network)):
+            raise SupervisorFailed(fault)
+    except (OSError, SupervisorFailed) as error:
+        if trial.expired() or is_temporary(error):
+            why = str(error) or f"no answer within {TRIALS_S:g} s"
+            _log.warning("Execution profile does not boot now", profile=name, error=why)
+            return profile
+        _log.error("Execution profile does not boot", profile=name, error=str(error))
+        return error
+    return profile.model_copy(update={"limits": limits})
 
 
 @contextlib.asynccontextmanager
