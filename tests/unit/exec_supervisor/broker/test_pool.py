@@ -177,6 +177,36 @@ async def test_a_pair_that_has_grown_old_is_replaced():
     assert bench.maker.discarded == [bench.maker.made[1]]
 
 
+async def test_a_profile_that_waits_for_its_image_holds_up_no_other_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(PROFILES, "late", ExecutionProfile(warm=2))
+    maker, waiting, late = Maker(), asyncio.Event(), 0
+    boot = maker.boot
+
+    async def boot_late(name: str, run_id: str = "") -> PlainPair:
+        nonlocal late
+        if name == "late":
+            late += 1
+            await (asyncio.sleep(0) if late == 1 else waiting.wait())
+            if late == 1:
+                raise StartFailed("the image can't be pulled")
+        return await boot(name, run_id)
+
+    typed: Any = maker
+    monkeypatch.setattr(Maker, "boot", lambda _, name, run_id="": boot_late(name, run_id))
+    async with running_pool(typed) as bench:
+        await settle(lambda: late == 1 and len(maker.made) == 2)
+        bench.now[0] += 0.5
+        bench.pool._changed.set()
+        await settle(lambda: late == 2)
+        await bench.pool.acquire("warm", "run_1")
+        await settle(lambda: len(maker.made) == 3)
+        tries = late
+        waiting.set()
+        await settle(lambda: len(maker.made) == 5)
+
+    assert tries == 2
+
+
 async def test_a_failed_boot_is_retried_with_growing_pauses():
     async with running_pool(Maker(fails=2)) as bench:
         await settle(lambda: bench.maker.tries == 1)

@@ -1,6 +1,7 @@
 """Warm pairs: booted ahead, unbound, given to one run each, and replaced when they die or grow old.
 
-They are refilled one at a time, so that this takes at most one start's share of the machine from running programs.
+They are refilled one at a time, so that this takes at most one start's share of the machine from running programs. Only
+a profile whose last boot failed is booted beside others: a boot that waits for an image would hold them up.
 """
 
 import asyncio
@@ -33,16 +34,19 @@ _ROOM_CHECK_S: Final = 1.0
 
 @dataclass(slots=True)
 class _WarmPairs:
-    """The warm pairs of one profile, oldest first, and the failures of its last boots."""
+    """The warm pairs of one profile, oldest first, and the failures of its last boots and pairs. `is_failing` means
+    that the last boot failed, and `is_booting` that it is repeated now."""
 
     wanted: int
     ready: deque["_Warm"] = field(default_factory=deque["_Warm"])
     failures: int = 0
     not_before_s: float = 0.0
+    is_failing: bool = False
+    is_booting: bool = False
 
     @property
     def lacks(self) -> bool:
-        return len(self.ready) < self.wanted
+        return len(self.ready) < self.wanted and not self.is_booting
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +95,20 @@ class Pool:
 
     async def run(self) -> None:
         """Refill until cancelled."""
-        while True:
-            self._changed.clear()
-            self._discard_unfit()
-            name = self._try_choose()
-            if name is None or not self._maker.has_room:
-                await self._wait(_ROOM_CHECK_S if name else self._next_check_s())
-            else:
-                await self._refill(name)
+        async with asyncio.TaskGroup() as retries:
+            while True:
+                self._changed.clear()
+                self._discard_unfit()
+                name = self._try_choose()
+                if name is None or not self._maker.has_room:
+                    await self._wait(_ROOM_CHECK_S if name else self._next_check_s())
+                elif self._warm_pairs[name].is_failing:
+                    self._warm_pairs[name].is_booting = True
+                    retries.create_task(self._retry(name))
+                    # It takes its place before the next look at the room.
+                    await asyncio.sleep(0)
+                else:
+                    await self._refill(name)
 
     def _try_acquire_warm(self, profile_name: str) -> BootedPair | None:
         pairs = self._warm_pairs.get(profile_name)
@@ -135,14 +145,23 @@ class Pool:
         lacking = [name for name, pairs in self._warm_pairs.items() if pairs.lacks and pairs.not_before_s <= now]
         return min(lacking, key=lambda name: len(self._warm_pairs[name].ready), default=None)
 
+    async def _retry(self, name: str) -> None:
+        try:
+            await self._refill(name)
+        finally:
+            self._warm_pairs[name].is_booting = False
+            self._changed.set()
+
     async def _refill(self, name: str) -> None:
         pairs = self._warm_pairs[name]
         try:
             booted = await self._maker.boot(name)
         except (EngineDown, EngineRefused, StartFailed, Busy) as error:
             self._note_failure(pairs)
+            pairs.is_failing = True
             _log.warning("Could not boot a warm pair", profile=name, failures=pairs.failures, detail=str(error))
         else:
+            pairs.is_failing = False
             pairs.ready.append(_Warm(booted, self._clock()))
             booted.pair.call_when_unusable(self._changed.set)
 
