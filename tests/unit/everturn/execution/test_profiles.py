@@ -122,5 +122,5 @@ def test_a_detached_run_has_no_more_outputs_than_its_worker_can_keep():
     limits = {"limits": {"output_bytes": MAX_DETACHED_OUTPUT_BYTES + 1}}
 
     assert load_profiles(json.dumps({"x": limits, "y": {"detach_after_s": 1, "engine": "fargate", **limits}}))
-    with pytest.raises(Invalid, match=r"x: .*limits.output_bytes must be at most 1006632960 with detach_after_s"):
+    with pytest.raises(Invalid, match=r"x: .*limits.output_bytes must be at most 268435456 \(256 MiB\) with detach"):
         load_profiles(json.dumps({"x": {"detach_after_s": 1, **limits}}))

@@ -32,8 +32,9 @@ BATTERY_LIMITS: Final = RunLimits(
 )
 MAX_LIMIT: Final = 1 << 50
 """Of each number in `limits`: a petabyte, far below what the kernel and its interfaces can count."""
-MAX_DETACHED_OUTPUT_BYTES: Final = 960 * MIB
-"""Of a run that workers detach: its result is stored as one object, which is read into memory as a whole."""
+MAX_DETACHED_OUTPUT_BYTES: Final = 256 * MIB
+"""Of a run that workers detach: its result is stored as one object, which is written and read within seconds and is in
+memory twice meanwhile. A turn can't keep more files anyway."""
 MAX_PROFILES: Final = 32
 MAX_WARM: Final = 32
 MAX_DESTINATIONS: Final = 50
@@ -120,7 +121,8 @@ class ExecutionProfile(BaseModel):
             raise ValueError("a profile whose runs are detached can't have a network: a lost run is started again")
         is_kept = self.engine == LOCAL_ENGINE and self.detach_after_s is not None
         if is_kept and self.limits.output_bytes > MAX_DETACHED_OUTPUT_BYTES:
-            raise ValueError(f"limits.output_bytes must be at most {MAX_DETACHED_OUTPUT_BYTES} with detach_after_s")
+            most = f"{MAX_DETACHED_OUTPUT_BYTES} ({MAX_DETACHED_OUTPUT_BYTES // MIB} MiB)"
+            raise ValueError(f"limits.output_bytes must be at most {most} with detach_after_s")
         return self
 
 
