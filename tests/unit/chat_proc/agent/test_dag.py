@@ -36,7 +36,7 @@ from chat_proc.agent.dag.loop import build_step_account
 from chat_proc.agent.dag.step import StepRunner, StepStop
 from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.kit import TurnLimits
-from chat_proc.catalog.tool import CallDetached, ToolCall, ToolOutcome
+from chat_proc.catalog.tool import CallDetached, CallPostponed, ToolCall, ToolOutcome
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel, RetryTiming
 from chat_proc.worker.runner import MAX_ATTEMPTS
 from everturn.core.errors import StaleFence
@@ -195,6 +195,36 @@ async def test_a_step_goes_on_when_its_detached_run_has_ended_beside_a_long_one(
 
     assert (results(bench), detached.effects.total()) == ({"p": "ok", "q": "ok"}, 1)
     await check_turn(bench)
+
+
+class PostponedTool(DetachingTool):
+    """An outage hides what its calls do until `go_on` is set."""
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        try:
+            return await super().run(call)
+        except CallDetached as detached:
+            raise CallPostponed from detached
+
+
+async def test_a_step_whose_call_is_postponed_does_not_wait_for_the_answer_to_another_one() -> None:
+    postponed, asks = PostponedTool(), DemoTool("demo.send", strategy="exploitation", requires_approval=True)
+
+    def of_step(step: str, text: str) -> Script:
+        tool = "demo.detach" if step == "p" else "demo.send"
+        return work_on(step, text) if f"echo: {step}" in text else call(tool, {"text": step})
+
+    bench = build(planned=plan({"p": "", "q": ""}), of_step=of_step, tools=(postponed, asks))
+    await bench.say("Do both.")
+
+    worker = bench.hire()
+    await worker.run_one()
+    assert bench.turn_rows[0].status is TurnStatus.QUEUED
+    postponed.go_on.set()
+    await worker.work()
+
+    assert bench.turn_rows[0].status is TurnStatus.WAITING
+    assert (results(bench), postponed.effects.total()) == ({"p": "ok"}, 1)
 
 
 async def test_a_steer_ends_the_detached_run_of_a_step_beside_a_long_one() -> None:
