@@ -21,11 +21,11 @@ from chat_proc.catalog.tool import Strategy, ToolRegistry
 from chat_proc.sandbox.detached import local
 from chat_proc.sandbox.detached.local import LocalRuns
 from chat_proc.sandbox.detached.port import RunEnd
-from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.sandbox.receipts import ReceiptSigner, find_key_id, verify_receipt
 from chat_proc.sandbox.remote.port import EngineUnavailable, RemoteRun, TaskState
 from chat_proc.sandbox.remote.runs import RemoteRuns
-from chat_proc.sandbox.results import hash_bytes
+from chat_proc.sandbox.results import build_broken, hash_bytes
 from chat_proc.tools.code import run_code
 from chat_proc.tools.code.detached_calls import MAX_STARTS, WAIT_FOR_RESULT_S, DetachedCalls
 from chat_proc.tools.code.inputs import InputLoader, Inputs
@@ -57,13 +57,14 @@ SECONDS = len("2026-03-01T12:00:00")
 
 
 class HeldSandbox:
-    """Runs programs until `end` is set; each writes `outputs/a.txt`."""
+    """Runs programs until `end` is set; each writes `outputs/a.txt`. One that `breaks` is gone then instead."""
 
     posture = None
     limits = RunLimits()
 
     def __init__(self) -> None:
         self.end = asyncio.Event()
+        self.breaks = False
         self.begun: list[str] = []
         self.cancelled: list[str] = []
 
@@ -80,6 +81,8 @@ class HeldSandbox:
         finally:
             for wait in waits:
                 wait.cancel()
+        if self.breaks:
+            return build_broken(request, RunLimits(), RunError("sandbox_failed", "The broker has ended.", "sandbox"))
         file = RunArtifact("outputs/a.txt", "", "external", 3, "", b"\xff\x00!")
         return RunResult(
             ok=True,
@@ -324,6 +327,25 @@ async def test_a_worker_that_stops_wakes_its_turns(bench: Bench) -> None:
     # It was started again, and ended while its turn had a worker: the row of the first start stays until then.
     bench.clock.advance(HOLD_S + 1)
     await other.look()
+    await check_end(bench)
+
+
+async def test_a_run_whose_sandbox_is_lost_is_started_again(bench: Bench) -> None:
+    site = Site(bench)
+    await site.work()
+    bench.keep_snapshot()
+
+    site.sandbox.breaks = True
+    await site.end()
+    site.sandbox.breaks = False
+    site.sandbox.end.clear()
+    await site.work()
+    assert [run_id[-2:] for run_id in site.sandbox.begun] == ["_1", "_2"]
+    await site.end()
+    await site.work()
+    await site.look()
+
+    assert [result.status for result in results(bench)] == ["ok"]
     await check_end(bench)
 
 

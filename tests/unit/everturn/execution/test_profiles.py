@@ -55,6 +55,7 @@ def test_the_document_may_be_a_file(tmp_path):
         '{"a": {"privileged": true}}',
         '{"a": {"limits": {"memory": 1}}}',
         '{"a": {"limits": {"memory_bytes": 0}}}',
+        '{"a": {"limits": {"open_files": 31}}}',
         '{"a": {"limits": {"memory_bytes": "1g"}}}',
         '{"a": {"limits": {"memory_bytes": true}}}',
         '{"a": {"limits": {"cpu_s": 99999999999999999999999}}}',

@@ -32,6 +32,8 @@ BATTERY_LIMITS: Final = RunLimits(
 )
 MAX_LIMIT: Final = 1 << 50
 """Of each number in `limits`: a petabyte, far below what the kernel and its interfaces can count."""
+MIN_OPEN_FILES: Final = 32
+"""What a Python program needs to import its libraries; with fewer, none runs."""
 MAX_DETACHED_OUTPUT_BYTES: Final = 256 * MIB
 """Of a run that workers detach: its result is stored as one object, which is written and read within seconds and is in
 memory twice meanwhile. A turn can't keep more files anyway."""
@@ -106,6 +108,8 @@ class ExecutionProfile(BaseModel):
             raise ValueError(f"{unknown[0]!r} is not a limit; there are: {', '.join(sorted(_LIMIT_NAMES))}")
         if bad := [name for name, amount in given.items() if type(amount) is not int or not 0 < amount <= MAX_LIMIT]:
             raise ValueError(f"{bad[0]} must be a whole number from 1 to 2^50")
+        if cast("dict[str, int]", given).get("open_files", MIN_OPEN_FILES) < MIN_OPEN_FILES:
+            raise ValueError(f"open_files must be at least {MIN_OPEN_FILES}")
         return given
 
     @field_validator("network")

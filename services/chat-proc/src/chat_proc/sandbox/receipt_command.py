@@ -118,6 +118,7 @@ def _describe(payload: Mapping[str, Any]) -> list[str]:
         f"  limits hit          {', '.join(payload['limits_hit']) or 'none'}",
         f"  tool calls          {calls or 'none'}",
         f"  connections         {connections or 'none'}",
+        "Nothing else in the receipt's file is signed.",
     ]
 
 

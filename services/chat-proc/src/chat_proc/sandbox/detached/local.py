@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from chat_proc.sandbox.detached.port import CollectedRun, FindKnown, RunEnd, RunRow
 from chat_proc.sandbox.port import RunArtifact, RunNotes, RunRequest, RunResult, Sandbox, SandboxUnavailable
+from chat_proc.sandbox.receipts import is_unknown
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.ids import ConversationId
@@ -119,14 +120,19 @@ class LocalRuns:
     async def _finish(
         self, request: RunRequest, running: asyncio.Task[RunResult], conversation_id: ConversationId
     ) -> None:
-        """Wait for the program and store its result. A failure of our own loses this run alone."""
+        """Wait for the program and store its result. A failure of our own loses this run alone, and so does the loss of
+        its sandbox, such as by a broker that is restarted."""
         end = RunEnd("lost", "Its sandbox failed.")
         with guarded("detached_run_end"):
-            data, digest = await asyncio.to_thread(_encode, await running, request.notes)
-            key = object_key(conversation_id, digest)
-            while not await self._try_save(key, data):  # noqa: ASYNC110 - a store has no event of ours
-                await asyncio.sleep(SAVE_AGAIN_S)
-            end = RunEnd("finished", key)
+            result = await running
+            if is_unknown(result):
+                end = RunEnd("lost", result.error.message if result.error else "")
+            else:
+                data, digest = await asyncio.to_thread(_encode, result, request.notes)
+                key = object_key(conversation_id, digest)
+                while not await self._try_save(key, data):  # noqa: ASYNC110 - a store has no event of ours
+                    await asyncio.sleep(SAVE_AGAIN_S)
+                end = RunEnd("finished", key)
         if (run := self._runs.get(request.execution_id)) is not None:
             run.end, run.running = end, None
 
