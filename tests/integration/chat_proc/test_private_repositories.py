@@ -11,8 +11,9 @@ import pytest
 from helpers.git_server import GitServer, serve_git
 from helpers.git_sources import GitSource
 
-from chat_proc.git import GitRules, GitUnavailable, Repository, fetch_commit, resolve_commit
+from chat_proc.git import GitRules, Repository, fetch_commit, resolve_commit
 from everturn.core.settings import BadSecrets
+from everturn.git import GitUnavailable
 
 TOKEN = "tok-hunter2-0123456789"
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from helpers.git_sources import GitSource
 
-from chat_proc.git import GitRules, GitUnavailable, Repository, RepositoryRefused, resolve_commit
+from chat_proc.git import GitRules, Repository, resolve_commit
 from chat_proc.knowledge.git import GitTree, open_git_tree
 from chat_proc.knowledge.trees import SpaceRefused, TreeLimits
+from everturn.git import GitUnavailable, RepositoryRefused
 
 RULES = GitRules(folders=True)
 ALL = {"": ""}

@@ -19,15 +19,12 @@ from pydantic import model_validator
 from chat_proc.bundles.bundle import MAX_BYTES, MAX_FILES, NO_CONTENT, SKIPPED, read_folder
 from chat_proc.bundles.manifest import BadBundle, BundleProps
 from chat_proc.git import (
-    FetchedCommit,
     GitRef,
     GitRules,
     Repository,
     RepositoryFolder,
-    RepositoryRefused,
     RepositoryUrl,
     TokenReference,
-    TreeEntry,
     fetch_commit,
     resolve_commit,
 )
@@ -36,6 +33,7 @@ from everturn.core.errors import Invalid, Unavailable
 from everturn.core.loops import guarded
 from everturn.core.metrics import BUNDLE_FETCHES
 from everturn.core.refs import check_path
+from everturn.git import GitCommit, RepositoryRefused, TreeEntry
 
 _log = structlog.get_logger(__name__)
 
@@ -239,7 +237,7 @@ class _RepositoryPoller:
         del self._versions[:-2]
 
 
-async def _save(commit: FetchedCommit, folder: str, target: Path) -> int:
+async def _save(commit: GitCommit, folder: str, target: Path) -> int:
     """Write the files of a bundle below a new folder. Returns how many. Raises BadBundle, RepositoryRefused,
     GitUnavailable, OSError."""
     entries = await commit.list_entries([folder] if folder else [])

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from chat_proc.git import FetchedCommit, GitRules, Repository, TreeEntry, fetch_commit
+from chat_proc.git import GitRules, Repository, fetch_commit
 from chat_proc.knowledge.trees import Listing, ListingBuilder, TreeFile, TreeLimits
+from everturn.git import GitCommit, TreeEntry
 
 
 class GitTree:
     """A fetched commit."""
 
-    def __init__(self, commit: FetchedCommit, name: str, roots: Mapping[str, str], limits: TreeLimits) -> None:
+    def __init__(self, commit: GitCommit, name: str, roots: Mapping[str, str], limits: TreeLimits) -> None:
         self._commit = commit
         self._name = name
         self._roots = roots

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from chat_proc.git import GitRules, GitUnavailable, Repository, RepositoryRefused, resolve_commit
+from chat_proc.git import GitRules, Repository, resolve_commit
 from chat_proc.knowledge.building import BuildReport, DocumentConverter, LeaseLost, SpaceBuilder, keep_lease
 from chat_proc.knowledge.config import KnowledgeSpace
 from chat_proc.knowledge.git import open_git_tree
@@ -24,6 +24,7 @@ from everturn.core.errors import EverturnError
 from everturn.core.loops import guarded
 from everturn.core.metrics import KNOWLEDGE_BUILD_SECONDS, KNOWLEDGE_DOCUMENTS
 from everturn.core.settings import BadSecrets
+from everturn.git import GitUnavailable, RepositoryRefused
 from everturn.knowledge.store import LEASE_S, KnowledgeStore, SpaceState, SpaceVersion, WantedSpace
 from everturn.memory.embedder import Embedder
 
