@@ -11,8 +11,8 @@ import os
 import shutil
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,7 @@ class GitFolder:
 
     async def init(self) -> None:
         """Make it an empty repository. Raises GitUnavailable."""
-        await self.run(["init", "--quiet", "--bare", "--template="])
+        await self.run(["init", "--quiet", "--bare", "--template=", "--initial-branch=main"])
 
     async def run(
         self,
@@ -94,7 +94,7 @@ class GitFolder:
         *,
         limit_s: float = READ_S,
         output_bytes: int = MAX_REFS_BYTES,
-        given: AsyncIterable[bytes] | None = None,
+        given: AsyncGenerator[bytes] | None = None,
         credential: int | None = None,
         hide: Callable[[str], str] = str,
     ) -> bytes:
@@ -247,7 +247,7 @@ def _read_entries(listed: bytes) -> Iterator[TreeEntry]:
             yield TreeEntry("link" if mode == "120000" else "file", path, int(size), digest)
 
 
-async def _exchange(process: Process, given: AsyncIterable[bytes] | None, limit: int) -> bytes:
+async def _exchange(process: Process, given: AsyncGenerator[bytes] | None, limit: int) -> bytes:
     """What git writes, while it reads `given`."""
     reading = asyncio.create_task(_read_output(process, limit))
     try:
@@ -258,14 +258,15 @@ async def _exchange(process: Process, given: AsyncIterable[bytes] | None, limit:
         await end_tasks(reading)
 
 
-async def _write(process: Process, given: AsyncIterable[bytes]) -> None:
+async def _write(process: Process, given: AsyncGenerator[bytes]) -> None:
     if (stdin := process.stdin) is None:
         raise RuntimeError("Git was started without a pipe.")
     # Git that ended early says by its exit code and its message why.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        async for chunk in given:
-            stdin.write(chunk)
-            await stdin.drain()
+    async with aclosing(given):
+        with suppress(BrokenPipeError, ConnectionResetError):
+            async for chunk in given:
+                stdin.write(chunk)
+                await stdin.drain()
     stdin.close()
 
 

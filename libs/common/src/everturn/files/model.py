@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict
@@ -15,6 +15,7 @@ from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.core.open_values import OpenEnum
 from everturn.core.refs import AttachmentRef, ExternalAttachmentRef, check_path
 
+WHITEOUT_MIME: Final = "inode/x-whiteout"
 _MAX_RN_CHARS = 8192
 _RN = re.compile(
     r"ef:([^:]+):([^:]+):chatbot:(upload|exec|agent):([^:]+):([^:]+):([^:]+):(attachment|file|output|result):([^:]+)",
@@ -40,7 +41,8 @@ class Artifact(BaseModel):
     """One stored file. `size` in bytes, `sha256` in hex, `path` as a sandboxed program sees it.
 
     `verdict` is the antivirus result: `clean <engine> <signature version>` or `not scanned`. One that is `removed` has
-    bytes; it removes its ref from the workspace.
+    bytes; it removes its ref from the workspace. If its type is WHITEOUT_MIME, a turn has deleted the file also for
+    those that follow.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,79 @@
+"""What each turn changed in the workspace of a conversation: the truth from which its git history is built."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from everturn.core.errors import Invalid
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.files.model import Artifact
+
+MAX_CHANGES = 20_000
+"""Of one conversation. Building them all for the first time takes about a minute."""
+MAX_SUBJECT_CHARS = 72
+_UNNAMED = "Change files"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file in `files/` as a turn left it; without an artifact the turn deleted it."""
+
+    path: str
+    artifact: Artifact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnChanges:
+    """What an ended turn changed, by path. `subject` is the beginning of its message, on one line."""
+
+    turn_id: TurnId
+    accepted_at: datetime
+    subject: str
+    changes: tuple[FileChange, ...]
+
+    @property
+    def digest(self) -> str:
+        """Differs if the commit of these changes would."""
+        files = [f"{change.path}\0{change.artifact.sha256 if change.artifact else ''}" for change in self.changes]
+        text = "\0".join([self.accepted_at.isoformat(), self.subject, *files])
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class WorkspaceChanges(Protocol):
+    """The changes of a conversation's turns. Raises Unavailable."""
+
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
+        """Those of all ended turns that changed files, in the order of the turns; files that were found to be harmful
+        later are left out. Empty for a conversation of somebody else.
+
+        Raises Invalid if there are more than MAX_CHANGES.
+        """
+        ...
+
+
+def build_subject(text: str) -> str:
+    """The first line of a message that has printable text, shortened."""
+    lines = (" ".join(char for char in line.split() if char.isprintable()) for line in text[:2_000].splitlines())
+    subject = next(filter(None, lines), _UNNAMED)
+    return subject if len(subject) <= MAX_SUBJECT_CHARS else f"{subject[: MAX_SUBJECT_CHARS - 1].rstrip()}\u2026"
+
+
+def check_changes(count: int) -> None:
+    """Raise Invalid if a conversation has too many changes for a history."""
+    if count > MAX_CHANGES:
+        raise Invalid(f"The turns of this conversation changed files more than {MAX_CHANGES} times.")
+
+
+def build_changes(newest: Iterable[Artifact]) -> tuple[FileChange, ...]:
+    """The changes of a turn from the newest rows of its files: deletions first, so that a folder can take the name of
+    a file."""
+    changes = [FileChange(find_inner_path(row), None if row.removed else row) for row in newest]
+    return tuple(sorted(changes, key=lambda change: (change.artifact is not None, change.path)))
+
+
+def find_inner_path(artifact: Artifact) -> str:
+    """The path of a file below `files/` of its turn."""
+    return artifact.path.partition("/files/")[2]

@@ -1,0 +1,52 @@
+"""The changes of turns in Postgres, from the rows of their files."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.files.model import WHITEOUT_MIME
+from everturn.files.postgres import read_artifact
+from everturn.history.model import MAX_CHANGES, TurnChanges, build_changes, build_subject, check_changes
+from everturn.postgres.pool import Database, Row
+from everturn.turns.postgres_rows import read_request
+
+_CHANGES = """
+SELECT t.ordinal, n.* FROM (
+       SELECT DISTINCT ON (turn_id, ref COLLATE "C") *
+         FROM artifact
+        WHERE conversation_id = $1 AND kind = 'file'
+        ORDER BY turn_id DESC, ref COLLATE "C", created_at DESC, id DESC) AS n
+  JOIN turn t ON t.id = n.turn_id AND t.status IN ('completed', 'failed', 'cancelled')
+ WHERE n.revoked_at IS NULL AND (NOT n.removed OR n.mime = $2) ORDER BY t.ordinal LIMIT $3
+"""
+_TURNS = "SELECT id, created_at, request FROM turn WHERE id = ANY($1)"
+
+
+class PostgresWorkspaceChanges:
+    """Implements WorkspaceChanges."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            rows = await transaction.fetch(_CHANGES, conversation_id, WHITEOUT_MIME, MAX_CHANGES + 1)
+            check_changes(len(rows))
+            turns = await transaction.fetch(_TURNS, list({row["turn_id"] for row in rows}))
+        found = {row["id"]: row for row in turns}
+        return await asyncio.to_thread(_build, rows, found)
+
+
+def _build(rows: Sequence[Row], turns: Mapping[str, Row]) -> tuple[TurnChanges, ...]:
+    return tuple(
+        TurnChanges(
+            turn_id,
+            turns[turn_id]["created_at"],
+            build_subject(read_request(turns[turn_id]["request"]).text),
+            build_changes(map(read_artifact, changes)),
+        )
+        for turn_id, changes in groupby(rows, key=itemgetter("turn_id"))
+    )

@@ -1,0 +1,278 @@
+"""The git history of a conversation's workspace: a commit for each turn that changed files, on the branch `main`.
+
+It is built from the rows of the files, so it is exactly as durable, as fenced and as erasable as they are, and any
+process can build it again: the same turns give the same commits, in a fork too. A folder of this process keeps what
+was built; what is missing is added on the next use.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from everturn.core.cancellation import acquire_in_thread
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.files.objects import Objects
+from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused, measure_folder
+from everturn.history.model import TurnChanges, WorkspaceChanges
+
+BRANCH: Final = "refs/heads/main"
+MAX_KEPT: Final = 32
+"""Repositories that a process keeps."""
+MAX_KEPT_BYTES: Final = 1024 * 1024 * 1024
+BUILD_S: Final = 120.0
+LIMITS: Final = GitLimits(disk_bytes=512 * 1024 * 1024, run_s=BUILD_S)
+MAX_DIFF_BYTES: Final = 1024 * 1024
+MAX_BLAMED_LINES: Final = 2_000
+MAX_BLAMED_BYTES: Final = 1024 * 1024
+MAX_BLAME_BYTES: Final = 4 * 1024 * 1024
+"""Of the answer of git: the text of the lines, and some hundred bytes for each."""
+MAX_LIST_BYTES: Final = 41 * 20_001
+"""A commit for each change."""
+AUTHOR: Final = "Everturn <agent@everturn.invalid>"
+_RESERVED: Final = frozenset({".git", "git~1"})
+"""Names, in lower case, that git does not check out, because on some file systems they are its own folder."""
+_BLAMED: Final = re.compile(r"[0-9a-f]{40} [0-9]+ [0-9]+(?: [0-9]+)?$")
+_DIFF: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--full-index")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """The commit of a turn."""
+
+    commit: str
+    turn: TurnChanges
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedLine:
+    """A line of a file, and the turn that wrote it. `line` counts from 1."""
+
+    line: int
+    turn_id: TurnId
+    text: str
+
+
+class GitHistory:
+    """The repository of a conversation, to read. `commits` are those of its turns, oldest first."""
+
+    def __init__(self, folder: GitFolder, commits: Sequence[TurnCommit]) -> None:
+        self.folder = folder
+        self.commits = tuple(commits)
+
+    def find(self, name: str) -> TurnCommit:
+        """The commit of a turn's id, of at least seven digits of a commit, or of HEAD. A turn that changed nothing has
+        the commit of the turn before. Raises NotFound."""
+        found = self._list_named(name)
+        if len(found) == 1:
+            return found[0]
+        raise NotFound(f"{name[:80]!a} names no commit of this conversation.")
+
+    def _list_named(self, name: str) -> Sequence[TurnCommit]:
+        if name == "HEAD":
+            return self.commits[-1:]
+        if name.startswith("turn_"):
+            # Ids of turns are in the order of their times.
+            return [each for each in self.commits if each.turn.turn_id <= name][-1:]
+        return [each for each in self.commits if len(name) >= 7 and each.commit.startswith(name)]
+
+    def find_before(self, commit: TurnCommit) -> TurnCommit | None:
+        """The commit before this one, if there is one."""
+        place = self.commits.index(commit)
+        return self.commits[place - 1] if place else None
+
+    def open_commit(self, commit: TurnCommit) -> GitCommit:
+        """Its files; close it."""
+        return GitCommit(self.folder, commit.commit)
+
+    async def diff(self, old: TurnCommit | None, new: TurnCommit, paths: Sequence[str] = ()) -> str:
+        """What changed between two commits, in the form of `git diff`; from an empty folder without `old`. Raises
+        Invalid if that is too long, and GitUnavailable."""
+        command = ["diff-tree", "--patch", *_DIFF]
+        command += ["--root", "--no-commit-id", new.commit] if old is None else [old.commit, new.commit]
+        try:
+            changed = await self.folder.run([*command, "--", *paths], output_bytes=MAX_DIFF_BYTES)
+        except RepositoryRefused as refused:
+            raise Invalid(
+                f"The changes have more than {MAX_DIFF_BYTES // 1024} KiB. Name some of the files."
+            ) from refused
+        return changed.decode(errors="replace")
+
+    async def read(self, commit: TurnCommit, path: str, *, max_bytes: int) -> bytes:
+        """The content of a file. Raises NotFound, Invalid if it is larger, and GitUnavailable."""
+        opened = GitCommit(self.folder, commit.commit)
+        try:
+            found = [entry for entry in await opened.list_entries([path]) if entry.path == path]
+            if not found:
+                raise NotFound(path)
+            if found[0].size > max_bytes:
+                raise Invalid(f"{path} has {found[0].size} bytes; at most {max_bytes} can be read.")
+            return await opened.read(found[0])
+        finally:
+            await opened.close()
+
+    async def blame(self, commit: TurnCommit, path: str, first: int, count: int) -> Sequence[BlamedLine]:
+        """Which turn wrote each of these lines of a text file, as far as it has them. Raises NotFound, Invalid, and
+        GitUnavailable."""
+        content = await self.read(commit, path, max_bytes=MAX_BLAMED_BYTES)
+        if b"\0" in content:
+            raise Invalid(f"{path} is not a text.")
+        lines = content.decode(errors="replace").removesuffix("\n").split("\n") if content else []
+        last = min(first + min(count, MAX_BLAMED_LINES) - 1, len(lines))
+        if last < first:
+            raise Invalid(f"{path} has {len(lines)} lines.")
+        command = ["blame", "--porcelain", f"-L{first},{last}", commit.commit, "--", path]
+        answer = await self.folder.run(command, output_bytes=MAX_BLAME_BYTES)
+        turns = {each.commit: each.turn.turn_id for each in self.commits}
+        commits = [line[:40] for line in answer.decode(errors="replace").split("\n") if _BLAMED.match(line)]
+        numbered = enumerate(zip(commits, lines[first - 1 : last], strict=True), start=first)
+        return [BlamedLine(line, turns[commit], text) for line, (commit, text) in numbered]
+
+
+@dataclass(slots=True)
+class _Repository:
+    """A repository that is built. `users` have it open; one that is not `kept` is removed by the last of them."""
+
+    folder: GitFolder
+    commits: list[TurnCommit] = field(default_factory=list[TurnCommit])
+    size: int = 0
+    users: int = 0
+    kept: bool = True
+
+    def is_beginning_of(self, turns: Sequence[TurnChanges]) -> bool:
+        built = [each.turn.digest for each in self.commits]
+        return [turn.digest for turn in turns[: len(built)]] == built
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is kept of a conversation. The lock is held while its repository is built."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    repository: _Repository | None = None
+
+
+class GitHistories:
+    """Builds the histories of conversations, and keeps those that were used last in `folder`."""
+
+    def __init__(
+        self,
+        changes: WorkspaceChanges,
+        objects: Objects,
+        folder: Path,
+        *,
+        max_kept: int = MAX_KEPT,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
+    ) -> None:
+        self._changes = changes
+        self._objects = objects
+        self._folder = folder
+        self._max_kept = max_kept
+        self._max_kept_bytes = max_kept_bytes
+        self._places = OrderedDict[ConversationId, _Place]()
+
+    @asynccontextmanager
+    async def open(self, principal: Principal, conversation_id: ConversationId) -> AsyncGenerator[GitHistory]:
+        """The history of all turns that have ended. Raises RepositoryRefused or Invalid if it is too large, and
+        Unavailable."""
+        place = self._places.setdefault(conversation_id, _Place())
+        self._places.move_to_end(conversation_id)
+        async with place.lock:
+            turns = await self._changes.load(principal, conversation_id)
+            repository = await self._bring_up_to_date(place, turns)
+            repository.users += 1
+        try:
+            await self._remove_old()
+            yield GitHistory(repository.folder, repository.commits)
+        finally:
+            repository.users -= 1
+            await _remove_unused(repository)
+
+    async def _bring_up_to_date(self, place: _Place, turns: Sequence[TurnChanges]) -> _Repository:
+        """The repository with these turns. A file that is found to be harmful later changes its turn, and so all
+        commits that follow."""
+        repository, place.repository = place.repository, None
+        if repository is not None and not repository.is_beginning_of(turns):
+            repository.kept = False
+            await _remove_unused(repository)
+            repository = None
+        if repository is None:
+            path = await acquire_in_thread(partial(tempfile.mkdtemp, dir=self._folder), os.rmdir)
+            repository = _Repository(GitFolder(Path(path), LIMITS))
+        try:
+            await self._add(repository, turns[len(repository.commits) :])
+        except BaseException:
+            repository.kept = False
+            await _remove_unused(repository)
+            raise
+        place.repository = repository
+        return repository
+
+    async def _add(self, repository: _Repository, turns: Sequence[TurnChanges]) -> None:
+        folder = repository.folder
+        if not repository.size:
+            await folder.init()
+        if turns:
+            given = self._write_commits(turns, follows=bool(repository.commits))
+            await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=given)
+            listed = await folder.run(["rev-list", "--first-parent", "--reverse", BRANCH], output_bytes=MAX_LIST_BYTES)
+            commits = listed.decode().split()[len(repository.commits) :]
+            # Readers may have the list of before.
+            repository.commits = [*repository.commits, *map(TurnCommit, commits, turns)]
+        repository.size = await asyncio.to_thread(measure_folder, folder.path)
+
+    async def _write_commits(self, turns: Sequence[TurnChanges], *, follows: bool) -> AsyncGenerator[bytes]:
+        """The stream of git fast-import."""
+        for turn in turns:
+            changes = [change for change in turn.changes if is_possible_path(change.path)]
+            for mark, change in enumerate(changes, start=1):
+                if change.artifact is not None:
+                    yield f"blob\nmark :{mark}\ndata {change.artifact.size}\n".encode()
+                    async with aclosing(self._objects.load_stream(change.artifact.object_key)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                    yield b"\n"
+            message = turn.subject.encode()
+            time_s = int(turn.accepted_at.timestamp())
+            yield f"commit {BRANCH}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\n".encode()
+            yield b"data %d\n%b\n" % (len(message), message)
+            if follows:
+                yield f"from {BRANCH}^0\n".encode()
+            follows = False  # what follows in one stream has the commit before as its parent
+            for mark, change in enumerate(changes, start=1):
+                path = change.path.replace("\\", "\\\\").replace('"', '\\"')
+                yield (f'D "{path}"\n' if change.artifact is None else f'M 100644 :{mark} "{path}"\n').encode()
+            yield b"\n"
+
+    async def _remove_old(self) -> None:
+        """Remove what was used longest ago, until the rest keeps to the limits."""
+        for conversation_id, place in list(self._places.items()):
+            kept = [each.repository for each in self._places.values() if each.repository is not None]
+            if len(kept) <= self._max_kept and sum(each.size for each in kept) <= self._max_kept_bytes:
+                return
+            repository = place.repository
+            if not place.lock.locked() and (repository is None or not repository.users):
+                del self._places[conversation_id]
+                if repository is not None:
+                    repository.kept = False
+                    await _remove_unused(repository)
+
+
+async def _remove_unused(repository: _Repository) -> None:
+    if not repository.kept and not repository.users:
+        await asyncio.to_thread(shutil.rmtree, repository.folder.path, ignore_errors=True)
+
+
+def is_possible_path(path: str) -> bool:
+    """Whether a commit may have a file of this name."""
+    return _RESERVED.isdisjoint(path.lower().split("/"))

@@ -1,0 +1,73 @@
+"""The contract of WorkspaceChanges as tests; a subclass or its module defines the fixtures `changes` and `harness`."""
+
+from dataclasses import replace
+
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.refs import file_ref
+from everturn.files.model import WHITEOUT_MIME, Artifact
+from everturn.history.model import WorkspaceChanges
+from everturn_testing.files.artifacts_contract import build_row
+from everturn_testing.turns.harness import ANN, STRANGERS, Harness, closing, commit, think
+
+
+def build_file(harness: Harness, turn_id: TurnId, path: str, sha256: str = "0" * 64) -> Artifact:
+    """A file in `files/` of a turn."""
+    row = build_row(harness, turn_id, file_ref(turn_id, path))
+    return row.model_copy(update={"path": f"{turn_id}/files/{path}", "sha256": sha256})
+
+
+async def run_turn(
+    harness: Harness, text: str, *files: str, conversation_id: ConversationId | None = None, ends: bool = True
+) -> tuple[ConversationId, TurnId]:
+    """A turn that writes these files, or deletes those with a minus or takes back those with a tilde."""
+    receipt = await harness.say(text, conversation_id)
+    claim = await harness.claim(receipt.conversation_id)
+    assert claim.turn_id is not None
+    rows = [build_file(harness, claim.turn_id, path.lstrip("-~")) for path in files]
+    for n, path in enumerate(files):
+        if path.startswith(("-", "~")):
+            mime = WHITEOUT_MIME if path.startswith("-") else "text/plain"
+            rows[n] = rows[n].model_copy(update={"removed": True, "mime": mime})
+    written = think(claim, "a")
+    await harness.timelines.commit(claim.lease, replace(commit(claim, written), artifacts=tuple(rows)))
+    if ends:
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=written))
+        await harness.leases.release(claim.lease, requeue=False)
+    return claim.lease.conversation_id, claim.turn_id
+
+
+class WorkspaceChangesContract:
+    """Required of every WorkspaceChanges."""
+
+    async def test_the_changes_of_ended_turns_come_in_their_order(
+        self, changes: WorkspaceChanges, harness: Harness
+    ) -> None:
+        conversation_id, first = await run_turn(harness, "Write both.\nThen say so.", "b", "a/x")
+        await run_turn(harness, "Only talk.", conversation_id=conversation_id)
+        _, third = await run_turn(harness, "", "b", "-a/x", "a", conversation_id=conversation_id)
+        await run_turn(harness, "Not ended.", "late", conversation_id=conversation_id, ends=False)
+
+        found = await changes.load(ANN, conversation_id)
+
+        shown = [
+            (turn.turn_id, turn.subject, [(each.path, each.artifact is None) for each in turn.changes])
+            for turn in found
+        ]
+        assert shown == [
+            (first, "Write both.", [("a/x", False), ("b", False)]),
+            (third, "Change files", [("a/x", True), ("a", False), ("b", False)]),
+        ]
+        assert found[0].accepted_at <= found[1].accepted_at
+
+    async def test_what_a_turn_took_back_is_not_a_change(self, changes: WorkspaceChanges, harness: Harness) -> None:
+        conversation_id, _ = await run_turn(harness, "Write.", "kept", "gone", "~gone", "again", "-again", "again")
+
+        (turn,) = await changes.load(ANN, conversation_id)
+
+        assert [(each.path, each.artifact is None) for each in turn.changes] == [("again", False), ("kept", False)]
+
+    async def test_nobody_else_sees_changes(self, changes: WorkspaceChanges, harness: Harness) -> None:
+        conversation_id, _ = await run_turn(harness, "Write.", "a")
+
+        for stranger in STRANGERS:
+            assert await changes.load(stranger, conversation_id) == ()
