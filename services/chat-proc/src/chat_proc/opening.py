@@ -138,6 +138,7 @@ class KitOpener:
                     profiles=profiles,
                     off=manifest.builtin_tools.off,
                     knowledge=knowledge,
+                    workspace=manifest.workspace.mode,
                 )
                 kit = build_kit(
                     self.settings,

@@ -64,6 +64,11 @@ class Artifact(BaseModel):
     removed: bool = False
 
 
+def find_inner_path(artifact: Artifact) -> str:
+    """The path of a file of the workspace below `files/` of its turn."""
+    return artifact.path.partition("/files/")[2]
+
+
 def object_key(conversation_id: str, sha256: str) -> str:
     """The object key of a file: `<conversation>/<sha256>`."""
     return f"{conversation_id}/{sha256}"

@@ -9,7 +9,7 @@ from typing import Protocol
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.files.model import Artifact
+from everturn.files.model import Artifact, find_inner_path
 
 MAX_CHANGES = 20_000
 """Of one conversation. Building them all for the first time takes about a minute."""
@@ -68,12 +68,10 @@ def check_changes(count: int) -> None:
 
 
 def build_changes(newest: Iterable[Artifact]) -> tuple[FileChange, ...]:
-    """The changes of a turn from the newest rows of its files: deletions first, so that a folder can take the name of
-    a file."""
-    changes = [FileChange(find_inner_path(row), None if row.removed else row) for row in newest]
+    """The changes of a turn from the newest rows of its files."""
+    return sort_changes(FileChange(find_inner_path(row), None if row.removed else row) for row in newest)
+
+
+def sort_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """In the order of a history: deletions first, so that a folder can take the name of a file."""
     return tuple(sorted(changes, key=lambda change: (change.artifact is not None, change.path)))
-
-
-def find_inner_path(artifact: Artifact) -> str:
-    """The path of a file below `files/` of its turn."""
-    return artifact.path.partition("/files/")[2]

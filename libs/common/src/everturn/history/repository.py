@@ -6,6 +6,8 @@ was built; what is missing is added on the next use.
 """
 
 import asyncio
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -27,6 +29,7 @@ from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused, mea
 from everturn.history.model import TurnChanges, WorkspaceChanges
 
 BRANCH: Final = "refs/heads/main"
+PENDING: Final = "refs/everturn/pending/"
 MAX_KEPT: Final = 32
 """Repositories that a process keeps."""
 MAX_KEPT_BYTES: Final = 1024 * 1024 * 1024
@@ -40,6 +43,7 @@ MAX_BLAME_BYTES: Final = 4 * 1024 * 1024
 MAX_LIST_BYTES: Final = 41 * 20_001
 """A commit for each change."""
 AUTHOR: Final = "Everturn <agent@everturn.invalid>"
+_PREFIX: Final = "everturn-histories-"
 _RESERVED: Final = frozenset({".git", "git~1"})
 """Names, in lower case, that git does not check out, because on some file systems they are its own folder."""
 _BLAMED: Final = re.compile(r"[0-9a-f]{40} [0-9]+ [0-9]+(?: [0-9]+)?$")
@@ -162,6 +166,29 @@ class _Place:
     repository: _Repository | None = None
 
 
+@asynccontextmanager
+async def open_histories(changes: WorkspaceChanges, objects: Objects) -> AsyncGenerator["GitHistories"]:
+    """Histories in a folder of temporary files, which is removed at the end. A process that is killed leaves its folder
+    to the next one."""
+    folder, lock = await acquire_in_thread(_create_folder, lambda created: _remove_folder(*created))
+    try:
+        yield GitHistories(changes, objects, folder)
+    finally:
+        await asyncio.to_thread(_remove_folder, folder, lock)
+
+
+def _create_folder() -> tuple[Path, int]:
+    """A new folder, and its lock while a process uses it."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if (lock := _try_lock(left)) is not None:
+            _remove_folder(left, lock)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = _try_lock(folder)
+    if lock is None:
+        raise OSError(errno.EAGAIN, "A new folder is locked already")
+    return folder, lock
+
+
 class GitHistories:
     """Builds the histories of conversations, and keeps those that were used last in `folder`."""
 
@@ -198,6 +225,15 @@ class GitHistories:
             repository.users -= 1
             await _remove_unused(repository)
 
+    async def commit(self, history: GitHistory, turn: TurnChanges) -> TurnCommit:
+        """A commit of a turn that has not ended over those of `history`, outside their branch; the same for the same
+        changes. Raises RepositoryRefused, and Unavailable."""
+        ref = f"{PENDING}{turn.digest}"
+        stream = self._write_commits([turn], ref, after=_find_last(history.commits))
+        await history.folder.run(["fast-import", "--quiet", "--force"], limit_s=BUILD_S, given=stream)
+        found = await history.folder.run(["rev-parse", "--verify", f"{ref}^{{commit}}"])
+        return TurnCommit(found.decode().strip(), turn)
+
     async def _bring_up_to_date(self, place: _Place, turns: Sequence[TurnChanges]) -> _Repository:
         """The repository with these turns. A file that is found to be harmful later changes its turn, and so all
         commits that follow."""
@@ -223,16 +259,18 @@ class GitHistories:
         if not repository.size:
             await folder.init()
         if turns:
-            given = self._write_commits(turns, follows=bool(repository.commits))
-            await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=given)
+            stream = self._write_commits(
+                turns, BRANCH, after=repository.commits[-1].commit if repository.commits else ""
+            )
+            await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=stream)
             listed = await folder.run(["rev-list", "--first-parent", "--reverse", BRANCH], output_bytes=MAX_LIST_BYTES)
             commits = listed.decode().split()[len(repository.commits) :]
             # Readers may have the list of before.
             repository.commits = [*repository.commits, *map(TurnCommit, commits, turns)]
         repository.size = await asyncio.to_thread(measure_folder, folder.path)
 
-    async def _write_commits(self, turns: Sequence[TurnChanges], *, follows: bool) -> AsyncGenerator[bytes]:
-        """The stream of git fast-import."""
+    async def _write_commits(self, turns: Sequence[TurnChanges], ref: str, *, after: str) -> AsyncGenerator[bytes]:
+        """The stream of git fast-import with a commit for each turn, the first one over the commit `after`."""
         for turn in turns:
             changes = [change for change in turn.changes if is_possible_path(change.path)]
             for mark, change in enumerate(changes, start=1):
@@ -244,11 +282,11 @@ class GitHistories:
                     yield b"\n"
             message = turn.subject.encode()
             time_s = int(turn.accepted_at.timestamp())
-            yield f"commit {BRANCH}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\n".encode()
+            yield f"commit {ref}\nauthor {AUTHOR} {time_s} +0000\ncommitter {AUTHOR} {time_s} +0000\n".encode()
             yield b"data %d\n%b\n" % (len(message), message)
-            if follows:
-                yield f"from {BRANCH}^0\n".encode()
-            follows = False  # what follows in one stream has the commit before as its parent
+            if after:
+                yield f"from {after}\n".encode()
+            after = ""  # The next one's parent is this one.
             for mark, change in enumerate(changes, start=1):
                 path = change.path.replace("\\", "\\\\").replace('"', '\\"')
                 yield (f'D "{path}"\n' if change.artifact is None else f'M 100644 :{mark} "{path}"\n').encode()
@@ -266,6 +304,32 @@ class GitHistories:
                 if repository is not None:
                     repository.kept = False
                     await _remove_unused(repository)
+
+
+def _try_lock(folder: Path) -> int | None:
+    """The descriptor that holds the lock of a folder of ours; None if another process holds it, or it is not ours."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        if os.fstat(opened).st_uid == os.geteuid():
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return opened
+    except BlockingIOError:
+        os.close(opened)
+        return None
+    os.close(opened)
+    return None
+
+
+def _remove_folder(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _find_last(commits: Sequence[TurnCommit]) -> str:
+    return commits[-1].commit if commits else ""
 
 
 async def _remove_unused(repository: _Repository) -> None:

@@ -394,7 +394,7 @@ class HideBody(Body):
 
 class CheckoutBody(Body):
     """What the turn copied into its editable workspace. `artifacts` are the copies, `sources` their refs, one for each.
-    `removed` lists the files that a replacing checkout removed from the workspace."""
+    `removed` lists the files that a replacing checkout removed from the workspace, or that the turn deleted."""
 
     mode: Literal["replace", "overlay"]
     sources: tuple[str, ...]

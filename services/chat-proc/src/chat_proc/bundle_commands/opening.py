@@ -32,6 +32,7 @@ from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.resolver import NameResolver
+from chat_proc.tools.workspace.history import ProjectPorts
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.ringing import Ringer
 from chat_proc.worker.runner import RunnerDependencies, TurnRunner
@@ -43,9 +44,11 @@ from everturn.core.ids import RandomIds
 from everturn.core.logging import Redactor
 from everturn.core.retry import RetryPolicy
 from everturn.files.objects import Objects
+from everturn.history.repository import open_histories
 from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.history import MemoryWorkspaceChanges
 from everturn_testing.in_memory_platform import MemoryPlatform
 from everturn_testing.memory.snippets import MemorySnippets
 from everturn_testing.models.scripted_file import QueuedScriptedModel, ScriptedCall, ScriptedRound
@@ -162,7 +165,16 @@ async def open_stage(
         stack.push_async_callback(attachments.close)
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, 1.0)
-        ports = ToolPorts(objects, attachments, MemoryArtifacts(platform), conversations, MemoryTimelines(platform))
+        changes = MemoryWorkspaceChanges(platform)
+        projects = ProjectPorts(changes, await stack.enter_async_context(open_histories(changes, objects)))
+        ports = ToolPorts(
+            objects,
+            attachments,
+            MemoryArtifacts(platform),
+            conversations,
+            MemoryTimelines(platform),
+            projects=projects,
+        )
         opener = CaseOpener(
             settings=settings,
             config=OperatorConfig(),

@@ -36,12 +36,13 @@ MAX_PROBLEMS: Final = 20
 """How many problems of one manifest are explained: finding the line of each takes milliseconds."""
 MAX_NAMED_KEYS: Final = 15
 """Of the table with an unknown key. More of them say nothing to a reader."""
-_TABLES: Final = ("models", "react", "config", "limits", "settings", "host", "builtin_tools")
+_TABLES: Final = ("models", "react", "config", "limits", "settings", "host", "builtin_tools", "workspace")
 MANIFEST: Final = "bundle.toml"
 INSTRUCTIONS: Final = "instructions.md"
 
 CodecSetting = Literal["channels", "native", "json", "auto"]
 """`auto` leaves the choice to the card of the model."""
+WorkspaceMode = Literal["custom", "git"]
 ModelRoleName = Literal["decision", "title", "summary", "synthesis", "selection", "fast", "reasoning"]
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 
@@ -166,6 +167,12 @@ class TurnBudget(Section):
     approval_timeout_s: float | None = Field(default=None, gt=0)
 
 
+class WorkspaceSection(Section):
+    """`workspace`: with the mode `git`, the files of each turn continue those of the turns before, as commits."""
+
+    mode: WorkspaceMode = "custom"
+
+
 class BundleProps(Section):
     """The properties of an agent, all optional: what people see of it, who may use it, and how its turns run."""
 
@@ -188,6 +195,7 @@ class BundleProps(Section):
     host: HostSection = HostSection()
     tools: tuple[ToolsEntry, ...] = Field(default=(), max_length=100)
     builtin_tools: BuiltinToolsSection = BuiltinToolsSection()
+    workspace: WorkspaceSection = WorkspaceSection()
     policy: tuple[PolicyRule, ...] = Field(default=(), max_length=100)
     knowledge: KnowledgeSpaces = ()
     markers: tuple[Marker, ...] = Field(default=(), max_length=20)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chat_proc.attachments.reader import AttachmentReader
+from chat_proc.bundles.manifest import WorkspaceMode
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.knowledge.collections import CollectionReader
 from chat_proc.knowledge.reader import KnowledgeReader
@@ -22,10 +23,13 @@ from chat_proc.tools.knowledge.search_collections import SEARCH_COLLECTIONS_TOOL
 from chat_proc.tools.knowledge.search_knowledge import SearchKnowledgeTool
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
+from chat_proc.tools.workspace.history import ProjectPorts, build_history_tools
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.search import RgTool, SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.workspace.loading import WorkspaceHistory
+from chat_proc.workspace.project import ProjectArtifacts
+from everturn.core.errors import Invalid
 from everturn.execution.messages import Posture
 from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
@@ -36,6 +40,10 @@ BUILTIN_TOOLS: Final = frozenset(
     {
         "ctx_tools.fetch_ctx",
         "exec_tools.execute_code_python",
+        "git.blame",
+        "git.diff",
+        "git.log",
+        "git.remove",
         "io_tools.list_files",
         "io_tools.read_file",
         "io_tools.show_progress",
@@ -83,7 +91,8 @@ class OfferedTools:
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
     """The external dependencies of the tools; without `collections` they are switched off. Without `receipts` runs get
-    none, and without `detached` they all stay with their turns."""
+    none, and without `detached` they all stay with their turns. A bundle whose workspace has a git history needs
+    `projects`."""
 
     objects: Objects
     attachments: AttachmentReader
@@ -93,6 +102,7 @@ class ToolPorts:
     collections: CollectionReader | None = None
     receipts: ReceiptSigner | None = None
     detached: DetachedCalls | None = None
+    projects: ProjectPorts | None = None
 
 
 def offer_tools(
@@ -104,22 +114,30 @@ def offer_tools(
     profiles: Profiles | None = None,
     off: Collection[str] = (),
     knowledge: KnowledgeReader | None = None,
+    workspace: WorkspaceMode = "custom",
 ) -> OfferedTools:
     """All tools that can work here, in prompt order, except those that are `off`; `more` are the operator's and those
     of a bundle.
 
-    `profiles` are those that programs may use, with the default first; None means only the default one.
+    `profiles` are those that programs may use, with the default first; None means only the default one. Raises Invalid
+    if the workspace can't be of this mode here.
     """
-    history = WorkspaceHistory(ports.artifacts)
+    artifacts, projects = ports.artifacts, None
+    if workspace == "git":
+        if (projects := ports.projects) is None:
+            raise Invalid("Workspaces with a git history can't be used here.")
+        artifacts = ProjectArtifacts(artifacts, projects.changes)
+    history = WorkspaceHistory(artifacts)
     collections = None if SEARCH_COLLECTIONS_TOOL in off else ports.collections
-    reading = ReadPorts(ports.artifacts, ports.reader, ports.sources, knowledge, ports.collections)
+    reading = ReadPorts(artifacts, ports.reader, ports.sources, knowledge, ports.collections)
     reads: list[Tool] = [ReadTool(ports.objects, ports.attachments, reading)]
     if knowledge is not None:
         reads.append(SearchKnowledgeTool(knowledge))
     if collections is not None:
         reads.append(SearchCollectionsTool(collections))
     more = [tool for tool in more if tool.spec.tool_id not in off]
-    built_in = [*reads, *_workspace_tools(history, ports.objects), PlanTool(), HideTool()]
+    of_project = build_history_tools(projects, history) if projects else ()
+    built_in = [*reads, *_workspace_tools(history, ports.objects), *of_project, PlanTool(), HideTool()]
     tools: list[Tool] = [tool for tool in built_in if tool.spec.tool_id not in off]
     tools += [tool for tool in more if tool.spec.in_loop]
     if isinstance(sandbox, SandboxUnavailable):

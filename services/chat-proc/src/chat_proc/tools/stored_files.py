@@ -27,7 +27,7 @@ from chat_proc.workspace.local import (
 from everturn.core.errors import Invalid
 from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref
-from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
+from everturn.files.model import WHITEOUT_MIME, Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
 
 BINARY = "application/octet-stream"
@@ -241,6 +241,25 @@ def build_removal(call: ToolCall, artifact: Artifact) -> Artifact:
     """The row that marks a file of this turn as removed from its workspace."""
     path = f"{artifact.path} removed"
     return artifact.model_copy(update={"id": derive_artifact_id(call.call_id, path, call.context.now), "removed": True})
+
+
+def build_deletion(call: ToolCall, artifact: Artifact, inner_path: str) -> Artifact:
+    """The row with which this turn deletes a file of the project, whichever turn wrote it."""
+    context, destination = call.context, Destination(ArtifactKind.FILE, inner_path)
+    path = f"{context.turn_id}/{destination.folder_path}"
+    return artifact.model_copy(
+        update={
+            "id": derive_artifact_id(call.call_id, f"{path} deleted", context.now),
+            "turn_id": context.turn_id,
+            "ref": file_ref(context.turn_id, inner_path),
+            "rn": str(_build_rn(context, ArtifactKind.FILE, inner_path, "agent")),
+            "path": path,
+            "mime": WHITEOUT_MIME,
+            "visibility": "internal",
+            "description": "",
+            "removed": True,
+        }
+    )
 
 
 def _path_of_ref(text: str, context: ToolContext) -> str:

@@ -28,7 +28,7 @@ from chat_proc.workspace.local import (
 from chat_proc.workspace.naming import render_result
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.refs import named_artifact_ref
-from everturn.files.model import Artifact
+from everturn.files.model import Artifact, find_inner_path
 from everturn.files.objects import Objects
 from everturn.skills.model import SCHEME, Skills, SkillSelection
 from everturn.timeline.blocks import BlockType, CheckoutBody
@@ -109,7 +109,7 @@ class CheckoutTool:
                 sources.missing.append(path)
                 continue
             sources.checked_out.append({"source": path, "files": len(found)})
-            sources.files |= {_inner_path(artifact): (target, artifact) for artifact in found}
+            sources.files |= {find_inner_path(artifact): (target, artifact) for artifact in found}
         return sources
 
     async def _build_body(
@@ -138,10 +138,6 @@ def _check_target(target: FileTarget) -> FileTarget:
     return target
 
 
-def _inner_path(artifact: Artifact) -> str:
-    return artifact.path.partition("/files/")[2]
-
-
 def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspace) -> str | None:
     """Why nothing is done, or None. A replacing checkout is all or nothing, because it deletes all other files."""
     if not sources.files:
@@ -150,7 +146,7 @@ def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspac
         return "Nothing was changed: with mode replace, all sources must exist."
     names = set(sources.files)
     if params.mode == "overlay":
-        names |= {_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
+        names |= {find_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
     if len(names) > MAX_WORKSPACE_FILES:
         return (
             f"Nothing was changed: files/ of a turn can have at most {MAX_WORKSPACE_FILES} files; name folders in it."
@@ -163,9 +159,9 @@ def _describe_checkout(
     params: CheckoutParams, sources: _Sources, body: CheckoutBody, workspace: Workspace
 ) -> Mapping[str, object]:
     removed = [artifact.path for artifact in body.removed]
-    names = {_inner_path(artifact) for artifact in body.artifacts}
+    names = {find_inner_path(artifact) for artifact in body.artifacts}
     if params.mode == "overlay":
-        names |= {_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
+        names |= {find_inner_path(file.stored) for file in workspace.own if is_workspace_file(file)}
     return {
         "mode": params.mode,
         "checked_out": sources.checked_out,

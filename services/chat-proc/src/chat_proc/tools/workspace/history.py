@@ -1,0 +1,247 @@
+"""`git.log`, `git.diff`, `git.blame` and `git.remove`: the history of a workspace whose turns are commits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files as resources
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.stored_files import build_deletion, load_local
+from chat_proc.workspace.loading import WorkspaceHistory
+from chat_proc.workspace.local import MAX_PATHS, Workspace, is_workspace_file
+from chat_proc.workspace.naming import find_similar, render_result
+from chat_proc.workspace.project import load_project
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.refs import check_path, named_artifact_ref
+from everturn.files.model import find_inner_path
+from everturn.git import GitUnavailable
+from everturn.history.model import FileChange, TurnChanges, WorkspaceChanges, sort_changes
+from everturn.history.repository import GitHistories, GitHistory, TurnCommit
+from everturn.timeline.blocks import BlockType, CheckoutBody
+from everturn.turns.model import Effect
+
+NOW: Final = "now"
+"""Names the files of the turn itself, which is not a commit before it ends."""
+SHOWN_PATHS: Final = 10
+"""Of a commit in the log."""
+MAX_COMMITS: Final = 100
+MAX_LINES: Final = 400
+Name = Annotated[str, StringConstraints(min_length=1, max_length=120)]
+
+
+def _strip(path: str) -> str:
+    """A path below `files/`, also if it was written with the folder."""
+    stripped = path.removeprefix("./").removeprefix("files/").rstrip("/")
+    try:
+        check_path(stripped)
+    except Invalid as invalid:
+        raise ValueError(invalid.detail) from invalid
+    return stripped
+
+
+Path = Annotated[str, AfterValidator(_strip)]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPorts:
+    """The changes of turns, and the repositories that are built from them."""
+
+    changes: WorkspaceChanges
+    histories: GitHistories
+
+
+class LogParams(BaseModel):
+    """Commits that changed `path`, a file or a folder below `files/`, or all; at most `limit`, newest first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path | None = None
+    limit: int = Field(default=20, ge=1, le=MAX_COMMITS)
+
+
+class LogTool:
+    """Lists the commits."""
+
+    def __init__(self, ports: ProjectPorts) -> None:
+        self._ports = ports
+        self.spec = _build_spec(
+            "git.log", "List the turns that changed the project, or one file, as commits.", LogParams
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params, context = LogParams.model_validate(call.params), call.context
+        try:
+            async with self._ports.histories.open(context.principal, context.conversation_id) as history:
+                found = [each for each in reversed(history.commits) if _find_touched(each.turn, params.path)]
+        except (Invalid, GitUnavailable) as error:
+            return ToolOutcome("error", error.detail)
+        if not found:
+            return ToolOutcome("ok", f"No turn has changed {'files' if params.path is None else params.path} yet.")
+        result: dict[str, Any] = {"commits": [_describe(each, params.path) for each in found[: params.limit]]}
+        if len(found) > params.limit:
+            result["not_listed"] = len(found) - params.limit
+        return ToolOutcome("ok", render_result(result))
+
+
+def _find_touched(turn: TurnChanges, path: str | None) -> list[FileChange]:
+    return [each for each in turn.changes if path is None or each.path == path or each.path.startswith(f"{path}/")]
+
+
+def _describe(commit: TurnCommit, path: str | None) -> dict[str, Any]:
+    touched = _find_touched(commit.turn, path)
+    names = [f"{each.path} (deleted)" if each.artifact is None else each.path for each in touched[:SHOWN_PATHS]]
+    described = {
+        "commit": commit.commit[:12],
+        "turn": commit.turn.turn_id,
+        "time": commit.turn.accepted_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "subject": commit.turn.subject,
+        "files": names,
+    }
+    return described | ({"more_files": len(touched) - len(names)} if len(touched) > len(names) else {})
+
+
+class DiffParams(BaseModel):
+    """Two states of the project: a turn, a commit, HEAD, or `now`. `paths` are files or folders below `files/`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    old: Name = Field(default="HEAD", alias="from")
+    new: Name = Field(default=NOW, alias="to")
+    paths: tuple[Path, ...] = Field(default=(), max_length=MAX_PATHS)
+
+
+class DiffTool:
+    """Shows what changed between two states."""
+
+    def __init__(self, ports: ProjectPorts, files: WorkspaceHistory) -> None:
+        self._ports = ports
+        self._files = files
+        summary = "Show what changed in the project between two turns, or in this turn, as a unified diff."
+        self.spec = _build_spec("git.diff", summary, DiffParams)
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params, context = DiffParams.model_validate(call.params), call.context
+        try:
+            async with self._ports.histories.open(context.principal, context.conversation_id) as history:
+                old, new = [await self._find(history, name, call) for name in (params.old, params.new)]
+                if new is None:
+                    return ToolOutcome("ok", "There are no changes: no turn has changed files yet.")
+                changed = "" if old == new else await history.diff(old, new, params.paths)
+        except (Invalid, NotFound, GitUnavailable) as error:
+            return ToolOutcome("error", error.detail)
+        return ToolOutcome("ok", changed or "There are no changes.")
+
+    async def _find(self, history: GitHistory, name: str, call: ToolCall) -> TurnCommit | None:
+        """None for HEAD before there is a commit."""
+        if name != NOW:
+            return None if name == "HEAD" and not history.commits else history.find(name)
+        workspace = await load_local(self._files, call.context)
+        pending = build_pending(workspace, call)
+        return await self._ports.histories.commit(history, pending) if pending.changes else _find_head(history)
+
+
+def _find_head(history: GitHistory) -> TurnCommit | None:
+    return history.commits[-1] if history.commits else None
+
+
+def build_pending(workspace: Workspace, call: ToolCall) -> TurnChanges:
+    """What this turn has changed so far."""
+    written = [file.stored for file in workspace.own if is_workspace_file(file)]
+    changes = [FileChange(find_inner_path(artifact), artifact) for artifact in written]
+    changes += [FileChange(path) for path in sorted(workspace.deleted)]
+    return TurnChanges(
+        workspace.turn_id, datetime.fromisoformat(call.context.now), "Changes of this turn", sort_changes(changes)
+    )
+
+
+class BlameParams(BaseModel):
+    """Lines of a file at a commit, a turn or HEAD."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    at: Name = "HEAD"
+    line_start: int = Field(default=1, ge=1)
+    line_count: int = Field(default=200, ge=1, le=MAX_LINES)
+
+
+class BlameTool:
+    """Shows which turn wrote each line."""
+
+    def __init__(self, ports: ProjectPorts) -> None:
+        self._ports = ports
+        self.spec = _build_spec("git.blame", "Show which turn wrote each line of a file of the project.", BlameParams)
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params, context = BlameParams.model_validate(call.params), call.context
+        try:
+            async with self._ports.histories.open(context.principal, context.conversation_id) as history:
+                lines = await history.blame(history.find(params.at), params.path, params.line_start, params.line_count)
+        except NotFound:
+            return ToolOutcome("error", f"There is no file {params.path!a} at {params.at!a}.")
+        except (Invalid, GitUnavailable) as error:
+            return ToolOutcome("error", error.detail)
+        return ToolOutcome("ok", "\n".join(f"{line.turn_id} {line.line}: {line.text}" for line in lines))
+
+
+class RemoveParams(BaseModel):
+    """Files of the project, as paths below `files/`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paths: tuple[Path, ...] = Field(min_length=1, max_length=MAX_PATHS)
+
+
+class RemoveTool:
+    """The rows that delete are part of a checkout block, which changes the workspace as other checkouts do."""
+
+    def __init__(self, ports: ProjectPorts, files: WorkspaceHistory) -> None:
+        self._ports = ports
+        self._files = files
+        self.spec = ToolSpec(
+            tool_id="git.remove",
+            summary="Delete files of the project: this turn's workspace and those that follow lack them.",
+            guide=resources("chat_proc.tools.workspace").joinpath("git.remove.md").read_text(encoding="utf-8"),
+            params=RemoveParams,
+            effect=Effect.IDEMPOTENT,
+            strategy="exploitation",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params, context = RemoveParams.model_validate(call.params), call.context
+        workspace = await load_local(self._files, context)
+        project = await load_project(self._ports.changes, context.principal, context.conversation_id)
+        own = {find_inner_path(file.stored): file.stored for file in workspace.own if is_workspace_file(file)}
+        present = {path: each for path, each in (dict(project) | own).items() if path not in workspace.deleted}
+        wanted = dict.fromkeys(params.paths)
+        if missing := [path for path in wanted if path not in present]:
+            like = [name for path in missing for name in find_similar(path, present, count=2, cutoff=0.6)]
+            hint = f" Did you mean {', '.join(dict.fromkeys(like))}?" if like else " Folders are not files."
+            return ToolOutcome("error", f"Nothing was deleted: the project has no {', '.join(missing)}.{hint}")
+        removed = tuple(build_deletion(call, present[path], path) for path in wanted)
+        body = CheckoutBody(mode="overlay", sources=(), artifacts=(), removed=removed)
+        ref = named_artifact_ref(context.turn_id, f"workspace.checkout.{call.call_id}")
+        return ToolOutcome(
+            "ok", render_result({"deleted": [*wanted]}), records=(Record(BlockType.CHECKOUT, ref, body),)
+        )
+
+
+def _build_spec(tool_id: str, summary: str, params: type[BaseModel]) -> ToolSpec:
+    return ToolSpec(
+        tool_id=tool_id,
+        summary=summary,
+        guide=resources("chat_proc.tools.workspace").joinpath(f"{tool_id}.md").read_text(encoding="utf-8"),
+        params=params,
+        effect=Effect.PURE,
+        strategy="exploration",
+    )
+
+
+def build_history_tools(
+    ports: ProjectPorts, history: WorkspaceHistory
+) -> Sequence[LogTool | DiffTool | BlameTool | RemoveTool]:
+    """The tools of a workspace with a git history."""
+    return (LogTool(ports), DiffTool(ports, history), BlameTool(ports), RemoveTool(ports, history))

@@ -1,0 +1,170 @@
+"""The workspace of a conversation as a project: every turn continues what the turns before it left.
+
+A turn's `files/` still contains only what the turn wrote or checked out. But a ref such as `fi:<turn>.files/a.py` finds
+the file as it was after that turn, whichever turn wrote it, so reading, pulling and checking out see the whole project.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ArtifactId, ConversationId, TurnId
+from everturn.core.refs import FileRef, file_ref, parse_ref
+from everturn.files.model import Artifact, Rn
+from everturn.files.ports import Artifacts, WorkspaceTurn, check_page, end_of_prefix
+from everturn.history.model import TurnChanges, WorkspaceChanges
+
+_FILES = ".files/"
+
+
+class Project:
+    """The files of a project by path below `files/`, while turns change them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Artifact] = {}
+        self._folders = Counter[str]()
+        """How many files are below each folder."""
+
+    def apply(self, turn: TurnChanges) -> None:
+        """Change the files as this turn did. As in git, a file takes the place of a folder of its name, and back."""
+        for change in turn.changes:
+            self._remove(change.path)
+            if change.artifact is not None:
+                if self._folders[change.path]:
+                    for below in [other for other in self.files if other.startswith(f"{change.path}/")]:
+                        self._remove(below)
+                for folder in _list_folders(change.path):
+                    self._remove(folder)
+                    self._folders[folder] += 1
+                self.files[change.path] = change.artifact
+
+    def _remove(self, path: str) -> None:
+        if self.files.pop(path, None) is not None:
+            self._folders.subtract(_list_folders(path))
+
+
+def _list_folders(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def fold_project(turns: Sequence[TurnChanges], last: str | None = None) -> Mapping[str, Artifact]:
+    """The files after the turn `last`, or after all of them, by path below `files/`."""
+    project = Project()
+    for turn in turns:
+        if last is None or turn.turn_id <= last:
+            project.apply(turn)
+    return project.files
+
+
+async def load_project(
+    changes: WorkspaceChanges, principal: Principal, conversation_id: ConversationId, last: str | None = None
+) -> Mapping[str, Artifact]:
+    """The files after the turn `last`, or after all that have ended; none if that turn is newer than all changes.
+    Raises Invalid if there are too many changes, and Unavailable."""
+    turns = await changes.load(principal, conversation_id)
+    if last is not None and (not turns or last > turns[-1].turn_id):
+        return {}
+    return await asyncio.to_thread(fold_project, turns, last)
+
+
+class ProjectArtifacts:
+    """Implements Artifacts: those of `artifacts`, and for each ended turn also the files that earlier turns left."""
+
+    def __init__(self, artifacts: Artifacts, changes: WorkspaceChanges) -> None:
+        self._artifacts = artifacts
+        self._changes = changes
+
+    async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact:
+        return await self._artifacts.load(principal, artifact_id)
+
+    async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
+        return await self._artifacts.load_by_rn(principal, rn)
+
+    async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact:
+        try:
+            return await self._artifacts.load_by_ref(principal, conversation_id, ref)
+        except NotFound:
+            for artifact in await self._load_earlier(principal, conversation_id, [ref]):
+                return artifact
+            raise
+
+    async def load_by_refs(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> tuple[Artifact, ...]:
+        found = await self._artifacts.load_by_refs(principal, conversation_id, refs)
+        missing = set(refs).difference(artifact.ref for artifact in found)
+        return (*found, *await self._load_earlier(principal, conversation_id, sorted(missing)))
+
+    async def load_tree(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        ref_prefix: str,
+        *,
+        after: str = "",
+        limit: int = 100,
+    ) -> tuple[Artifact, ...]:
+        head, dot, folder = ref_prefix.partition(_FILES)
+        own = await self._artifacts.load_tree(principal, conversation_id, ref_prefix, after=after, limit=limit)
+        if not dot:
+            return own
+        check_page(limit)
+        end_of_prefix(ref_prefix)
+        turn_id = TurnId(head.removeprefix("fi:"))
+        project = await load_project(self._changes, principal, conversation_id, turn_id)
+        if not project:
+            return own
+        there = (_move(each, turn_id, path) for path, each in project.items() if path.startswith(folder))
+        return tuple(sorted((each for each in there if each.ref > after), key=lambda each: each.ref))[:limit]
+
+    async def load_workspace_turns(
+        self, principal: Principal, conversation_id: ConversationId, *, limit: int = 5
+    ) -> tuple[WorkspaceTurn, ...]:
+        """How many files the project has after each of the last turns."""
+        check_page(limit)
+        turns = await self._changes.load(principal, conversation_id)
+        return await asyncio.to_thread(_count_files, turns, limit)
+
+    async def load_unreferenced(self, principal: Principal, object_keys: Sequence[str]) -> tuple[str, ...]:
+        return await self._artifacts.load_unreferenced(principal, object_keys)
+
+    async def load_named_keys(self, principal: Principal, conversation_id: ConversationId) -> frozenset[str]:
+        return await self._artifacts.load_named_keys(principal, conversation_id)
+
+    async def _load_earlier(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> list[Artifact]:
+        found: list[Artifact] = []
+        for turn_id, paths in _group_by_turn(refs).items():
+            project = await load_project(self._changes, principal, conversation_id, turn_id)
+            found += [_move(project[path], turn_id, path) for path in paths if path in project]
+        return found
+
+
+def _count_files(turns: Sequence[TurnChanges], limit: int) -> tuple[WorkspaceTurn, ...]:
+    project, counted = Project(), list[WorkspaceTurn]()
+    for turn in turns:
+        project.apply(turn)
+        counted.append(WorkspaceTurn(turn.turn_id, len(project.files)))
+    return tuple(counted[-limit:][::-1])
+
+
+def _group_by_turn(refs: Sequence[str]) -> Mapping[TurnId, Sequence[str]]:
+    """The paths below `files/` that refs name, by turn."""
+    found: dict[TurnId, list[str]] = {}
+    for text in refs:
+        with suppress(Invalid):
+            if isinstance(ref := parse_ref(text), FileRef):
+                found.setdefault(TurnId(ref.turn), []).append(ref.path)
+    return found
+
+
+def _move(artifact: Artifact, turn_id: TurnId, path: str) -> Artifact:
+    """The file as one of this turn."""
+    if artifact.turn_id == turn_id:
+        return artifact
+    return artifact.model_copy(update={"ref": file_ref(turn_id, path), "path": f"{turn_id}/files/{path}"})
