@@ -13,11 +13,12 @@ import pytest
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
+from everturn.core.kept_folders import KeptFolders
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.git import RepositoryRefused
 from everturn.history import repository
 from everturn.history.model import FileChange, TurnChanges
-from everturn.history.repository import GitHistories, GitHistory
+from everturn.history.repository import GitHistories, GitHistory, TurnCommit
 from everturn_testing.files.objects import MemoryObjects
 
 ANN = Principal("acme", "support", "ann")
@@ -28,16 +29,17 @@ BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 class Site:
     """Conversations whose turns change files."""
 
-    def __init__(self, folder: Path, **limits: int) -> None:
+    def __init__(self, folder: Path, max_kept: int = 8) -> None:
         self.objects = MemoryObjects()
         self.turns: dict[ConversationId, list[TurnChanges]] = {}
-        self.histories = self.open(folder, **limits)
+        self.histories = self.open(folder, max_kept)
         self.folder = folder
 
-    def open(self, folder: Path, **limits: int) -> GitHistories:
+    def open(self, folder: Path, max_kept: int = 8) -> GitHistories:
         """Those of another process."""
         folder.mkdir(exist_ok=True)
-        return GitHistories(self, self.objects, folder, **limits)
+        kept = KeptFolders[ConversationId, Sequence[TurnCommit]](folder, max_kept=max_kept, max_bytes=2**30)
+        return GitHistories(self, self.objects, kept)
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> tuple[TurnChanges, ...]:
         return tuple(self.turns.get(conversation_id, ()))

@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from everturn.core.cancellation import acquire_in_thread, end_tasks
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.kept_folders import measure_folder
 from everturn.core.subprocesses import kill_group, wait_for_start
 
 READ_S: Final = 30.0
@@ -278,18 +279,6 @@ async def _read_output(process: Process, limit: int) -> bytes:
             raise RepositoryRefused("The repository has too many files or names.")
     await process.wait()
     return bytes(output)
-
-
-def measure_folder(folder: Path) -> int:
-    """The bytes of all files below a folder."""
-    return sum(_size(os.path.join(path, name)) for path, _, names in os.walk(folder) for name in names)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0
 
 
 def _find_cause(message: bytes) -> str:

@@ -5,27 +5,20 @@ process can build it again: the same turns give the same commits, in a fork too.
 was built; what is missing is added on the next use.
 """
 
-import asyncio
-import errno
-import fcntl
-import os
 import re
-import shutil
-import tempfile
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from everturn.core.cancellation import acquire_in_thread
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
+from everturn.core.kept_folders import KeptFolders, open_root
 from everturn.files.objects import Objects
-from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused, measure_folder
+from everturn.git import GitCommit, GitFolder, GitLimits, RepositoryRefused
 from everturn.history.model import TurnChanges, WorkspaceChanges
 
 BRANCH: Final = "refs/heads/main"
@@ -43,7 +36,6 @@ MAX_BLAME_BYTES: Final = 4 * 1024 * 1024
 MAX_LIST_BYTES: Final = 41 * 20_001
 """A commit for each change."""
 AUTHOR: Final = "Everturn <agent@everturn.invalid>"
-_PREFIX: Final = "everturn-histories-"
 _RESERVED: Final = frozenset({".git", "git~1"})
 """Names, in lower case, that git does not check out, because on some file systems they are its own folder."""
 _BLAMED: Final = re.compile(r"[0-9a-f]{40} [0-9]+ [0-9]+(?: [0-9]+)?$")
@@ -143,87 +135,34 @@ class GitHistory:
         return [BlamedLine(line, turns[commit], text) for line, (commit, text) in numbered]
 
 
-@dataclass(slots=True)
-class _Repository:
-    """A repository that is built. `users` have it open; one that is not `kept` is removed by the last of them."""
-
-    folder: GitFolder
-    commits: list[TurnCommit] = field(default_factory=list[TurnCommit])
-    size: int = 0
-    users: int = 0
-    kept: bool = True
-
-    def is_beginning_of(self, turns: Sequence[TurnChanges]) -> bool:
-        built = [each.turn.digest for each in self.commits]
-        return [turn.digest for turn in turns[: len(built)]] == built
-
-
-@dataclass(slots=True)
-class _Place:
-    """What is kept of a conversation. The lock is held while its repository is built."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    repository: _Repository | None = None
-
-
 @asynccontextmanager
 async def open_histories(changes: WorkspaceChanges, objects: Objects) -> AsyncGenerator["GitHistories"]:
-    """Histories in a folder of temporary files, which is removed at the end. A process that is killed leaves its folder
-    to the next one."""
-    folder, lock = await acquire_in_thread(_create_folder, lambda created: _remove_folder(*created))
-    try:
-        yield GitHistories(changes, objects, folder)
-    finally:
-        await asyncio.to_thread(_remove_folder, folder, lock)
-
-
-def _create_folder() -> tuple[Path, int]:
-    """A new folder, and its lock while a process uses it."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (lock := _try_lock(left)) is not None:
-            _remove_folder(left, lock)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = _try_lock(folder)
-    if lock is None:
-        raise OSError(errno.EAGAIN, "A new folder is locked already")
-    return folder, lock
+    """Histories in a folder of this process."""
+    async with open_root("everturn-histories-") as root:
+        yield GitHistories(changes, objects, KeptFolders(root, max_kept=MAX_KEPT, max_bytes=MAX_KEPT_BYTES))
 
 
 class GitHistories:
-    """Builds the histories of conversations, and keeps those that were used last in `folder`."""
+    """Builds the histories of conversations, and keeps those that were used last."""
 
     def __init__(
         self,
         changes: WorkspaceChanges,
         objects: Objects,
-        folder: Path,
-        *,
-        max_kept: int = MAX_KEPT,
-        max_kept_bytes: int = MAX_KEPT_BYTES,
+        kept: KeptFolders[ConversationId, Sequence[TurnCommit]],
     ) -> None:
         self._changes = changes
         self._objects = objects
-        self._folder = folder
-        self._max_kept = max_kept
-        self._max_kept_bytes = max_kept_bytes
-        self._places = OrderedDict[ConversationId, _Place]()
+        self._kept = kept
 
     @asynccontextmanager
     async def open(self, principal: Principal, conversation_id: ConversationId) -> AsyncGenerator[GitHistory]:
-        """The history of all turns that have ended. Raises RepositoryRefused or Invalid if it is too large, and
-        Unavailable."""
-        place = self._places.setdefault(conversation_id, _Place())
-        self._places.move_to_end(conversation_id)
-        async with place.lock:
-            turns = await self._changes.load(principal, conversation_id)
-            repository = await self._bring_up_to_date(place, turns)
-            repository.users += 1
-        try:
-            await self._remove_old()
-            yield GitHistory(repository.folder, repository.commits)
-        finally:
-            repository.users -= 1
-            await _remove_unused(repository)
+        """The history of all turns that have ended. A file that is found to be harmful later changes its turn, and so
+        all commits that follow. Raises RepositoryRefused or Invalid if it is too large, and Unavailable."""
+        turns = await self._changes.load(principal, conversation_id)
+        fill, fits = partial(self._add, turns), partial(_have_one_beginning, turns)
+        async with self._kept.open(conversation_id, fill, fits=fits) as (path, commits):
+            yield GitHistory(GitFolder(path, LIMITS), commits)
 
     async def commit(self, history: GitHistory, turn: TurnChanges) -> TurnCommit:
         """A commit of a turn that has not ended over those of `history`, outside their branch; the same for the same
@@ -234,40 +173,20 @@ class GitHistories:
         found = await history.folder.run(["rev-parse", "--verify", f"{ref}^{{commit}}"])
         return TurnCommit(found.decode().strip(), turn)
 
-    async def _bring_up_to_date(self, place: _Place, turns: Sequence[TurnChanges]) -> _Repository:
-        """The repository with these turns. A file that is found to be harmful later changes its turn, and so all
-        commits that follow."""
-        repository, place.repository = place.repository, None
-        if repository is not None and not repository.is_beginning_of(turns):
-            repository.kept = False
-            await _remove_unused(repository)
-            repository = None
-        if repository is None:
-            path = await acquire_in_thread(partial(tempfile.mkdtemp, dir=self._folder), os.rmdir)
-            repository = _Repository(GitFolder(Path(path), LIMITS))
-        try:
-            await self._add(repository, turns[len(repository.commits) :])
-        except BaseException:
-            repository.kept = False
-            await _remove_unused(repository)
-            raise
-        place.repository = repository
-        return repository
-
-    async def _add(self, repository: _Repository, turns: Sequence[TurnChanges]) -> None:
-        folder = repository.folder
-        if not repository.size:
+    async def _add(
+        self, turns: Sequence[TurnChanges], path: Path, commits: Sequence[TurnCommit] | None
+    ) -> Sequence[TurnCommit]:
+        """The commits of these turns, after those that are missing were added; another reader may have added more."""
+        folder = GitFolder(path, LIMITS)
+        if commits is None:
             await folder.init()
-        if turns:
-            stream = self._write_commits(
-                turns, BRANCH, after=repository.commits[-1].commit if repository.commits else ""
-            )
+        built = list(commits or ())
+        if missing := turns[len(built) :]:
+            stream = self._write_commits(missing, BRANCH, after=_find_last(built))
             await folder.run(["fast-import", "--quiet"], limit_s=BUILD_S, given=stream)
             listed = await folder.run(["rev-list", "--first-parent", "--reverse", BRANCH], output_bytes=MAX_LIST_BYTES)
-            commits = listed.decode().split()[len(repository.commits) :]
-            # Readers may have the list of before.
-            repository.commits = [*repository.commits, *map(TurnCommit, commits, turns)]
-        repository.size = await asyncio.to_thread(measure_folder, folder.path)
+            built += map(TurnCommit, listed.decode().split()[len(built) :], missing)
+        return tuple(built)
 
     async def _write_commits(self, turns: Sequence[TurnChanges], ref: str, *, after: str) -> AsyncGenerator[bytes]:
         """The stream of git fast-import with a commit for each turn, the first one over the commit `after`."""
@@ -292,49 +211,13 @@ class GitHistories:
                 yield (f'D "{path}"\n' if change.artifact is None else f'M 100644 :{mark} "{path}"\n').encode()
             yield b"\n"
 
-    async def _remove_old(self) -> None:
-        """Remove what was used longest ago, until the rest keeps to the limits."""
-        for conversation_id, place in list(self._places.items()):
-            kept = [each.repository for each in self._places.values() if each.repository is not None]
-            if len(kept) <= self._max_kept and sum(each.size for each in kept) <= self._max_kept_bytes:
-                return
-            repository = place.repository
-            if not place.lock.locked() and (repository is None or not repository.users):
-                del self._places[conversation_id]
-                if repository is not None:
-                    repository.kept = False
-                    await _remove_unused(repository)
 
-
-def _try_lock(folder: Path) -> int | None:
-    """The descriptor that holds the lock of a folder of ours; None if another process holds it, or it is not ours."""
-    try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        if os.fstat(opened).st_uid == os.geteuid():
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return opened
-    except BlockingIOError:
-        os.close(opened)
-        return None
-    os.close(opened)
-    return None
-
-
-def _remove_folder(folder: Path, lock: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    os.close(lock)
+def _have_one_beginning(turns: Sequence[TurnChanges], commits: Sequence[TurnCommit]) -> bool:
+    return all(turn.digest == each.turn.digest for turn, each in zip(turns, commits, strict=False))
 
 
 def _find_last(commits: Sequence[TurnCommit]) -> str:
     return commits[-1].commit if commits else ""
-
-
-async def _remove_unused(repository: _Repository) -> None:
-    if not repository.kept and not repository.users:
-        await asyncio.to_thread(shutil.rmtree, repository.folder.path, ignore_errors=True)
 
 
 def is_possible_path(path: str) -> bool:
